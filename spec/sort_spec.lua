@@ -25,6 +25,26 @@ local function pick(list, order, n)
   return out
 end
 
+-- Values and places of a sort of the last dim, either way.
+local function check(x, what)
+  local list = x:dim() == 1 and x:is_floating_point() and x:element_size() >= 4 and not x:isnan():any():item()
+  if list then -- the values alone
+    local ranks = tide.linspace(0, 1, x:numel(), { dtype = x.dtype, device = D.dev })
+    assert.is_true(x:quantile(ranks, 1, { interpolation = "nearest" }):equal((x:sort())), what)
+  end
+  for _, descending in ipairs { false, true } do
+    local values, indices = x:sort(-1, { descending = descending })
+    assert.is_true(x:gather(-1, indices):eq(values):logical_or(values:isnan()):all():item(), what)
+    local n = x:size(-1)
+    local a, b = values:narrow(-1, 1, n - 1), values:narrow(-1, 2, n - 1)
+    local is_equal = a:eq(b):logical_or(a:isnan():logical_and(b:isnan()))
+    local is_before = (descending and a:gt(b):logical_or(a:isnan()) or a:lt(b):logical_or(b:isnan()))
+    assert.is_true(is_equal:logical_or(is_before):all():item(), what)
+    local rises = indices:narrow(-1, 1, n - 1):lt(indices:narrow(-1, 2, n - 1))
+    assert.is_true(rises:logical_or(is_equal:logical_not()):all():item(), what)
+  end
+end
+
 describe("sort", function()
   D.watch(before_each, after_each)
 
@@ -110,24 +130,6 @@ describe("sort", function()
 
   -- On a GPU a byte of the keys that is the same in all elements takes no pass, and so on down to none.
   it("is right in long lines, whichever bytes differ", function()
-    local function check(x, what)
-      local list = x:dim() == 1 and x:is_floating_point() and x:element_size() >= 4 and not x:isnan():any():item()
-      if list then -- the values alone
-        local ranks = tide.linspace(0, 1, x:numel(), { dtype = x.dtype, device = D.dev })
-        assert.is_true(x:quantile(ranks, 1, { interpolation = "nearest" }):equal((x:sort())), what)
-      end
-      for _, descending in ipairs { false, true } do
-        local values, indices = x:sort(-1, { descending = descending })
-        assert.is_true(x:gather(-1, indices):eq(values):logical_or(values:isnan()):all():item(), what)
-        local n = x:size(-1)
-        local a, b = values:narrow(-1, 1, n - 1), values:narrow(-1, 2, n - 1)
-        local is_equal = a:eq(b):logical_or(a:isnan():logical_and(b:isnan()))
-        local is_before = (descending and a:gt(b):logical_or(a:isnan()) or a:lt(b):logical_or(b:isnan()))
-        assert.is_true(is_equal:logical_or(is_before):all():item(), what)
-        local rises = indices:narrow(-1, 1, n - 1):lt(indices:narrow(-1, 2, n - 1))
-        assert.is_true(rises:logical_or(is_equal:logical_not()):all():item(), what)
-      end
-    end
     for _, size in ipairs { { 40001 }, { 3, 9001 }, { 20, 4097 } } do
       local x = tide.randint(0, 1 << 40, size, { dtype = "int64", device = D.dev })
       for _, case in ipairs { { 1, 1 }, { 1, 0 }, { 250, 1 }, { 1000, 1 << 16 }, { 1 << 20, 1 }, { 1 << 20, 1 << 42 } } do
@@ -142,6 +144,28 @@ describe("sort", function()
       local y = x:remainder(1000):float() - 500
       check(y:masked_fill_(y:lt(-400), nan):masked_fill_(y:gt(400), -inf):mul_(y:gt(-50)), "float32 with NaN")
     end
+  end)
+
+  it("is right where a few elements are far from the others, and where most bits tell nothing", function()
+    local threads = tide.get_num_threads()
+    local x = tide.randint(0, 1 << 40, { 150001 }, { dtype = "int64", device = D.dev })
+    local far = x % 5000
+    far:narrow(1, 777, 1):fill_(1 << 60)
+    local ends = (x % 2) * (1 << 60) + x:bitwise_right_shift(20) % 2048
+    local close = tide.arange(150001, { dtype = "int64", device = D.dev }) -- in order but for the last
+    close:narrow(1, 150001, 1):fill_(-(1 << 50))
+    for _, t in ipairs { 1, 3 } do
+      tide.set_num_threads(t)
+      check(far, "far")
+      check(far:double(), "far float64")
+      check(ends, "ends")
+      check(close, "close")
+      check(close:int(), "close int32")
+      check(x:double():sin_(), "float64")
+      check(x:float():sin_(), "float32")
+      check((x % 100):to(tide.uint8), "uint8")
+    end
+    tide.set_num_threads(threads)
   end)
 
   it("sees any layout alike", function()

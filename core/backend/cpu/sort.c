@@ -2,31 +2,47 @@
  *
  * An element becomes a key (order.h), and a key an item: alone where nobody asks where elements stood; else with that
  * place behind it, in one number of 64 bits or in a pair, so that no two items are equal and every way of ordering
- * them gives the same result. Long lists are sorted by digits of eight bits from the lowest on; of a digit that is the
- * same everywhere nothing is moved. Where a part of the order is wanted, digits are gone through from the highest on,
- * and only what shares them with the item in question is looked at further; few of many are found by letting pass
- * what is less than the last of those found before.
+ * them gives the same result. Long lists are put apart by their highest digit, of eight bits, until a near cache holds
+ * what shares one; that is sorted by digits from the lowest on, but for those that hardly tell any items apart. Where a
+ * part of the order is wanted, only what shares the highest digits with the item in question is looked at further; few
+ * of many are found by letting pass what is less than the last of those found before.
  *
- * Many lines are given to the threads; a long line is cut into parts, whose items keep their order.
+ * Many lines are given to the threads; a long line is cut into parts, whose items keep their order, and then into what
+ * shares a digit.
  *
  * Invariant: a loop that was ended leaves nothing behind that is used as a place. */
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "layout.h"
 #include "base/order.h"
 #include "room.h"
 
-enum { DIGITS = 256, RUN = 16, LIST_BITS = 8, SHORT_LIST = 256, LOOK = 1 << 16, PIECE = 256 };
+enum { DIGITS = 256, RUN = 4, SHORT_LIST = 256, FEW_ITEMS = 8192, LOOK = 1 << 16, PIECE = 256 };
+enum { NEAR = 1 << 18, PLACE_BITS = 14 }; /* bytes that a near cache holds; log2 of the pairs that are as many */
 enum { MOST_PARTS = 16, PART_ITEMS = 1 << 15, SPARE = 4096, FEW = 8, VERY_FEW = 16 };
 
-/* One pass over items. at: for each part and digit where its next item goes. */
+typedef struct sorting sorting; /* of a line */
+
+/* One pass over items, or over the elements of a line. at: for each part and digit where its next item goes. */
 typedef struct moves {
+  sorting *line; /* or NULL */
   const void *from;
   void *to;
   int64_t n, parts;
   int shift;
-  int64_t at[MOST_PARTS][DIGITS];
+  int64_t (*at)[DIGITS];
 } moves;
+
+/* Items that were put apart by a digit: those of digit i lie from begin[i] on. */
+typedef struct digits {
+  sorting *l;
+  char *items, *room;
+  int64_t first, parts, most, begin[DIGITS + 1];
+  uint64_t varying;
+} digits;
+
+static int bits_of(uint64_t x) { return x ? 64 - __builtin_clzll(x) : 0; }
 
 static int64_t cut(int64_t n, int64_t parts, int64_t part) { return part == parts ? n : n / parts * part; }
 static int64_t part_begin(const moves *m, int64_t part) { return cut(m->n, m->parts, part); }
@@ -59,6 +75,78 @@ typedef struct pair {
   uint64_t key, at;
 } pair;
 
+/* ---- elements and items ---- */
+
+/* What a loop has met among keys: the bits that are set in one of them, and in all. */
+typedef struct seen {
+  int64_t nans;
+  uint64_t any, all;
+} seen;
+
+/* low to high: the bits of the key in an item. load: n items of a line from element `from` on. store: n elements of the
+ * result. */
+struct work;
+typedef struct kind {
+  int item, low;
+  void (*load)(const struct work *w, void *items, const char *line, int64_t from, int64_t n, seen *s);
+  void (*store)(const struct work *w, char *values, int64_t *places, const void *items, const char *line, int64_t n);
+  void *(*sort)(void *x, void *room, int64_t n, int low, int top);
+  void (*order)(sorting *l, void *x, void *room, int64_t n, int64_t first, uint64_t varying, int64_t parts);
+  void (*choose)(void *x, void *room, int64_t n, int64_t k, int64_t parts, int high);
+  int64_t (*filter)(void *list, int64_t m, const void *items, int64_t n, const void *limit);
+  void (*admit)(void *list, int64_t k, const void *items, int64_t n);
+} kind;
+
+typedef struct work {
+  const tide_sort_args *a;
+  const kind *k;
+  tide_order_32 o32;
+  tide_order_64 o64;
+  int bytes, high; /* of an element; the end of the key in an item */
+  _Atomic bool failed;
+} work;
+
+struct sorting {
+  const work *w;
+  const char *in;
+  char *values, *items, *room; /* items, room: for `wide` of them each */
+  int64_t *places, parts, wide, keep;
+  seen seen;
+  int64_t at[MOST_PARTS][DIGITS]; /* for a pass that threads share */
+};
+
+/* Of what threads have seen of a line. */
+static pthread_mutex_t seen_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void join_seen(sorting *l, const seen *s) {
+  if (l->parts > 1) pthread_mutex_lock(&seen_lock);
+  l->seen.nans += s->nans, l->seen.any |= s->any, l->seen.all &= s->all;
+  if (l->parts > 1) pthread_mutex_unlock(&seen_lock);
+}
+
+/* The bits in which keys differ, as far as was seen. */
+static uint64_t varying_of(const sorting *l) {
+  return (l->seen.any ^ l->seen.all) & (UINT64_MAX >> (64 - 8 * l->w->bytes));
+}
+
+/* Of a loop that was ended items may be anything. */
+static void store_items(const sorting *l, const void *items, int64_t first, int64_t n) {
+  if (tide__loop_stops()) return;
+  l->w->k->store(l->w, l->values ? l->values + first * l->w->bytes : NULL, l->places ? l->places + first : NULL, items,
+                 l->in, n);
+}
+
+/* How items that a near cache holds are put in order and stored. */
+#define NEAR_OF(T, s)                                                                                                  \
+  static void *sort_##s(void *x, void *room, int64_t n, int low, int top);                                             \
+  static void near_##s(sorting *l, T *x, T *room, int64_t n, int64_t first, uint64_t varying) {                        \
+    const int low = l->w->k->low;                                                                                      \
+    store_items(l, sort_##s(x, room, n, low, low + bits_of(varying)), first, n);                                       \
+  }
+NEAR_OF(uint32_t, 32)
+NEAR_OF(uint64_t, 64)
+static void near_pair(sorting *l, pair *x, pair *room, int64_t n, int64_t first, uint64_t varying);
+
 #define ITEM            uint32_t
 #define NAME(f)         f##_32
 #define LESS(x, y)      ((x) < (y))
@@ -75,49 +163,72 @@ typedef struct pair {
 #define DIGIT(x, shift) (((shift) < 64 ? (x).at >> (shift) : (x).key >> ((shift)-64)) & 255)
 #include "sort_of.h"
 
+/* Do the pairs that p and q name stand in the other order? Only where the keys in them do not tell. */
+static inline bool stands_before(const pair *x, uint64_t q, uint64_t p) {
+  const uint64_t places = ((uint64_t)1 << PLACE_BITS) - 1;
+  const pair *a = &x[q & places], *b = &x[p & places];
+  return q >> PLACE_BITS == p >> PLACE_BITS && (a->key < b->key || (a->key == b->key && a->at < b->at));
+}
+
+/* Pairs are sorted by the highest bits of their keys with the pairs' places among them, and these where that is all the
+ * same. */
+static bool order_places(uint64_t *p, int64_t n, const pair *x) {
+  int64_t moves_left = 2 * n;
+  for (int64_t i = 1; i < n && moves_left >= 0; i++) {
+    const uint64_t one = p[i];
+    int64_t j = i;
+    for (; j > 0 && stands_before(x, one, p[j - 1]) && moves_left >= 0; j--, moves_left--) p[j] = p[j - 1];
+    p[j] = one;
+  }
+  return moves_left >= 0;
+}
+
+static void near_pair(sorting *l, pair *x, pair *room, int64_t n, int64_t first, uint64_t varying) {
+  uint64_t any = 0, all = ~any, *p = (uint64_t *)(void *)room;
+  if (n <= SHORT_LIST) {
+    store_items(l, merge_pair(x, room, n), first, n);
+    return;
+  }
+  for (int64_t i = 0; i < n; i++) any |= x[i].key, all &= x[i].key;
+  varying = any ^ all;
+  const int up = varying ? 64 - bits_of(varying) : 0;
+  const uint64_t places = ((uint64_t)1 << PLACE_BITS) - 1;
+  for (int64_t i = 0; i < n; i++) p[i] = (x[i].key << up & ~places) | (uint64_t)i;
+  p = sort_64(p, p + n, n, PLACE_BITS, 64);
+  if (tide__loop_stops()) return;
+  if (!order_places(p, n, x)) {
+    store_items(l, sort_pair(x, room, n, 64, 64 + bits_of(varying)), first, n);
+    return;
+  }
+  for (int64_t i = 0, m; i < n; i += m) {
+    pair piece[PIECE];
+    m = n - i < PIECE ? n - i : PIECE;
+    for (int64_t k = 0; k < m; k++) piece[k] = x[p[i + k] & places];
+    store_items(l, piece, first + i, m);
+  }
+}
+
 /* ---- elements and items ---- */
 
-/* What a loop has met among keys: the bits that are set in one of them, and in all. */
-typedef struct seen {
-  int64_t nans;
-  uint64_t any, all;
-} seen;
-
-/* low to high: the bits of the key in an item. load: n items of a line from element `from` on. store: n elements of the
- * result. */
-struct work;
-typedef struct kind {
-  int item, low;
-  void (*load)(const struct work *w, void *items, const char *line, int64_t from, int64_t n, seen *s);
-  void (*store)(const struct work *w, char *values, int64_t *places, const void *items, const char *line, int64_t n);
-  void *(*sort)(void *x, void *room, int64_t n, int64_t parts, int low, int high, uint64_t varying);
-  void (*choose)(void *x, void *room, int64_t n, int64_t k, int64_t parts, int high);
-  int64_t (*filter)(void *list, int64_t m, const void *items, int64_t n, const void *limit);
-  void (*admit)(void *list, int64_t k, const void *items, int64_t n);
-} kind;
-
-typedef struct work {
-  const tide_sort_args *a;
-  const kind *k;
-  tide_order_32 o32;
-  tide_order_64 o64;
-  int bytes, high; /* of an element; the end of the key in an item */
-  _Atomic bool failed;
-} work;
-
+#define LOAD(K, get, make)                                                                                             \
+  for (int64_t i = 0; i < n; i++) {                                                                                    \
+    const K k = get;                                                                                                   \
+    const uint64_t at = (uint64_t)(from + i);                                                                          \
+    (void)at;                                                                                                          \
+    any |= k, all &= k;                                                                                                \
+    out[i] = make;                                                                                                     \
+  }
 #define KIND_OF(name, E, bits, T, make, key, place)                                                                    \
-  static void load_##name(const work *w, void *items, const char *line, int64_t from, int64_t n, seen *s) {            \
-    const E *x = (const E *)(const void *)line + from;                                                                 \
+  static void load_##name(const work *w, void *items, const char *from_line, int64_t from, int64_t n, seen *s) {       \
+    const E *x = (const E *)(const void *)from_line + from;                                                            \
     const tide_order_##bits o = w->o##bits;                                                                            \
+    const uint##bits##_t turn = o.sign ^ o.flip;                                                                       \
     T *out = items;                                                                                                    \
     uint##bits##_t any = 0, all = ~any;                                                                                \
-    for (int64_t i = 0; i < n; i++) {                                                                                  \
-      uint##bits##_t k = tide_order_key_##bits(x[i], o);                                                               \
-      uint64_t at = (uint64_t)(from + i);                                                                              \
-      (void)at;                                                                                                        \
-      any |= k, all &= k;                                                                                              \
-      out[i] = make;                                                                                                   \
-    }                                                                                                                  \
+    if (sizeof(E) > 1 && o.infinity)                                                                                   \
+      LOAD(uint##bits##_t, tide_order_key_##bits(x[i], o), make)                                                       \
+    else                                                                                                               \
+      LOAD(uint##bits##_t, x[i] ^ turn, make)                                                                          \
     s->any |= any, s->all &= all;                                                                                      \
     if (w->a->median && o.infinity)                                                                                    \
       for (int64_t i = 0; i < n; i++) s->nans += (E)(x[i] & ~o.sign) > o.infinity;                                     \
@@ -135,8 +246,6 @@ typedef struct work {
     for (int64_t i = 0; i < n && places; i++) places[i] = (int64_t)(place) + w->a->index_base;                         \
   }
 
-KIND_OF(key_8, uint8_t, 32, uint32_t, k, , 0)
-KIND_OF(key_16, uint16_t, 32, uint32_t, k, , 0)
 KIND_OF(key_32, uint32_t, 32, uint32_t, k, , 0)
 KIND_OF(key_64, uint64_t, 64, uint64_t, k, , 0)
 KIND_OF(packed_8, uint8_t, 32, uint64_t, (uint64_t)k << 32 | at, >> 32, item[i] & UINT32_MAX)
@@ -153,15 +262,18 @@ static inline uint64_t bits_at(const char *line, int64_t i, int bytes) {
 }
 
 static void load_pair(const work *w, void *items, const char *line, int64_t from, int64_t n, seen *s) {
+  const tide_order_64 o = w->o64;
+  const uint64_t *x = (const uint64_t *)(const void *)line + from, turn = o.sign ^ o.flip;
   pair *out = items;
   uint64_t any = 0, all = ~any;
-  for (int64_t i = 0; i < n; i++) {
-    uint64_t k = tide_order_key_64(bits_at(line, from + i, w->bytes), w->o64);
-    any |= k, all &= k;
-    out[i].key = k, out[i].at = (uint64_t)(from + i);
-    s->nans += tide_order_is_nan_64(k, w->o64);
-  }
+  if (w->bytes == 8 && o.infinity)
+    LOAD(uint64_t, tide_order_key_64(x[i], o), ((pair){k, at}))
+  else if (w->bytes == 8)
+    LOAD(uint64_t, x[i] ^ turn, ((pair){k, at}))
+  else
+    LOAD(uint64_t, tide_order_key_64(bits_at(line, from + i, w->bytes), o), ((pair){k, at}))
   s->any |= any, s->all &= all;
+  for (int64_t i = 0; i < n && w->a->median && o.infinity; i++) s->nans += tide_order_is_nan_64(out[i].key, o);
 }
 
 static void store_pair(const work *w, char *values, int64_t *places, const void *items, const char *line, int64_t n) {
@@ -175,54 +287,38 @@ static void store_pair(const work *w, char *values, int64_t *places, const void 
 }
 
 #define KIND(T, low, name, s)                                                                                          \
-  { sizeof(T), low, load_##name, store_##name, sort_##s, choose_##s, filter_##s, admit_##s }
+  { sizeof(T), low, load_##name, store_##name, sort_##s, order_##s, choose_##s, filter_##s, admit_##s }
 #define PAIR KIND(pair, 64, pair, pair)
-/* By what an item holds and log2 of an element's bytes. */
+/* By what an item holds and log2 of an element's bytes. Of a few bits the place costs nothing. */
 enum { KEYS, PACKED, PAIRS };
-static const kind kinds[3][4] = {
-    {KIND(uint32_t, 0, key_8, 32), KIND(uint32_t, 0, key_16, 32), KIND(uint32_t, 0, key_32, 32),
-     KIND(uint64_t, 0, key_64, 64)},
-    {KIND(uint64_t, 32, packed_8, 64), KIND(uint64_t, 32, packed_16, 64), KIND(uint64_t, 32, packed_32, 64), PAIR},
-    {PAIR, PAIR, PAIR, PAIR}};
+#define SHORTER KIND(uint64_t, 32, packed_8, 64), KIND(uint64_t, 32, packed_16, 64)
+static const kind kinds[3][4] = {{SHORTER, KIND(uint32_t, 0, key_32, 32), KIND(uint64_t, 0, key_64, 64)},
+                                 {SHORTER, KIND(uint64_t, 32, packed_32, 64), PAIR},
+                                 {PAIR, PAIR, PAIR, PAIR}};
 
 /* ---- a line ---- */
 
-typedef struct line {
-  const work *w;
-  const char *in;
-  char *values, *items, *room; /* items, room: for `wide` of them each */
-  int64_t *places, parts, wide, keep;
-  _Atomic int64_t nans;
-  _Atomic uint64_t any, all;
-} line;
-
 static void load_parts(void *arg, int64_t begin, int64_t end) {
-  line *l = arg;
+  sorting *l = arg;
   const work *w = l->w;
   seen s = {0, 0, UINT64_MAX};
   for (int64_t part = begin; part < end; part++) {
     int64_t first = cut(w->a->n, l->parts, part), stop = cut(w->a->n, l->parts, part + 1);
-    for (int64_t i = first; i < stop && !tide__loop_stops(); i += LOOK) {
-      int64_t n = stop - i < LOOK ? stop - i : LOOK;
-      w->k->load(w, l->items + i * w->k->item, l->in, i, n, &s);
-    }
+    for (int64_t i = first; i < stop && !tide__loop_stops(); i += LOOK)
+      w->k->load(w, l->items + i * w->k->item, l->in, i, stop - i < LOOK ? stop - i : LOOK, &s);
   }
-  l->nans += s.nans;
-  atomic_fetch_or(&l->any, s.any);
-  atomic_fetch_and(&l->all, s.all);
+  join_seen(l, &s);
 }
 
-static void store_parts(void *arg, int64_t begin, int64_t end) {
-  const line *l = arg;
-  const work *w = l->w;
-  for (int64_t part = begin; part < end; part++) {
-    int64_t first = cut(l->keep, l->parts, part), n = cut(l->keep, l->parts, part + 1) - first;
-    w->k->store(w, l->values ? l->values + first * w->bytes : NULL, l->places ? l->places + first : NULL,
-                l->items + first * w->k->item, l->in, n);
-  }
+/* What bits vary is guessed from a few elements. */
+static void look(sorting *l) {
+  enum { LOOKS = 8 };
+  pair piece[PIECE];
+  for (int64_t i = 0; i < LOOKS; i++)
+    l->w->k->load(l->w, piece, l->in, cut(l->w->a->n, LOOKS, i), PIECE / LOOKS, &l->seen);
 }
 
-static void spread_line(line *l, tide_task_fn fn) {
+static void spread_line(sorting *l, tide_task_fn fn) {
   if (l->parts == 1)
     fn(l, 0, 1);
   else
@@ -231,7 +327,7 @@ static void spread_line(line *l, tide_task_fn fn) {
 
 /* Each part has its own list, which is left with the part's first few. */
 static void find_few(void *arg, int64_t begin, int64_t end) {
-  const line *l = arg;
+  const sorting *l = arg;
   const work *w = l->w;
   const int item = w->k->item;
   for (int64_t part = begin; part < end; part++) {
@@ -242,7 +338,8 @@ static void find_few(void *arg, int64_t begin, int64_t end) {
     seen s = {0, 0, 0};
     if (very_few) {
       w->k->load(w, list, l->in, first, l->keep, &s);
-      w->k->sort(list, room, l->keep, 1, w->k->low, w->high, 0);
+      void *sorted = w->k->sort(list, room, l->keep, w->k->low, w->high);
+      if (sorted != list) memcpy(list, sorted, (size_t)(l->keep * item));
       first += l->keep;
     }
     for (int64_t i = first; i < stop; i += PIECE) {
@@ -269,7 +366,7 @@ static void find_few(void *arg, int64_t begin, int64_t end) {
 }
 
 /* Few of many: the first few of each part, and of these. */
-static void few_of_many(line *l) {
+static void few_of_many(sorting *l) {
   const work *w = l->w;
   const int item = w->k->item;
   int64_t apart = l->wide / l->parts;
@@ -279,47 +376,47 @@ static void few_of_many(line *l) {
   if (l->parts > 1 && !tide__loop_stops()) w->k->choose(l->items, l->room, l->parts * l->keep, l->keep - 1, 1, w->high);
 }
 
-static void one_line(line *l) {
+static void one_line(sorting *l) {
   const work *w = l->w;
   const tide_sort_args *a = w->a;
+  const int item = w->k->item;
   int64_t first = a->first;
-  if (l->wide < a->n) {
+  const bool few = l->wide < a->n, whole = !few && a->keep == a->n && a->n * item > NEAR;
+  l->seen = (seen){0, 0, UINT64_MAX};
+  if (few) {
     few_of_many(l);
+    l->seen.any = UINT64_MAX, l->seen.all = 0;
+  } else if (whole) {
+    look(l);
   } else {
-    l->nans = 0;
-    l->any = 0;
-    l->all = UINT64_MAX;
     spread_line(l, load_parts);
     if (tide__loop_stops()) return;
-    if (a->median && l->nans) first = a->n - l->nans;
+    if (a->median && l->seen.nans) first = a->n - l->seen.nans;
     if (a->keep < a->n) w->k->choose(l->items, l->room, a->n, first + a->keep - 1, l->parts, w->high);
   }
   if (tide__loop_stops()) return;
-  char *all = l->items;
-  if (a->keep > 1)
-    l->items = w->k->sort(all, l->room, a->keep, a->keep < PART_ITEMS ? 1 : l->parts, w->k->low, w->high,
-                          l->wide < a->n ? UINT64_MAX : l->any ^ l->all);
+  /* Elements of a long list that is wanted whole become items where they are put apart. */
+  if (a->keep == 1)
+    store_items(l, l->items + first * item, 0, 1);
   else
-    l->items = all + first * w->k->item;
-  if (!tide__loop_stops()) spread_line(l, store_parts);
-  l->items = all;
+    w->k->order(l, whole ? NULL : l->items, l->room, a->keep, 0, varying_of(l), a->keep < PART_ITEMS ? 1 : l->parts);
 }
 
 /* What parts of a line and how many items a call needs. */
-static bool open_line(line *l, work *w, int64_t parts) {
+static bool open_line(sorting *l, work *w, int64_t parts) {
   const tide_sort_args *a = w->a;
   bool few = a->first == 0 && !a->median && a->keep <= a->n / FEW;
   int64_t list = 2 * a->keep + (a->keep <= VERY_FEW ? 0 : SPARE);
   if (few && parts > a->n / (2 * list)) parts = a->n / (2 * list);
   if (few && parts < 1) few = false, parts = 1;
-  *l = (line){.w = w, .parts = parts, .wide = few ? parts * list : a->n, .keep = a->keep};
+  l->w = w, l->parts = parts, l->wide = few ? parts * list : a->n, l->keep = a->keep;
   l->items = tide__room_take((size_t)(2 * l->wide * w->k->item));
   if (!l->items) w->failed = true;
   l->room = l->items + l->wide * w->k->item;
   return l->items != NULL;
 }
 
-static void sort_line(line *l, int64_t number) {
+static void sort_line(sorting *l, int64_t number) {
   const tide_sort_args *a = l->w->a;
   l->in = (const char *)a->head.ptr[1] + number * a->n * l->w->bytes;
   l->values = a->head.ptr[0] ? (char *)a->head.ptr[0] + number * a->keep * l->w->bytes : NULL;
@@ -328,14 +425,14 @@ static void sort_line(line *l, int64_t number) {
 }
 
 static void run_lines(void *arg, int64_t begin, int64_t end) {
-  line l;
+  sorting l;
   if (!open_line(&l, arg, 1)) return;
   for (int64_t i = begin; i < end && !tide__loop_stops(); i++) sort_line(&l, i);
   tide__room_put(l.items);
 }
 
 static void run_parts(work *w, int64_t parts) {
-  line l;
+  sorting l;
   if (!open_line(&l, w, parts)) return;
   for (int64_t i = 0; i < w->a->lines && !tide__loop_stops(); i++) sort_line(&l, i);
   tide__room_put(l.items);
@@ -344,7 +441,7 @@ static void run_parts(work *w, int64_t parts) {
 tide_status tide__cpu_sort(tide_stream *stream, const tide_sort_args *a) {
   (void)stream;
   int bytes = tide__item(a->dtype), place = bytes == 8 ? 3 : bytes / 2, joins = a->head.ptr[2] != NULL;
-  int holds = a->head.ptr[2] || a->median ? a->n <= (int64_t)UINT32_MAX ? PACKED : PAIRS : KEYS;
+  int holds = a->head.ptr[2] || a->median || bytes < 4 ? a->n <= (int64_t)UINT32_MAX ? PACKED : PAIRS : KEYS;
   work w = {.a = a, .bytes = bytes};
   w.k = &kinds[holds][place];
   w.o32 = tide_order_of_32(a->dtype, bytes > 4 ? 4 : bytes, a->descending, joins);
