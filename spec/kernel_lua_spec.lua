@@ -200,6 +200,21 @@ describe("tide.kernel", function()
     assert.is_false(has(more, "TIDE_ATOMIC(max"))
   end)
 
+  it("calls what tests the indexes of a GPU's threads at an edge", function()
+    local k = tide.kernel(function(i, x, y) if i > 1 and i < #x then y[i] = x[i - 1] + x[i + 1] + x[i] end end)
+    local few = tide.kernel(function(i, x, y) y[i] = x[i] end)
+    local x, y = D.tensor({ 1, 2, 3, 4 }, "float32"), D.tensor({ 0, 0, 0, 0 }, "float32")
+    k(4, x, y)
+    D.eq({ 0, 6, 9, 0 }, y)
+    few(4, x, y)
+    local text, short = k:source "cuda", few:source "cuda"
+    assert.is_truthy(text:find("p2[((tide_x)i1 - 1) * s2_1] = (float)", 1, true))
+    assert.is_truthy(text:find("tk_apart_load1<", 1, true) and text:find("tk_apart_at1(", 1, true))
+    assert.is_nil((text:find("tk_load1", 1, true)))
+    assert.is_nil((short:find("apart", 1, true)))
+    assert.is_nil((k:source("cpu"):find("apart", 1, true)))
+  end)
+
   it("sums over threads by shuffles on a GPU, and writes out inner loops alone", function()
     local k = tide.kernel(function(i, x)
       local all = 0

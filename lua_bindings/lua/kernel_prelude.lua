@@ -413,7 +413,7 @@ TIDE_FN tide_i tk_integer(tk_words c, tide_i low, tide_i high) {
 ]]
 
 -- Where the element of ndim indexes is, from 1: tk_at1, tk_at2 .. check them and give NULL where there is none; tk_load1 ..
--- read it; tk_in1 .. are where it is, unchecked.
+-- read it; tk_apart_at1, tk_apart_load1 .. do so as functions that are called; tk_in1 .. are where it is, unchecked.
 local function access(ndim)
   local params, passed, classes, out, offset = {}, {}, {}, {}, {}
   local index, size = "(tide_i)i" .. ndim, "(tide_i)n" .. ndim -- the first that lies outside
@@ -426,11 +426,15 @@ local function access(ndim)
     if d < ndim then index, size = out[d] .. " ? (tide_i)i" .. d .. " : " .. index, out[d] .. " ? (tide_i)n" .. d .. " : " .. size end
   end
   local of, list, place = "<class T, " .. join(classes, ", ") .. ">", join(params, ", "), "  return p + (" .. join(offset, " + ") .. ");\n}\n"
+  local function tested(apart, how)
+    return "@tk_" .. apart .. "at" .. ndim .. "(\ntemplate " .. of .. " " .. how .. " T *tk_" .. apart .. "at" .. ndim .. "(TIDE_S s, int site, T *p, " .. list
+      .. ") {\n  if (TIDE_RARELY(" .. join(out, " | ") .. ")) { tk_report(s, site, " .. index .. ", " .. size .. ", TIDE_INDEX); return 0; }\n"
+      .. place .. "@tk_" .. apart .. "load" .. ndim .. "<\ntemplate <class R, class T, " .. join(classes, ", ") .. "> " .. how .. " R tk_" .. apart .. "load"
+      .. ndim .. "(TIDE_S s, int site, T *p, " .. list .. ") {\n  T *at = tk_" .. apart .. "at" .. ndim .. "(s, site, p, " .. join(passed, ", ")
+      .. ");\n  return at ? tk_as<R, T>::get(*at) : R(0);\n}\n"
+  end
   return "@tk_in" .. ndim .. "(\ntemplate " .. of .. " TIDE_FN T *tk_in" .. ndim .. "(TIDE_S, int, T *p, " .. list .. ") {\n" .. place
-    .. "@tk_at" .. ndim .. "(\ntemplate " .. of .. " TIDE_FN T *tk_at" .. ndim .. "(TIDE_S s, int site, T *p, " .. list .. ") {\n"
-    .. "  if (TIDE_RARELY(" .. join(out, " | ") .. ")) { tk_report(s, site, " .. index .. ", " .. size .. ", TIDE_INDEX); return 0; }\n" .. place
-    .. "@tk_load" .. ndim .. "<\ntemplate <class R, class T, " .. join(classes, ", ") .. "> TIDE_FN R tk_load" .. ndim .. "(TIDE_S s, int site, T *p, "
-    .. list .. ") {\n  T *at = tk_at" .. ndim .. "(s, site, p, " .. join(passed, ", ") .. ");\n  return at ? tk_as<R, T>::get(*at) : R(0);\n}\n"
+    .. tested("", "TIDE_FN") .. tested("apart_", "TIDE_COLD")
 end
 
 -- ---- as much of it as a kernel names ----

@@ -52,28 +52,53 @@ local function place_of(e)
   return "p" .. e.tensor
 end
 
+-- The size and the stride of an element's dimension d of n.
+local function extent(e, sizes, d, n)
+  if not sizes then
+    local of = e.tensor .. "_" .. d
+    return "n" .. of, state.unit and d == n and "(tide_x)1" or "s" .. of
+  end
+  local step = 1
+  for k = d + 1, n do step = step * sizes[k] end
+  return "(tide_x)" .. sizes[d], "(tide_x)" .. step
+end
+
 -- The arguments that name an element: slots, site, address, then index, size and stride of each dim.
 local function place_text(e)
   local name, sizes = place_of(e)
   local list, n = { "s, " .. (e.site and e.site - 1 or 0) .. ", " .. name }, #e.index
   state.ndims[n] = true
-  for d = 1, n do
-    local index, size, stride = write(e.index[d])
-    if sizes then
-      local step = 1
-      for k = d + 1, n do step = step * sizes[k] end
-      size, stride = "(tide_x)" .. sizes[d], "(tide_x)" .. step
-    else
-      size, stride = "n" .. e.tensor .. "_" .. d, "s" .. e.tensor .. "_" .. d
-      if state.unit and d == n then stride = "(tide_x)1" end
-    end
-    list[#list + 1] = index .. ", " .. size .. ", " .. stride
-  end
+  for d = 1, n do list[#list + 1] = write(e.index[d]) .. ", " .. join({ extent(e, sizes, d, n) }, ", ") end
   return join(list, ", "), n
 end
 
--- Need it be tested?
-local function tests(e) return state.check and not (state.fast and state.inside[e] or state.sure[e]) end
+-- An element whose indexes lie inside. It is an expression without calls, as compilers take their time for each of them.
+local function element_text(e)
+  local name, sizes = place_of(e)
+  local list, n = {}, #e.index
+  for d = 1, n do
+    local _, stride = extent(e, sizes, d, n)
+    list[d] = "((tide_x)" .. write(e.index[d]) .. " - 1)" .. (stride == "(tide_x)1" and "" or " * " .. stride)
+  end
+  return name .. "[" .. join(list, " + ") .. "]"
+end
+
+local function dtype_of(e)
+  if e.shared or e.constant then return state.typed[e.shared and "shared" or "constants"][e.shared or e.constant].dtype end
+  return state.typed.operands[e.tensor].dtype
+end
+
+-- What needs more than a cast to be read or written.
+local packed = { bool = true, float16 = true, bfloat16 = true }
+
+-- Need it be tested? It is asked once for each access that is written.
+local function tests(e)
+  state.accesses = state.accesses + 1
+  return state.check and not (state.fast and state.inside[e] or state.sure[e])
+end
+
+-- The function that tests an element's indexes: tk_at, or tk_load which reads as well.
+local function tested(kind, n) return "tk_" .. state.apart .. kind .. n end
 
 local function cast_of(e)
   return e.narrow and "(int)" or "(tide_i)"
@@ -152,12 +177,13 @@ local writers = {
   size = function(e) return (e.narrow and "(int)" or "(tide_i)") .. "n" .. e.tensor .. "_" .. e.dim end,
   number = function(e) return "a" .. e.operand end,
   load = function(e)
-    local place, n = place_text(e)
-    local name, sizes = place_of(e)
-    local list = sizes and state.typed[e.shared and "shared" or "constants"][e.shared or e.constant] or state.typed.operands[e.tensor]
-    local kind, kept = kinds[e.type], storage[list.dtype]
-    if tests(e) then return cast_of(e):len() > 0 and (e.narrow and "(int)" or "") .. "tk_load" .. n .. "<" .. kind .. ">(" .. place .. ")" end
-    return (e.narrow and "(int)" or "") .. "tk_as<" .. kind .. ", " .. kept .. ">::get(*tk_in" .. n .. "(" .. place .. "))"
+    local kind, kept, cast = kinds[e.type], dtype_of(e), e.narrow and "(int)" or ""
+    if tests(e) then
+      local place, n = place_text(e)
+      return cast .. tested("load", n) .. "<" .. kind .. ">(" .. place .. ")"
+    end
+    if packed[kept] then return cast .. "tk_as<" .. kind .. ", " .. storage[kept] .. ">::get(" .. element_text(e) .. ")" end
+    return "(" .. cast .. "(" .. kind .. ")" .. element_text(e) .. ")"
   end,
   thread = function(e) return "t" .. e.dim end,
   block = function(e) return "b" .. e.dim end,
@@ -298,12 +324,14 @@ end
 local statements = {
   let = function(n) put("v" .. n.var .. " = " .. write(n.value) .. ";\n") end,
   store = function(n)
-    local place, ndim = place_text(n)
-    local value = write(n.value)
+    local value, kept = write(n.value), dtype_of(n)
     if tests(n) then
-      put("{ const auto x = " .. value .. "; if (auto at = tk_at" .. ndim .. "(" .. place .. ")) tk_put(*at, x); }\n")
+      local place, ndim = place_text(n)
+      put("{ const auto x = " .. value .. "; if (auto at = " .. tested("at", ndim) .. "(" .. place .. ")) tk_put(*at, x); }\n")
+    elseif packed[kept] or n.value.type == "f" and not find(kept, "float") then
+      put("tk_put(" .. element_text(n) .. ", " .. value .. ");\n")
     else
-      put("tk_put(*tk_in" .. ndim .. "(" .. place .. "), " .. value .. ");\n")
+      put(element_text(n) .. " = (" .. storage[kept] .. ")" .. value .. ";\n")
     end
   end,
   ["if"] = function(n)
@@ -340,14 +368,13 @@ local statements = {
   next = function(n) leave("next", n.id) end,
   atomic = function(n)
     local place, ndim = place_text(n)
-    local of = n.shared and state.typed.shared[n.shared] or state.typed.operands[n.tensor]
-    local float = find(of.dtype, "float")
+    local float = find(dtype_of(n), "float")
     local kind = float and "tide_r" or "tide_i"
     local value, call = "(" .. kind .. ")(" .. write(n.value) .. ")", n.kind
     if call == "sub" then call, value = "add", float and "-" .. value or "tk_neg(" .. value .. ")" end
     if n.expected then value = "(" .. kind .. ")(" .. write(n.expected) .. "), " .. value end
     local var = n.var and "v" .. n.var .. " = "
-    put("{ auto at = tk_" .. (tests(n) and "at" or "in") .. ndim .. "(" .. place .. ");\n" .. (var and var .. "0;\n" or "")
+    put("{ auto at = " .. (tests(n) and tested("at", ndim) or "tk_in" .. ndim) .. "(" .. place .. ");\n" .. (var and var .. "0;\n" or "")
       .. "if (at) " .. (var and var .. "(" .. kind .. ")" or "") .. "tk_atomic_" .. call .. "(at, " .. value .. "); }\n")
   end,
   barrier = function() put("__syncthreads();\n") end,
@@ -461,7 +488,8 @@ end
 
 -- The body for one thread. Where the indexes of its place are known, they are tested together, and a thread whose indexes
 -- all lie inside tests none of them on its way: so it may begin all that it reads at once. Those of a block that wait for
--- each other go the same way.
+-- each other go the same way. What the other threads do is rare, and takes a compiler longer than all the rest; so their
+-- accesses are calls, where there are more than a few.
 local function write_body(typed, of_gpu)
   local ranges = of_gpu and state.check and kernel_ranges(typed, state.block)
   if ranges and next(ranges.inside) then
@@ -472,6 +500,7 @@ local function write_body(typed, of_gpu)
     write_all(typed.body)
     put(end_line() .. "return;\n}\n")
     state.fast, state.copy, state.wanted, state.line, state.outside = false, 1, {}, nil, true
+    if state.accesses > 3 then state.apart = "apart_" end
   end
   write_all(typed.body)
 end
@@ -496,7 +525,7 @@ end
 local function begin(typed, opts, host)
   out = {}
   state = {
-    typed = typed, host = host, check = opts.check ~= false, small = opts.small, plain = opts.plain, ndims = {}, sums = {}, wanted = {}, copy = 1, inside = {}, sure = {}, decided = {},
+    typed = typed, host = host, check = opts.check ~= false, small = opts.small, plain = opts.plain, ndims = {}, sums = {}, wanted = {}, copy = 1, inside = {}, sure = {}, decided = {}, accesses = 0, apart = "",
     block = opts.block or (typed.ndim == 1 and { 256 } or typed.ndim == 2 and { 1, 256 } or { 1, 1, 256 }),
   }
   state.threads = 1
