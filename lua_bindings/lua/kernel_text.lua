@@ -44,6 +44,7 @@ local function float_text(value, kind)
 end
 
 local function place_of(e)
+  state.accesses = state.accesses + 1
   if e.shared then
     local sizes, name = state.typed.shared[e.shared].sizes, "sh" .. e.shared
     return name, sizes
@@ -91,11 +92,8 @@ end
 -- What needs more than a cast to be read or written.
 local packed = { bool = true, float16 = true, bfloat16 = true }
 
--- Need it be tested? It is asked once for each access that is written.
-local function tests(e)
-  state.accesses = state.accesses + 1
-  return state.check and not (state.fast and state.inside[e] or state.sure[e])
-end
+-- Need it be tested?
+local function tests(e) return state.check and not (state.fast and state.inside[e] or state.sure[e]) end
 
 -- The function that tests an element's indexes: tk_at, or tk_load which reads as well.
 local function tested(kind, n) return "tk_" .. state.apart .. kind .. n end
