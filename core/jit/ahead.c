@@ -304,6 +304,7 @@ void tide__jit_ahead_stop(void) {
     job_free(j);
   }
   ahead.waiting = 0, ahead.quit = false;
+  atomic_fetch_add(&tide__jit_ended, 1); /* who was told to wait asks again */
   pthread_cond_broadcast(&ahead.done);
   pthread_mutex_unlock(&ahead.lock);
   pthread_mutex_unlock(&ahead.stopping);

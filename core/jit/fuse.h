@@ -40,6 +40,8 @@ typedef struct tide__fuse_plan {
   tide__fuse_shape shape;          /* where rows are reduced */
   uint8_t order[TIDE_FUSE_INPUTS]; /* the inputs as the kernel counts them: uniform ones last */
   char *source;                    /* as long as its function is asked for; or NULL */
+  bool asked;                      /* a compiler has been asked for it, and was not done when so many jobs had ended: */
+  uint32_t ended;                  /* tide__jit_ended */
 } tide__fuse_plan;
 
 struct tide_fused {

@@ -178,8 +178,11 @@ static void drop_source(tide__fuse_plan *p) {
   p->source = NULL;
 }
 
-/* Has the compiler made it? If not, it begins to, elsewhere, or where that is asked for is waited for. */
+/* Has the compiler made it? If not, it begins to, elsewhere, or where that is asked for is waited for. What is being
+ * made is not asked for again before a compiler has ended something: the question takes the whole text. */
 static tide_status find_function(tide__fuse_plan *p, tide_fused *f, bool wait) {
+  uint32_t ended = atomic_load(&tide__jit_ended);
+  if (!wait && p->asked && p->ended == ended) return TIDE_OK;
   char *source = p->source    ? p->source
                  : f->is_part ? tide__fuse_parts_source(f, &p->shape, p->plan.compiler)
                  : f->reduces ? tide__fuse_rows_source(f, &p->shape, p->plan.compiler)
@@ -194,6 +197,7 @@ static tide_status find_function(tide__fuse_plan *p, tide_fused *f, bool wait) {
   p->plan.function = found.handle;
   p->source = source;
   if (found.handle || status != TIDE_OK) drop_source(p);
+  p->asked = status == TIDE_OK, p->ended = ended;
   return status;
 }
 

@@ -257,7 +257,9 @@ static void drop_many(const tide_quota *quota, int64_t before) {
     OK(ready(&is, &r));
   }
   CHECK(tide_quota_used(quota, TIDE_QUOTA_COMPILES) == before + MANY);
+  uint32_t ended = atomic_load(&tide__jit_ended), ran = (uint32_t)atomic_load(&loaded);
   tide__jit_ahead_stop();
+  CHECK(atomic_load(&tide__jit_ended) - ended > (uint32_t)atomic_load(&loaded) - ran);
   int done = atomic_load(&loaded) - by_threads;
   CHECK(done < MANY && tide_quota_used(quota, TIDE_QUOTA_COMPILES) == before + done);
   for (int i = 0; i < MANY; i++) {
@@ -288,8 +290,10 @@ static void test_stopping(void) {
   OK(tide__jit_function(&f, &r, &fake, 0));
   CHECK(!f.handle && !atomic_load(&here) && tide_quota_used(quota, TIDE_QUOTA_COMPILES) == 0);
   int64_t before = tide_quota_used(quota, TIDE_QUOTA_COMPILES);
+  uint32_t told = atomic_load(&tide__jit_ended); /* who asks again only when it has changed is not left waiting */
   atomic_store(&hold, false);
   pthread_join(thread, NULL);
+  CHECK(atomic_load(&tide__jit_ended) != told);
   f.handle = NULL;
   for (int ms = 0; !f.handle && ms < 5000; ms++) {
     OK(tide__jit_function(&f, &after, &fake, 0));
