@@ -22,7 +22,7 @@ static tide_status note(const tide__collective *o, const tide__collective_tracke
       if (o->out[i]) tide__observe_operand(o->out[i], true);
       tide__observe_operand(o->in[i], false);
     }
-    TIDE_TRY(tide__launch_begin(&number, o->streams[i], tide__site_now(), TIDE__LAUNCH_COPY_PEER, 0));
+    TIDE_TRY(tide__launch_begin(&number, o->streams[i], tide__site_now(), TIDE__LAUNCH_COPY_PEER, 0, NULL));
     TIDE_TRY(tide__launch_done(o->streams[i], number, TIDE_OK));
   }
   return TIDE_OK;

@@ -84,7 +84,7 @@ static tide_status pack_flush(tide_pack_args *a, tide_stream *on) {
   TIDE_TRY(tide__backend(&b, on->device));
   a->head.nptr = 0, a->head.device = on->device, a->head.site = tide__site_now();
   uint32_t number;
-  TIDE_TRY(tide__launch_begin(&number, on, a->head.site, TIDE__LAUNCH_COPY_PEER, 0));
+  TIDE_TRY(tide__launch_begin(&number, on, a->head.site, TIDE__LAUNCH_COPY_PEER, 0, NULL));
   tide_status status = b->pack(on, a);
   a->n = 0;
   return tide__launch_done(on, number, status);
@@ -112,7 +112,7 @@ static tide_status pack_one(tide_pack_args *a, tide_stream *on, const tide_tenso
   }
   TIDE_TRY(pack_flush(a, on)); /* one operation at a time is told to those who watch */
   if (tide__sync_watched()) tide__observe_copy(flat, x);
-  TIDE_TRY(tide__launch_begin(&number, on, tide__site_now(), TIDE__LAUNCH_COPY_PEER, 0));
+  TIDE_TRY(tide__launch_begin(&number, on, tide__site_now(), TIDE__LAUNCH_COPY_PEER, 0, NULL));
   tide_status status = b->copy_peer(on->impl, to, on->device, tide__tensor_ptr(x), x->storage->device, bytes);
   return tide__launch_done(on, number, status);
 }

@@ -68,7 +68,7 @@ tide_status tide__comm_send(tide_stream *on, tide_tensor *dst, const tide_tensor
   if (tide__sync_watched()) tide__observe_copy(dst, src);
   if (!tide__copy_travels(dst, src)) return tide__copy_queued(&q, dst, src);
   size_t bytes = (size_t)(src->numel * tide__itemsize(src->dtype));
-  TIDE_TRY(tide__launch_begin(&q.number, on, tide__site_now(), TIDE__LAUNCH_COPY_PEER, 0));
+  TIDE_TRY(tide__launch_begin(&q.number, on, tide__site_now(), TIDE__LAUNCH_COPY_PEER, 0, NULL));
   tide_status status = q.backend->copy_peer(on->impl, tide__tensor_ptr(dst), dst->storage->device,
                                             tide__tensor_ptr(src), src->storage->device, bytes);
   return tide__launch_done(on, q.number, status);

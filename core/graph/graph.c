@@ -309,7 +309,7 @@ tide_status tide_graph_replay(tide_graph *g) {
   uint32_t site = tide__site_now();
   if (tide__sync_watched()) {
     tide__observe_operands();
-    tide_status status = tide__observe_launch(stream, site, TIDE__LAUNCH_GRAPH, 0, g);
+    tide_status status = tide__observe_launch(stream, site, TIDE__LAUNCH_GRAPH, 0, g, NULL);
     if (status != TIDE_OK) {
       take_back_draws(r->draws);
       return status;

@@ -182,7 +182,8 @@ static inline void tide__jit_operand(const tide_tensor *x, bool write, tide_stre
 }
 static inline tide_status tide__jit_launch(const tide_compiler *c, void *function, tide__queue *q, tide__launch what,
                                            const tide_launch *a) {
-  TIDE_TRY(tide__launch_begin(&q->number, q->stream, a->site, what, 0));
+  const tide__made made = {c, function, a};
+  TIDE_TRY(tide__launch_begin(&q->number, q->stream, a->site, what, 0, &made));
   return tide__launch_done(q->stream, q->number, c->launch(q->stream, function, a));
 }
 

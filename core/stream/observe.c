@@ -42,15 +42,18 @@ static void find_writes(tide__launch what) {
 }
 
 tide_status tide__observe_launch(tide_stream *stream, uint32_t site, tide__launch what, int detail,
-                                 const struct tide_graph *graph) {
+                                 const struct tide_graph *graph, const void *subject) {
   if (tide__early != TIDE_OK) return tide__early;
   now.stream = stream, now.site = site, now.what = what, now.detail = detail, now.graph = graph;
+  now.subject = subject;
   find_writes(what);
   EACH(o) if (o->before) TIDE_TRY(o->before(&now));
   return TIDE_OK;
 }
 
-void tide__observe_queued(tide_status status) { EACH(o) if (o->after) o->after(&now, status); }
+void tide__observe_queued(tide_status status) {
+  EACH(o) if (o->after) o->after(&now, status);
+}
 
 void tide__observe_recorded(const void *mark, const tide_stream *stream) {
   EACH(o) if (o->recorded) o->recorded(mark, stream);

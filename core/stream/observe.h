@@ -15,6 +15,21 @@ typedef struct tide__access {
   int8_t argument;      /* which of head.ptr of a kernel, or TIDE__NO_ARGUMENT */
 } tide__access;
 
+/* A copy between memories as a subject. */
+typedef struct tide__transfer {
+  void *dst;
+  const void *src;
+  size_t bytes;
+  int dst_device, src_device;
+} tide__transfer;
+
+/* A launch of a kernel that was made at run time as a subject. */
+typedef struct tide__made {
+  const tide_compiler *compiler;
+  void *function;
+  const tide_launch *launch;
+} tide__made;
+
 /* What is about to be queued on a stream, or done by the host if the stream is the CPU's. */
 typedef struct tide__operation {
   tide_stream *stream;
@@ -22,6 +37,7 @@ typedef struct tide__operation {
   tide__launch what;
   int detail;                     /* as in tide__launch_note */
   const struct tide_graph *graph; /* a replay's; else NULL */
+  const void *subject;            /* the arguments of a kernel, a tide__transfer, a tide__made; NULL: not told */
   int n;
   tide__access access[TIDE__ACCESSES];
 } tide__operation;
@@ -53,14 +69,15 @@ void tide__observer_set(tide__observer_slot slot, const tide__observer *observer
 void tide__observe_operands(void);                                         /* none so far */
 void tide__observe_access(const tide_tensor *x, bool write, int argument); /* tensor/operand.h says what it must */
 tide_status tide__observe_launch(tide_stream *stream, uint32_t site, tide__launch what, int detail,
-                                 const struct tide_graph *graph);
+                                 const struct tide_graph *graph, const void *subject);
 void tide__observe_queued(tide_status status);
 tide_status tide__launch_counted(void); /* sync.c: against the quota that is bound */
 /* The launch of anything: what comes before the backend's call, and what comes after it with its status. A failure of
- * the former, which stays in tide__early, refuses the launch. */
+ * the former, which stays in tide__early, refuses the launch. `subject` as in tide__operation, until the latter. */
 static inline tide_status tide__launch_begin(uint32_t *number, tide_stream *stream, uint32_t site, tide__launch what,
-                                             int detail) {
-  if (tide__sync_watched() && (tide__early = tide__observe_launch(stream, site, what, detail, NULL)) != TIDE_OK)
+                                             int detail, const void *subject) {
+  if (tide__sync_watched() &&
+      (tide__early = tide__observe_launch(stream, site, what, detail, NULL, subject)) != TIDE_OK)
     return tide__early;
   if (tide__quota_any()) TIDE_TRY(tide__launch_counted());
   *number = tide__launch_note(stream, site, what, detail);

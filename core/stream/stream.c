@@ -457,6 +457,6 @@ tide_status tide_stream_sleep(tide_stream *s, int64_t cycles) {
   TIDE_TRY(tide__backend(&b, s->device));
   uint32_t number;
   if (tide__sync_watched()) tide__observe_operands();
-  TIDE_TRY(tide__launch_begin(&number, s, tide__site_now(), TIDE__LAUNCH_SLEEP, 0));
+  TIDE_TRY(tide__launch_begin(&number, s, tide__site_now(), TIDE__LAUNCH_SLEEP, 0, NULL));
   return tide__launch_done(s, number, b->stream_sleep(s->impl, cycles));
 }

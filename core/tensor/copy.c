@@ -90,9 +90,9 @@ tide_status tide__as_dtype(tide_tensor **out, const tide_tensor *x, tide_dtype d
 /* ---- between devices ---- */
 
 static tide_status transfer_begin(tide__queue *q, const tide_tensor *dst, const tide_tensor *src, uint32_t site,
-                                  tide__launch what) {
+                                  tide__launch what, const tide__transfer *subject) {
   if (tide__sync_watched()) tide__observe_copy(dst, src);
-  return tide__launch_begin(&q->number, q->stream, site, what, 0);
+  return tide__launch_begin(&q->number, q->stream, site, what, 0, subject);
 }
 
 /* To memory of the host that is not pinned: when the backend returns, they are there. */
@@ -112,6 +112,7 @@ static tide_status transfer(const tide_tensor *dst, const tide_tensor *src, bool
   tide__queue q;
   TIDE_TRY(tide__queue_begin(&q, from >= 0 ? from : to));
   void *target = tide__tensor_ptr(dst), *source = tide__tensor_ptr(src), *impl = q.stream->impl;
+  const tide__transfer subject = {target, source, bytes, to, from};
   tide__storage_use(src->storage, q.stream);
   uint32_t site = tide__site_now();
   if (to >= 0 && from >= 0) {
@@ -120,14 +121,15 @@ static tide_status transfer(const tide_tensor *dst, const tide_tensor *src, bool
     tide__storage_use(dst->storage, other);
     if (q.stream->capture && !other->capture) TIDE_TRY(tide_stream_wait_stream(other, q.stream)); /* it joins */
     TIDE_TRY(tide_stream_wait_stream(q.stream, other));
-    TIDE_TRY(transfer_begin(&q, dst, src, site, TIDE__LAUNCH_COPY_PEER));
+    TIDE_TRY(transfer_begin(&q, dst, src, site, TIDE__LAUNCH_COPY_PEER, &subject));
     tide_status status = q.backend->copy_peer(impl, target, to, source, from, bytes);
     TIDE_TRY(tide__launch_done(q.stream, q.number, status));
     return tide_stream_wait_stream(other, q.stream);
   }
   tide__storage_use(dst->storage, q.stream);
   bool pinned = to >= 0 ? src->storage->pinned : dst->storage->pinned;
-  TIDE_TRY(transfer_begin(&q, dst, src, site, to >= 0 ? TIDE__LAUNCH_COPY_IN : TIDE__LAUNCH_COPY_OUT));
+  TIDE_TRY(transfer_begin(&q, dst, src, site, to >= 0 ? TIDE__LAUNCH_COPY_IN : TIDE__LAUNCH_COPY_OUT,
+                          pinned ? &subject : NULL));
   if (!pinned && to < 0) return fetch(&q, target, source, bytes);
   tide_status status = to >= 0 ? q.backend->copy_to_device(impl, target, source, bytes, pinned)
                                : q.backend->copy_to_host(impl, target, source, bytes, true);
@@ -303,7 +305,7 @@ tide_status tide__item_now(tide_scalar *out, const tide_tensor *x) {
   if (tide__sync_watched()) {
     tide__observe_operands();
     tide__observe_operand(x, false);
-    TIDE_TRY(tide__observe_launch(q.stream, tide__site_now(), TIDE__LAUNCH_ITEM, 0, NULL));
+    TIDE_TRY(tide__observe_launch(q.stream, tide__site_now(), TIDE__LAUNCH_ITEM, 0, NULL, NULL));
   }
   tide_status status =
       q.backend->read_small(q.stream->impl, bits, tide__tensor_ptr(x), (size_t)tide__itemsize(x->dtype));

@@ -32,7 +32,7 @@ tide_status tide__observe_read_slow(const tide_tensor *x) {
   TIDE_TRY(tide__stream_current(&host, TIDE_CPU));
   tide__observe_operands();
   tide__observe_operand(x, false);
-  TIDE_TRY(tide__observe_launch(host, 0, TIDE__LAUNCH_ITEM, 0, NULL));
+  TIDE_TRY(tide__observe_launch(host, 0, TIDE__LAUNCH_ITEM, 0, NULL, NULL));
   tide__observe_queued(TIDE_OK);
   return TIDE_OK;
 }

@@ -149,7 +149,8 @@ static inline void tide__head_set(tide_head *head, int k, const tide_tensor *x, 
 }
 /* Launches a kernel with the arguments and notes it; `detail` as in tide__launch_note. A status. */
 #define TIDE_LAUNCH(q, kernel, args, detail)                                                                           \
-  (tide__launch_begin(&(q)->number, (q)->stream, (args)->head.site, TIDE__LAUNCH_##kernel, (detail)) != TIDE_OK        \
+  (tide__launch_begin(&(q)->number, (q)->stream, (args)->head.site, TIDE__LAUNCH_##kernel, (detail), (args)) !=        \
+           TIDE_OK                                                                                                     \
        ? tide__early                                                                                                   \
        : tide__launch_done((q)->stream, (q)->number, (q)->backend->kernel((q)->stream, (args))))
 /* dst = cast(src) on one device: src broadcasts, may have negative strides, and must not overlap dst. */

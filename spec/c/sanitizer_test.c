@@ -78,7 +78,7 @@ static void told(void) {
 static tide_status pretend(tide_tensor *x, tide_stream *s, tide_status outcome) {
   tide__observe_operands();
   tide__observe_operand(x, true);
-  TIDE_TRY(tide__observe_launch(s, 0, TIDE__LAUNCH_fill, 0, NULL));
+  TIDE_TRY(tide__observe_launch(s, 0, TIDE__LAUNCH_fill, 0, NULL, NULL));
   tide__observe_queued(outcome);
   return TIDE_OK;
 }
