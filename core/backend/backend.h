@@ -15,7 +15,7 @@
 #include "tide/ipc.h"
 #include "tracer.h"
 
-#define TIDE_BACKEND_VERSION 7
+#define TIDE_BACKEND_VERSION 8
 
 /* What core offers to a backend that is loaded from a shared library. */
 typedef struct tide_backend_host {
@@ -40,6 +40,19 @@ enum { TIDE_UUID_TEXT = 64 };
 
 /* Where a stream stands with capturing. BROKEN: something illegal was done, the graph will not come to be. */
 typedef enum tide_capture_state { TIDE_CAPTURE_NONE, TIDE_CAPTURE_ACTIVE, TIDE_CAPTURE_BROKEN } tide_capture_state;
+
+/* Behind which nodes of its graph a captured stream stands; n: -1 for more than there is room for. */
+typedef struct tide_capture_place {
+  int n;
+  void *node[8];
+} tide_capture_place;
+
+/* What a node of a graph does, as words: the first `fixed` of them are the node's for good, those from `head` on may be
+ * addresses of its operands. */
+typedef struct tide_node_image {
+  size_t words, fixed, head;
+  uint64_t word[];
+} tide_node_image;
 
 typedef struct tide_backend {
   uint32_t version; /* TIDE_BACKEND_VERSION */
@@ -121,6 +134,16 @@ typedef struct tide_backend {
   void (*graph_free)(void *graph);
   void (*graph_exec_free)(void *exec);                     /* not while it runs */
   tide_status (*graph_dot)(void *graph, const char *path); /* a file for Graphviz */
+
+  /* ---- graphs whose operands are replaced (optional, all or none) ---- */
+  tide_status (*capture_place)(tide_capture_place *out, void *stream);
+  /* The kernels, copies and fills that the captured stream has recorded since it stood at `before`, in their order.
+   * *count: the room before, the number after. SUPPORT where they are not one chain. */
+  tide_status (*capture_nodes)(void **nodes, int *count, void *stream, const tide_capture_place *before);
+  tide_status (*node_read)(tide_node_image **out, void *node, int device); /* malloc'ed */
+  /* Replays that are queued from now on do what the image says, which is one of that node with other addresses, or of a
+   * node that the same call has recorded for other operands. */
+  tide_status (*node_write)(void *exec, void *node, int device, const tide_node_image *image);
 
   /* ---- how far a stream has come, readable even after a fault (optional, both or none) ---- */
   tide_status (*progress_note)(void *stream, uint32_t value); /* queued: the stream's progress becomes value */

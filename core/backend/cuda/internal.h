@@ -125,6 +125,13 @@ void tide__cuda_graph_free(void *graph);
 void tide__cuda_graph_exec_free(void *exec);
 tide_status tide__cuda_graph_dot(void *graph, const char *path);
 
+/* ---- bind.c ---- */
+
+tide_status tide__cuda_capture_place(tide_capture_place *out, void *stream);
+tide_status tide__cuda_capture_nodes(void **nodes, int *count, void *stream, const tide_capture_place *before);
+tide_status tide__cuda_node_read(tide_node_image **out, void *node, int device);
+tide_status tide__cuda_node_write(void *exec, void *node, int device, const tide_node_image *image);
+
 /* ---- stream.c ---- */
 
 /* Waits for every owned stream of the device, interruptibly. */

@@ -14,6 +14,7 @@
  *   fault   faults on demand, dry mode           ipc                   memory and events of other processes
  *   info    what devices report                  trace                 when they did what
  *   clock   real and virtual time            external              memory and semaphores of other APIs
+ *   bind    operands of captured work replaced
  *
  * Invariants: one lock guards every struct of sim.h and is never held while a kernel runs or the host's functions are
  * called; what is queued keeps its stream and its marks alive; close leaves nothing behind. A forked child has no
@@ -197,6 +198,10 @@ static tide_backend table = {
     .graph_free = tide__sim_graph_free,
     .graph_exec_free = tide__sim_graph_exec_free,
     .graph_dot = tide__sim_graph_dot,
+    .capture_place = tide__sim_capture_place,
+    .capture_nodes = tide__sim_capture_nodes,
+    .node_read = tide__sim_node_read,
+    .node_write = tide__sim_node_write,
     .external = &tide__sim_external,
     .pack = tide__sim_pack,
     .fft_plan_new = tide__sim_fft_plan_new,

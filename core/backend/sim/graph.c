@@ -12,7 +12,7 @@
  * the stream's order. What breaks a capture gets CUDA's error, and the rest of it is recorded no more.
  *
  * Invariants: stream->capture is set exactly while the stream is a branch of a capture under way; an instance holds its
- * graph, which never changes once it is made. */
+ * graph, of which, once it is made, bind.c alone changes operands. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -157,6 +157,15 @@ tide_status tide__sim_capture_join(sim_stream *stream, const sim_mark *mark) {
                                    "wait_event");
   add_lane(c, stream);
   return TIDE_OK;
+}
+
+sim_op *tide__sim_capture_first(const sim_stream *stream) {
+  return stream->capture ? stream->capture->graph->first : NULL;
+}
+
+sim_op *tide__sim_capture_last(const sim_stream *stream) {
+  const sim_graph *g = stream->capture ? stream->capture->graph : NULL;
+  return g && g->first ? (sim_op *)((char *)g->last - offsetof(sim_op, next)) : NULL;
 }
 
 static void unlink_capture(sim_capture *c) {

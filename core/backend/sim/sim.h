@@ -338,6 +338,9 @@ tide_status tide__sim_graph_launch(void *exec, void *stream);
 void tide__sim_graph_free(void *graph);
 void tide__sim_graph_exec_free(void *exec);
 tide_status tide__sim_graph_dot(void *graph, const char *path);
+/* With the lock held: the first operation of the stream's capture and the last one, whichever stream's; or NULL. */
+sim_op *tide__sim_capture_first(const sim_stream *stream);
+sim_op *tide__sim_capture_last(const sim_stream *stream);
 /* Takes an operation of a captured stream; with the lock held. */
 void tide__sim_capture_take(sim_stream *stream, sim_op *op, double cost, const char *what);
 /* A stream, perhaps captured, is to wait for the mark, perhaps of a capture: lets it join. With the lock held at the
@@ -346,6 +349,12 @@ tide_status tide__sim_capture_join(sim_stream *stream, const sim_mark *mark);
 /* The captured stream, or NULL, is asked what no recording can answer: breaks the capture and releases the lock. */
 tide_status tide__sim_capture_break(sim_stream *stream, int code, const char *name, const char *text, const char *what);
 void tide__sim_frontier_free(struct sim_frontier *frontier);
+
+/* bind.c */
+tide_status tide__sim_capture_place(tide_capture_place *out, void *stream);
+tide_status tide__sim_capture_nodes(void **nodes, int *count, void *stream, const tide_capture_place *before);
+tide_status tide__sim_node_read(tide_node_image **out, void *node, int device);
+tide_status tide__sim_node_write(void *exec, void *node, int device, const tide_node_image *image);
 
 /* launch.c */
 const tide_compiler *tide__sim_compiler(void);
