@@ -63,6 +63,16 @@ void tide__allocator_orphan(int device, uint64_t stream);
 /* Scratch memory for backends: a block by its address. */
 tide_status tide__scratch_get(void **out, tide_stream *stream, size_t bytes);
 void tide__scratch_put(tide_stream *stream, void *ptr);
+/* What a call was given, while `listens` points at it; `again`: another call is given the same, in the same order. */
+typedef struct tide__scratch_list {
+  bool again, failed;
+  int n, at;
+  struct {
+    void *ptr;
+    size_t bytes;
+  } item[8];
+} tide__scratch_list;
+extern _Thread_local tide__scratch_list *tide__scratch_listens;
 
 /* ---- mempool.c ---- */
 
@@ -167,6 +177,8 @@ struct tide_storage {
   bool tracked;                 /* streams use it: device memory and pinned memory */
   bool stream_held;             /* `stream` is retained: the default one need not be */
   bool external;                /* of another API, and live in tide's turns alone */
+  _Atomic bool let_go;          /* all but graphs whose input it is have let it go, by name */
+  _Atomic uint16_t bound;       /* how many graphs' inputs it is, each of which holds it */
   tide_stream *stream;          /* the allocating stream; NULL on the CPU and for foreign memory */
   _Atomic uint64_t last_stream; /* use_id of the stream that used it last: one compare on the hot path */
   _Atomic uint64_t capture;     /* the last capture that made it or holds it, see graph/capture.c */
@@ -204,6 +216,8 @@ static inline void tide__storage_use(tide_storage *s, tide_stream *stream) {
                         atomic_load_explicit(&stream->use_id, memory_order_relaxed))
     tide__storage_use_slow(s, stream);
 }
+/* As tide_storage_release, for a finaliser: nobody has said that the values are not needed any more. */
+void tide__storage_collect(tide_storage *s);
 void tide__storage_shutdown(void);
 
 #endif

@@ -339,6 +339,13 @@ static void finish(void *arg) {
 void tide_storage_retain(tide_storage *s) { tide__ref_take(&s->refs); }
 
 void tide_storage_release(tide_storage *s) {
+  uint16_t bound = s ? atomic_load_explicit(&s->bound, memory_order_relaxed) : 0;
+  if (TIDE_UNLIKELY(bound) && tide_storage_refs(s) == bound + 1)
+    atomic_store_explicit(&s->let_go, true, memory_order_relaxed);
+  tide__storage_collect(s);
+}
+
+void tide__storage_collect(tide_storage *s) {
   if (!s || !tide__ref_drop(&s->refs)) return;
   if (s->deferred.uses || s->deferred.wait_all)
     tide__deferred_free_begin(&s->deferred, finish, s);

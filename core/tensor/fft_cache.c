@@ -190,6 +190,17 @@ void tide__fft_give(tide__fft_entry *e) {
   if (last) entry_free(e);
 }
 
+pthread_mutex_t *tide__fft_lock(int device, const void *plan) {
+  pthread_mutex_lock(&lock);
+  cache *c = caches[device];
+  tide__fft_entry *e = c ? c->oldest : NULL;
+  while (e && e->plan != plan) e = e->newer;
+  if (!e && c)
+    for (e = c->kept; e && e->plan != plan;) e = e->chain;
+  pthread_mutex_unlock(&lock);
+  return e ? &e->lock : NULL;
+}
+
 /* The devices have been waited for and are still open. */
 void tide__fft_shutdown(void) {
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {

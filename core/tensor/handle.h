@@ -59,5 +59,7 @@ void tide__generator_retreat(uint64_t seed, uint64_t offset, tide_generator *g, 
 /* ---- fft_cache.c ---- */
 
 void tide__fft_shutdown(void);
+/* What a call with that plan, which a graph has captured, is to hold, since plans serve one call at a time; or NULL. */
+pthread_mutex_t *tide__fft_lock(int device, const void *plan);
 
 #endif

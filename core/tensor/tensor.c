@@ -66,17 +66,23 @@ static void header_give(tide_tensor *x) {
 
 void tide_tensor_retain(tide_tensor *x) { tide__tensor_ref(x); }
 
-void tide_tensor_release(tide_tensor *x) {
-  if (!x || !tide__ref_drop(&x->refs)) return;
+/* The last reference has gone; the storage, if there is one, is the caller's. */
+static inline tide_storage *end(tide_tensor *x) {
   atomic_store_explicit(&x->refs, 0, memory_order_relaxed);
   tide_storage *storage = x->storage;
   x->storage = NULL;
   header_give(x);
-  if (storage) tide_storage_release(storage);
+  return storage;
+}
+
+void tide_tensor_release(tide_tensor *x) {
+  if (!x || !tide__ref_drop(&x->refs)) return;
+  tide_storage_release(end(x));
 }
 
 static void release_deferred(tide__deferred *d) {
-  tide_tensor_release((tide_tensor *)((char *)d - offsetof(tide_tensor, deferred)));
+  tide_tensor *x = (tide_tensor *)((char *)d - offsetof(tide_tensor, deferred));
+  if (tide__ref_drop(&x->refs)) tide__storage_collect(end(x));
 }
 
 /* After the end of the runtime nothing would drain the list, and nothing can be touched any more. */
