@@ -81,8 +81,10 @@ static tide_status finish(tide_graph *g) {
   tide_stream_retain(stream);
   tide_status status = b->capture_end(&r->graph, stream->impl);
   tide__capture_leave(&g->capture);
+  tide__scratch_listens = NULL;
   if (status == TIDE_OK) {
     r->last = stream;
+    tide__inputs_captured(r);
   } else {
     r->graph = NULL, g->recording = NULL;
     tide_stream_release(stream);
@@ -109,7 +111,7 @@ tide_status tide_graph_end(tide_graph *g) {
   if (status != TIDE_OK) {
     g->recording = NULL;
     tide__recording_retire(r, false);
-  } else if (!g->debug) {
+  } else if (!g->debug && !r->binding) { /* by the nodes of the one, those of the other are found */
     tide__backend_peek(r->device)->graph_free(r->graph);
     r->graph = NULL;
   }
@@ -213,5 +215,11 @@ static void undraw(const tide__draw *drawn, tide__capture *capture, tide_generat
   if (d && d->calls * 4 == drawn->offset + 4) d->calls--;
 }
 
-const tide__capture_ops tide__graph_capture_ops = {
-    .abandon = abandon, .holds = holds, .pool = pool_of, .draw = draw, .undraw = undraw};
+const tide__capture_ops tide__graph_capture_ops = {.abandon = abandon,
+                                                   .holds = holds,
+                                                   .pool = pool_of,
+                                                   .draw = draw,
+                                                   .undraw = undraw,
+                                                   .touches = tide__inputs_touches,
+                                                   .launching = tide__inputs_launching,
+                                                   .launched = tide__inputs_launched};

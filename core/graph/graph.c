@@ -63,6 +63,7 @@ static void dispose(void *arg) {
   pthread_mutex_unlock(&lock);
   if (b && r->exec) b->graph_exec_free(r->exec);
   if (b && r->graph) b->graph_free(r->graph);
+  tide__inputs_free(r);
   for (size_t i = 0; i < r->count; i++) tide_storage_release(r->held[i]);
   free(r->held);
   for (tide__draws *d = r->draws, *next; d; d = next) {
@@ -103,7 +104,7 @@ static tide_status check(const tide_graph *g, const char *what) {
 }
 
 /* A graph that a capture has filled. */
-static tide_status check_captured(const tide_graph *g, const char *what) {
+tide_status tide__graph_check_captured(const tide_graph *g, const char *what) {
   TIDE_TRY(check(g, what));
   if (g->capture.on) return tide__fail(TIDE_STATE, "%s: the capture is under way, expected it to have ended", what);
   if (!g->recording) return tide__fail(TIDE_STATE, "%s: the graph is empty, expected a capture before", what);
@@ -173,7 +174,7 @@ tide_status tide_graph_reset(tide_graph *g) {
 }
 
 tide_status tide_graph_pool(tide_mempool **out, const tide_graph *g) {
-  TIDE_TRY(check_captured(g, "graph_pool"));
+  TIDE_TRY(tide__graph_check_captured(g, "graph_pool"));
   *out = g->recording->pool;
   return TIDE_OK;
 }
@@ -204,7 +205,7 @@ static bool dump_is_whole(const char *path) {
 }
 
 tide_status tide_graph_dump(const tide_graph *g, const char *path) {
-  TIDE_TRY(check_captured(g, "graph_dump"));
+  TIDE_TRY(tide__graph_check_captured(g, "graph_dump"));
   if (!path) return tide__fail(TIDE_ARGUMENT, "graph_dump: no path, got NULL, expected a file to write");
   if (!g->recording->graph)
     return tide__fail(TIDE_STATE, "graph_dump: what was recorded was not kept, expected a graph that keeps it or is in "
@@ -226,7 +227,7 @@ tide_status tide_graph_dump(const tide_graph *g, const char *path) {
 /* ---- replaying ---- */
 
 tide_status tide_graph_instantiate(tide_graph *g) {
-  TIDE_TRY(check_captured(g, "graph_instantiate"));
+  TIDE_TRY(tide__graph_check_captured(g, "graph_instantiate"));
   tide__recording *r = g->recording;
   const tide_backend *b;
   TIDE_TRY(tide__backend(&b, r->device));
@@ -240,7 +241,7 @@ tide_status tide_graph_instantiate(tide_graph *g) {
     b->graph_exec_free(r->exec);
   }
   r->exec = exec;
-  return TIDE_OK;
+  return r->binding ? tide__bind_again(r) : TIDE_OK;
 }
 
 /* The state of a generator goes to the device in the arguments of a kernel: nothing waits, nothing has to be kept. */
@@ -287,7 +288,7 @@ static tide_status use_external(const tide__recording *r, tide_stream *stream) {
 }
 
 tide_status tide_graph_replay(tide_graph *g) {
-  TIDE_TRY(check_captured(g, "graph_replay"));
+  TIDE_TRY(tide__graph_check_captured(g, "graph_replay"));
   tide__recording *r = g->recording;
   tide_stream *stream;
   const tide_backend *b;
@@ -302,6 +303,7 @@ tide_status tide_graph_replay(tide_graph *g) {
     r->last = stream;
   }
   if (r->external) TIDE_TRY(use_external(r, stream));
+  if (r->binding) TIDE_TRY(tide__bind_use(r, stream));
   TIDE_TRY(tide__quota_count(TIDE_QUOTA_LAUNCHES));
   tide__landing_before_all(stream); /* nothing tells which storages it uses */
   for (tide__draws *d = r->draws; d; d = d->next)
@@ -322,14 +324,14 @@ tide_status tide_graph_replay(tide_graph *g) {
 }
 
 tide_status tide_graph_record(const tide_graph *g, tide_event *event) {
-  TIDE_TRY(check_captured(g, "graph_record"));
+  TIDE_TRY(tide__graph_check_captured(g, "graph_record"));
   return tide_event_record(event, g->recording->last);
 }
 
 /* ---- which replay a handle stands for ---- */
 
 tide_status tide_graph_output(tide_tensor **out, const tide_graph *g, const tide_tensor *x) {
-  TIDE_TRY(check_captured(g, "graph_output"));
+  TIDE_TRY(tide__graph_check_captured(g, "graph_output"));
   TIDE_TRY(tide__tensor_check(x, "graph_output", "x"));
   tide_tensor *view;
   TIDE_TRY(tide__tensor_view(&view, x, x->size, x->stride, x->ndim, x->offset));

@@ -12,6 +12,7 @@
  * Invariants: stream->capture is set exactly while the stream is in capture->streams; only the capturing thread changes
  * either; tide__sync_watch counts every capture under way. */
 #include "capture_state.h"
+#include "observe.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -181,4 +182,18 @@ tide_status tide__capture_draw(struct tide__draw *out, tide_generator *g, tide_s
 void tide__capture_undraw(const struct tide__draw *draw, tide_generator *g, tide_stream *stream) {
   tide__capture *c = stream->capture;
   if (c && c == own) c->ops->undraw(draw, c, g);
+}
+
+/* ---- what is recorded ---- */
+
+void tide__capture_touches(tide__operation *op) {
+  if (own && op->stream->capture == own) own->ops->touches(own, op);
+}
+
+void tide__capture_launching(const tide__operation *op) {
+  if (own && op->stream->capture == own) own->ops->launching(own, op);
+}
+
+void tide__capture_launched(tide_status status) {
+  if (own) own->ops->launched(own, status);
 }

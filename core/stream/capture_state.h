@@ -8,6 +8,7 @@
 
 typedef struct tide__capture tide__capture;
 struct tide__draw; /* of generators */
+struct tide__operation;
 
 /* What the owner of a capture does for the rooms below it; always on the capturing thread, but for `pool`. */
 typedef struct tide__capture_ops {
@@ -16,6 +17,11 @@ typedef struct tide__capture_ops {
   tide_mempool *(*pool)(const tide__capture *capture);
   tide_status (*draw)(struct tide__draw *out, tide__capture *capture, tide_generator *g, tide_stream *stream);
   void (*undraw)(const struct tide__draw *draw, tide__capture *capture, tide_generator *g);
+  /* Of what is recorded: which inputs it touches, told before anybody is asked whether it may be; that it is about to
+   * be; what came of it. */
+  void (*touches)(tide__capture *capture, struct tide__operation *op);
+  void (*launching)(tide__capture *capture, const struct tide__operation *op);
+  void (*launched)(tide__capture *capture, tide_status status);
 } tide__capture_ops;
 
 /* A capture into a graph, whose first member it is. */
@@ -61,6 +67,10 @@ static inline uint64_t tide__capture_id(const tide_stream *stream) {
 bool tide__capture_holds(tide_storage *s, tide_stream *stream);
 tide_status tide__capture_draw(struct tide__draw *out, tide_generator *g, tide_stream *stream);
 void tide__capture_undraw(const struct tide__draw *draw, tide_generator *g, tide_stream *stream); /* the last one */
+/* Of an operation on a captured stream; the last one also of others. */
+void tide__capture_touches(struct tide__operation *op);
+void tide__capture_launching(const struct tide__operation *op);
+void tide__capture_launched(tide_status status);
 /* Where memory for a captured stream comes from; NULL: not from the capture's pool. */
 tide_mempool *tide__capture_pool(const tide_stream *stream);
 /* Ends what the calling thread captures: no wait is allowed before. */

@@ -8,6 +8,8 @@
  * between the two. */
 #include "observe.h"
 
+#include "capture_state.h"
+
 static _Atomic(const tide__observer *) slots[TIDE__OBSERVERS];
 static _Thread_local tide__operation now;
 
@@ -26,7 +28,7 @@ void tide__observe_operands(void) {
 }
 
 void tide__observe_access(const tide_tensor *x, bool write, int argument) {
-  if (now.n < TIDE__ACCESSES) now.access[now.n++] = (tide__access){x, write, (int8_t)argument};
+  if (now.n < TIDE__ACCESSES) now.access[now.n++] = (tide__access){x, write, (int8_t)argument, 0};
 }
 
 /* Of the arguments of a kernel kernel.def knows which are written. */
@@ -47,11 +49,14 @@ tide_status tide__observe_launch(tide_stream *stream, uint32_t site, tide__launc
   now.stream = stream, now.site = site, now.what = what, now.detail = detail, now.graph = graph;
   now.subject = subject;
   find_writes(what);
+  if (stream->capture) tide__capture_touches(&now);
   EACH(o) if (o->before) TIDE_TRY(o->before(&now));
+  if (stream->capture) tide__capture_launching(&now);
   return TIDE_OK;
 }
 
 void tide__observe_queued(tide_status status) {
+  tide__capture_launched(status);
   EACH(o) if (o->after) o->after(&now, status);
 }
 
@@ -80,5 +85,10 @@ void tide__observe_mark_gone(const void *mark) { EACH(o) if (o->mark_gone) o->ma
 void tide__observe_storage_gone(tide_storage *s) { EACH(o) if (o->storage_gone) o->storage_gone(s); }
 
 void tide__observe_memory_settled(void) { EACH(o) if (o->memory_settled) o->memory_settled(); }
+
+void tide__observe_rebound(uint64_t capture, int input, const tide_storage *from, const tide_storage *to,
+                           int64_t shift) {
+  EACH(o) if (o->rebound) o->rebound(capture, input, from, to, shift);
+}
 
 void tide__observe_capture_gone(uint64_t capture) { EACH(o) if (o->capture_gone) o->capture_gone(capture); }

@@ -13,6 +13,7 @@ typedef struct tide__access {
   const tide_tensor *x; /* borrowed for the length of the call */
   bool write;           /* it may read as well */
   int8_t argument;      /* which of head.ptr of a kernel, or TIDE__NO_ARGUMENT */
+  uint8_t input;        /* of the graph that is being captured, counted from 1; 0: none */
 } tide__access;
 
 /* A copy between memories as a subject. */
@@ -59,6 +60,8 @@ typedef struct tide__observer {
   void (*storage_gone)(tide_storage *s);  /* its memory may serve others from now on */
   void (*memory_settled)(void);           /* the allocator, perhaps under its lock, has waited for freed memory */
   void (*capture_gone)(uint64_t capture); /* its graph is not replayed any more; by its number */
+  /* What that capture did to its input number so on `from`, its replays do on `to`, so many bytes further on. */
+  void (*rebound)(uint64_t capture, int input, const tide_storage *from, const tide_storage *to, int64_t shift);
 } tide__observer;
 
 typedef enum tide__observer_slot { TIDE__SANITIZER, TIDE__PROFILER, TIDE__OBSERVERS } tide__observer_slot;
@@ -100,6 +103,8 @@ void tide__observe_mark_gone(const void *mark);
 void tide__observe_storage_gone(tide_storage *s);
 void tide__observe_memory_settled(void);
 void tide__observe_capture_gone(uint64_t capture);
+void tide__observe_rebound(uint64_t capture, int input, const tide_storage *from, const tide_storage *to,
+                           int64_t shift);
 
 /* event.c: may other processes record it? */
 bool tide__event_shared(const tide_event *event);

@@ -39,6 +39,21 @@ TIDE_API tide_status tide_graph_end(tide_graph *graph);
 TIDE_API void tide_graph_abort(tide_graph *graph);
 /* Makes a graph with `keep` ready to be replayed. */
 TIDE_API tide_status tide_graph_instantiate(tide_graph *graph);
+/* Bytes of an input's name with its end; inputs of a graph. */
+enum { TIDE_GRAPH_NAME = 64, TIDE_GRAPH_INPUTS = 64 };
+/* Names x, whose values the work reads or writes, so that tide_graph_bind can replace it: between tide_graph_begin and
+ * the first use of x in the capture, by the capturing thread. name: unique in the graph and shorter than
+ * TIDE_GRAPH_NAME, for messages too; at most TIDE_GRAPH_INPUTS. Inputs may not share memory with one another. */
+TIDE_API tide_status tide_graph_input(tide_graph *graph, const char *name, const tide_tensor *x);
+/* Replays that are queued from now on use x[i] where they have used what was named names[i]; names NULL: the first n in
+ * the order in which they were named. Those queued before are not concerned. Views of an input that the work used are
+ * replaced with it. x[i] has the dtype, size, strides and device of what was named (DTYPE, SHAPE, DEVICE), is not of
+ * the graph's own memory, and shares none with what the graph writes (VALUE). SUPPORT: an operation keeps its memory.
+ * On failure nothing has changed. The graph holds what is bound; an input whose last other reference was released by
+ * name (tide_tensor_release and the like, not a finaliser's deferred release) makes replays fail with STATE until
+ * another tensor is bound. Waits for nothing, but may allocate; the first bind of an input records again what uses it.
+ * From one thread at a time, and none that replays the graph meanwhile; not during a capture. */
+TIDE_API tide_status tide_graph_bind(tide_graph *graph, const char *const *names, const tide_tensor *const *x, int n);
 /* Queues the recorded work on the current stream of the graph's device. */
 TIDE_API tide_status tide_graph_replay(tide_graph *graph);
 /* Records the event on the stream that the last replay was queued on, behind what is queued there now; before any
