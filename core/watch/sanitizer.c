@@ -86,7 +86,7 @@ static bool judge_operands(verdict *v, const tide__operation *op, const tide__ti
   for (int i = 0; i < op->n; i++) {
     const tide__access *a = &op->access[i];
     if (!concerns(a)) continue;
-    t.write = a->write;
+    t.write = a->write, t.input = a->input;
     tide__region_of(&t.region, a->x);
     h[i] = line ? tide__history_get(a->x->storage, capture) : tide__history_find(a->x->storage, 0);
     if (line && !h[i]) return false;
@@ -96,7 +96,7 @@ static bool judge_operands(verdict *v, const tide__operation *op, const tide__ti
   for (int i = 0; line && i < op->n; i++) {
     const tide__access *a = &op->access[i];
     if (!concerns(a)) continue;
-    t.write = a->write;
+    t.write = a->write, t.input = a->input;
     tide__region_of(&t.region, a->x);
     ok = tide__history_add(h[i], &t, clock) && ok;
   }
@@ -203,6 +203,10 @@ static void capture_gone(uint64_t capture) {
   pthread_mutex_unlock(&tide__sanitizer_lock);
 }
 
+static void rebound(uint64_t capture, int input, const tide_storage *from, const tide_storage *to, int64_t shift) {
+  NOTE(tide__history_rebind(capture, input, from, to, shift));
+}
+
 /* ---- on and off ---- */
 
 static const tide__observer observer = {.before = before,
@@ -216,7 +220,8 @@ static const tide__observer observer = {.before = before,
                                         .mark_gone = mark_gone,
                                         .storage_gone = storage_gone,
                                         .memory_settled = memory_settled,
-                                        .capture_gone = capture_gone};
+                                        .capture_gone = capture_gone,
+                                        .rebound = rebound};
 
 void tide__sanitizer_forget(void) {
   pthread_mutex_lock(&tide__sanitizer_lock);

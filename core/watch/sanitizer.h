@@ -75,6 +75,7 @@ typedef struct tide__touch {
   uint32_t site, replay; /* the lines; `replay` is 0 unless a graph's work is meant */
   uint16_t slot, what, detail;
   bool write, is_default, freed; /* freed: the tensor is gone, and its memory is another one's */
+  uint8_t input;                 /* of the graph that the capture fills, counted from 1; 0: none */
   int device;
   tide__region region;
 } tide__touch;
@@ -110,6 +111,8 @@ bool tide__history_begin(tide__history *h, const tide__touch *t);
 /* The storage is gone; or an operation on it has failed, of which it is unknown what it did. */
 void tide__history_end(const tide_storage *s);
 void tide__history_forget(const tide_storage *s);
+/* What the capture has done to its input on `from` it does on `to`, so many bytes further on. */
+bool tide__history_rebind(uint64_t capture, int input, const tide_storage *from, const tide_storage *to, int64_t shift);
 void tide__history_clear(void);
 
 /* ---- sanitizer_reuse.c: memory that was freed while work on it is queued ---- */

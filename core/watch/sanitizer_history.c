@@ -130,6 +130,27 @@ void tide__history_forget(const tide_storage *s) {
       p = &(*p)->chain;
 }
 
+bool tide__history_rebind(uint64_t capture, int input, const tide_storage *from, const tide_storage *to,
+                          int64_t shift) {
+  tide__history *h = tide__history_find(from, capture);
+  if (!h) return true;
+  tide__history *other = from == to ? NULL : tide__history_get(to, capture);
+  int kept = 0;
+  if (from != to && !other) return false;
+  for (int i = 0; i < h->n; i++) {
+    tide__touch *t = &h->touch[i];
+    if (t->input == input) {
+      t->region.first += shift, t->region.last += shift;
+      if (other && !tide__history_begin(other, t)) return false;
+      if (other) continue;
+    }
+    if (kept != i) h->touch[kept] = *t;
+    kept++;
+  }
+  h->n = kept;
+  return true;
+}
+
 static void end_all(tide__footprint *f) {
   while (f->first) {
     tide__history **p = &buckets[bucket_of(f->first->storage)];
