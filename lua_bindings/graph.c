@@ -7,6 +7,7 @@
  * at any moment, inside another capture too: core then lets it go later.
  *
  * Invariant: what the block has changed is changed back before anything is raised. */
+#include <stdio.h>
 #include <string.h>
 
 #include "row.h"
@@ -100,12 +101,17 @@ typedef struct capture_options {
   tide_mempool *pool;
   tide_stream *stream;
   int mode;
+  int inputs; /* where the table of them is on the stack, or 0 */
 } capture_options;
 
 /* The options at arg, a table or 0, whose keys are known. */
 static capture_options get_options(lua_State *L, ltide_state *S, int arg) {
   static const char *const modes[] = {"global", "thread_local", "relaxed"};
-  capture_options o = {NULL, NULL, TIDE_CAPTURE_THREAD_LOCAL};
+  capture_options o = {NULL, NULL, TIDE_CAPTURE_THREAD_LOCAL, 0};
+  if (ltide_push_option(L, arg, "inputs")) {
+    if (!lua_istable(L, -1)) ltide_arg_error(L, -1, "inputs", "a table of tensors by name");
+    o.inputs = lua_gettop(L);
+  }
   int top = lua_gettop(L);
   if (ltide_push_option(L, arg, "pool")) ltide_hold_pool(L, S, o.pool = ltide_check_graph_pool(L, -1, "pool"));
   if (ltide_push_option(L, arg, "stream")) ltide_hold_stream(L, S, o.stream = ltide_check_stream(L, -1, "stream"));
@@ -119,9 +125,64 @@ static capture_options get_options(lua_State *L, ltide_state *S, int arg) {
   return o;
 }
 
+enum { INPUT_TEXT = 24 };
+
+/* The name of an input, which is the key at arg: a string, or an integer from 1 on. */
+static const char *input_name(lua_State *L, int arg, char *text, const char *what) {
+  int exact;
+  if (lua_type(L, arg) == LUA_TSTRING) return lua_tostring(L, arg);
+  lua_Integer i = lua_tointegerx(L, arg, &exact);
+  if (lua_type(L, arg) != LUA_TNUMBER || !exact || i < 1)
+    ltide_error(L, "ArgumentError", "%s: bad key, got %s, expected names, or places from 1 on", what,
+                luaL_tolstring(L, arg, NULL));
+  snprintf(text, INPUT_TEXT, "%lld", (long long)i);
+  return text;
+}
+
+typedef struct input_list {
+  int n;
+  const char *name[TIDE_GRAPH_INPUTS];
+  const tide_tensor *x[TIDE_GRAPH_INPUTS];
+  char text[TIDE_GRAPH_INPUTS][INPUT_TEXT]; /* of places */
+} input_list;
+
+/* The tensors of the table at arg, which holds them and the names. */
+static void read_inputs(lua_State *L, ltide_state *S, input_list *list, int arg, const char *what) {
+  list->n = 0;
+  for (lua_pushnil(L); lua_next(L, arg); lua_pop(L, 1)) {
+    if (list->n == TIDE_GRAPH_INPUTS)
+      ltide_error(L, "ValueError", "%s: too many inputs, got more than %d", what, TIDE_GRAPH_INPUTS);
+    const char *name = input_name(L, -2, list->text[list->n], what);
+    list->x[list->n] = ltide_check_tensor(L, S, -1, name);
+    list->name[list->n++] = name;
+  }
+}
+
+/* On failure nothing is captured. */
+static tide_status begin_with(tide_graph *g, tide_stream *stream, const capture_options *o, const input_list *list) {
+  tide_status status = tide_graph_begin(g, stream, o->pool, o->mode);
+  if (status != TIDE_OK) return status;
+  for (int i = 0; i < list->n && status == TIDE_OK; i++) status = tide_graph_input(g, list->name[i], list->x[i]);
+  if (status != TIDE_OK) tide_graph_abort(g);
+  return status;
+}
+
 static int lgraph_capture_begin(lua_State *L, ltide_call *c) {
   capture_options o = get_options(L, c->S, c->opts);
-  ltide_try(L, tide_graph_begin(c->v[0].object, NULL, o.pool, o.mode));
+  input_list list;
+  list.n = 0;
+  if (o.inputs) read_inputs(L, c->S, &list, o.inputs, "capture_begin");
+  ltide_try(L, begin_with(c->v[0].object, NULL, &o, &list));
+  return 0;
+}
+
+static int lgraph_bind(lua_State *L) {
+  ltide_state *S = ltide_enter(L);
+  tide_graph *g = ltide_check_graph(L, 1, "graph");
+  input_list list;
+  if (lua_gettop(L) != 2 || !lua_istable(L, 2)) return ltide_arg_error(L, 2, "inputs", "a table of tensors by name");
+  read_inputs(L, S, &list, 2, "bind");
+  ltide_try(L, tide_graph_bind(g, list.name, list.x, list.n));
   return 0;
 }
 
@@ -230,7 +291,8 @@ static tide_status clear_device(int device) {
   return status == TIDE_OK ? tide_memory_empty_cache(TIDE_CURRENT) : status;
 }
 
-static tide_status enter_graph(graph_block *b, tide_graph *g, const capture_options *o, tide_stream *stream) {
+static tide_status enter_graph(graph_block *b, tide_graph *g, const capture_options *o, tide_stream *stream,
+                               const input_list *list) {
   int device = tide_stream_device(stream);
   tide_status status = clear_device(device);
   if (status == TIDE_OK) status = tide_current_stream(&b->stream, device);
@@ -239,7 +301,7 @@ static tide_status enter_graph(graph_block *b, tide_graph *g, const capture_opti
   b->device = tide_current_device();
   status = tide_current_set_stream(stream);
   if (status == TIDE_OK) status = tide_current_set_device(device);
-  if (status == TIDE_OK) status = tide_graph_begin(g, stream, o->pool, o->mode);
+  if (status == TIDE_OK) status = begin_with(g, stream, o, list);
   if (status != TIDE_OK) restore(b);
   return status;
 }
@@ -250,8 +312,14 @@ static int lcuda_graph(lua_State *L) {
   int opts = lua_istable(L, 2) ? 2 : 0, fn = opts || lua_isnil(L, 2) ? 3 : 2;
   if (!lua_isnoneornil(L, fn) && !lua_isfunction(L, fn)) return ltide_arg_error(L, fn, "fn", "a function or nothing");
   if (!lua_isfunction(L, fn)) fn = 0;
-  ltide_check_keys(L, opts, LTIDE_NAMES("pool", "stream", "capture_error_mode"));
+  ltide_check_keys(L, opts, LTIDE_NAMES("pool", "stream", "capture_error_mode", "inputs"));
   capture_options o = get_options(L, S, opts);
+  input_list list;
+  list.n = 0;
+  if (o.inputs) {
+    read_inputs(L, S, &list, o.inputs, "graph");
+    lua_settop(L, o.inputs - 1); /* the options hold it */
+  }
   tide_stream *stream = o.stream;
   if (!stream) {
     stream = push_side_stream(L);
@@ -262,7 +330,7 @@ static int lcuda_graph(lua_State *L) {
   ltide_collect_ahead(L); /* what dead tensors hold cannot be given back during the capture */
   ltide_enter_again(L);
   graph_block *b = ltide_block_new(L, "cuda.graph", fn, leave_graph, sizeof *b);
-  ltide_try(L, enter_graph(b, g, &o, stream));
+  ltide_try(L, enter_graph(b, g, &o, stream, &list));
   tide_graph_retain(g);
   b->graph = g;
   return ltide_block_open(L, fn);

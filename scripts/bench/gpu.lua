@@ -59,6 +59,14 @@ do -- a graph of 100 small kernels: until it is queued, and until it is done
   end
   bench.out("graph_replay100_done", bench.median(times), "us")
 end
+do -- other inputs for a graph: of one kernel each, and until a replay on them is queued
+  local a, b, g, names = {}, {}, tide.cuda.CUDAGraph(), {}
+  for i = 1, 8 do a["x" .. i], b["x" .. i], names[i] = tide.zeros(1024, cuda), tide.ones(1024, cuda), "x" .. i end
+  tide.cuda.graph(g, {inputs = a}, function() for i = 1, 8 do a[names[i]]:add_(1) end end)
+  host("graph_bind8", function(n) for i = 1, n do g:bind(i % 2 == 0 and a or b) end end, 500, sync)
+  host("graph_replay8", function(n) for _ = 1, n do g:replay() end end, 500, sync)
+  host("graph_bind8_replay8", function(n) for i = 1, n do g:bind(i % 2 == 0 and a or b) g:replay() end end, 500, sync)
+end
 host("item", function(n) for _ = 1, n do local _ = x[1]:item() end end, 2000, sync)
 host("item_only", function(n) for _ = 1, n do local _ = first:item() end end, 2000, sync)
 
