@@ -13,6 +13,7 @@
 
 #include "frame.h"
 #include "catch.h"
+#include "frame_device.h"
 #include "scope.h"
 #include "tide/debug.h"
 #include "tide/memory.h"
@@ -34,6 +35,7 @@ typedef struct ltide_frame {
   size_t lua_begun;              /* bytes of Lua's heap when the frame began */
   size_t lua_left, left;         /* what the last cycle left, of Lua's and of tensors */
   int64_t longest, last_longest; /* nanoseconds of the longest step of this cycle, and of the one before */
+  ltide_device_time *device;     /* NULL before the first frame with a budget for the device */
 } ltide_frame;
 
 static int64_t now(void) {
@@ -82,21 +84,51 @@ static tide_frame_options read_options(const tide_frame_options *from) {
 
 static int yield_for(lua_State *L, lua_CFunction fn);
 
+/* Jobs that are there already are not known. */
+static int make_device(lua_State *L) {
+  ltide_frame *f = frame_of(L);
+  ltide_device_make(L);
+  ltide_device_time *t = lua_touserdata(L, -1);
+  for (int i = 0; i < f->jobs; i++) {
+    ltide_device_room(L, t, i);
+    t->job[i] = (ltide_job){++t->ids, -1, false, false};
+  }
+  f->device = t;
+  return 0;
+}
+
+/* The job that did not fit in the last frame has the first turn. */
+static void begin_device(ltide_frame *f) {
+  ltide_device_time *t = f->device;
+  if (!t) return;
+  ltide_device_begin(t, f->o.device_budget, f->jobs);
+  for (int i = 0; t->next_turn && i < f->jobs; i++)
+    if (t->job[i].id == t->next_turn) f->turn = i + 1;
+  t->first_turn = t->next_turn, t->next_turn = 0;
+}
+
+/* Calls fn, which keeps what it makes. */
+static bool make(lua_State *L, lua_CFunction fn) {
+  tide_current *host = leave_host();
+  lua_pushcfunction(L, fn);
+  int status = lua_pcall(L, 0, 0, 0);
+  tide_current_bind(host);
+  if (status != LUA_OK) lua_pop(L, 1);
+  return status == LUA_OK;
+}
+
 int ltide_frame_begin(lua_State *L, const tide_frame_options *options) {
   ltide_state *S = ltide_state_of(L);
   tide_frame_options o = read_options(options);
-  if (!S || o.budget <= 0 || o.collect < 0 || S->frame_open || !lua_checkstack(L, LUA_MINSTACK)) return 0;
-  if (!S->frame) {
-    tide_current *host = leave_host();
-    lua_pushcfunction(L, make_frame);
-    int status = lua_pcall(L, 0, 0, 0);
-    tide_current_bind(host);
-    if (status != LUA_OK) return lua_pop(L, 1), 0;
-  }
+  if (!S || o.budget <= 0 || o.collect < 0 || o.device_budget < 0 || S->frame_open || !lua_checkstack(L, LUA_MINSTACK))
+    return 0;
+  if (!S->frame && !make(L, make_frame)) return 0;
   ltide_frame *f = S->frame;
+  if (o.device_budget && !f->device && !make(L, make_device)) return 0;
   f->open = true, f->o = o;
   f->began = now(), f->deadline = f->began + o.budget * 1000, f->scripts = 0;
   f->waiting = 0;
+  begin_device(f);
   f->collector = lua_gc(L, LUA_GCISRUNNING);
   lua_gc(L, LUA_GCSTOP);
   f->lua_begun = lua_bytes(L);
@@ -162,9 +194,40 @@ static int resume(lua_State *L, lua_State *co, int args, int *results) {
   return status;
 }
 
+/* Is the device's time counted in this frame? */
+static ltide_device_time *device_of(const ltide_frame *f) { return f->o.device_budget ? f->device : NULL; }
+
+static tide_current *current_of(lua_State *L, lua_State *co) {
+  const ltide_record *r = ltide_record_of(co);
+  if (!r || !r->current) r = ltide_record_of(ltide_state_of(L)->main);
+  return r ? r->current : NULL;
+}
+
+/* Likewise, and measures what it queues: of a job, or of a function that is called. A turn that has found the job
+ * waiting, and leaves it so, queues nothing. */
+static int measured(lua_State *L, lua_State *co, int args, int *results, ltide_job job, const void *function) {
+  ltide_frame *f = frame_of(L);
+  ltide_device_time *t = device_of(f);
+  if (!t) return resume(L, co, args, results);
+  ltide_slice *s = ltide_device_open(t, current_of(L, co), f->jobs);
+  if (s) s->job = job.id, s->function = function;
+  int status = resume(L, co, args, results);
+  if (job.awaits && status == LUA_YIELD && ltide_state_of(L)->frame_awaits) {
+    ltide_device_drop(s);
+    return status;
+  }
+  t->ran += !function;
+  ltide_device_close(t, s, current_of(L, co), job.cost);
+  return status;
+}
+
 /* Appends the coroutine at 1 to the jobs. */
 static int add_job(lua_State *L) {
   ltide_frame *f = frame_of(L);
+  if (f->device) {
+    ltide_device_room(L, f->device, f->jobs);
+    f->device->job[f->jobs] = (ltide_job){f->device->ids, -1, ltide_state_of(L)->frame_awaits, true};
+  }
   lua_rawgeti(L, LUA_REGISTRYINDEX, f->jobs_ref);
   lua_pushvalue(L, 1);
   lua_rawseti(L, -2, f->jobs + 1);
@@ -217,8 +280,11 @@ static int call(lua_State *L, ltide_frame *f, int args, int results) {
   if (status != LUA_OK) return lua_pop(L, args + 1), status;
   lua_State *co = lua_tothread(L, -args - 2);
   if (!lua_checkstack(co, args + LUA_MINSTACK)) return fail(L, args + 2, "frame_call: too many arguments");
+  const void *function = lua_topointer(L, -args - 1);
   lua_xmove(L, co, args + 1);
-  status = resume(L, co, args, &n);
+  ltide_job job = {0};
+  if (f->device) job = (ltide_job){++f->device->ids, ltide_device_cost(f->device, function), false, true};
+  status = measured(L, co, args, &n, job, function);
   if (status == LUA_OK) return take_results(L, f, co, n, results);
   if (status == LUA_YIELD) return lua_pop(co, n), become_job(L);
   keep_idle(L, f, -2);
@@ -241,6 +307,7 @@ int ltide_frame_call(lua_State *L, int args, int results) {
 static void remove_job(lua_State *L, ltide_frame *f) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, f->jobs_ref);
   for (int i = f->turn; i < f->jobs; i++) lua_rawgeti(L, -1, i + 1), lua_rawseti(L, -2, i);
+  for (int i = f->turn; f->device && i < f->jobs; i++) f->device->job[i - 1] = f->device->job[i];
   lua_pushnil(L);
   lua_rawseti(L, -2, f->jobs--);
   lua_pop(L, 1);
@@ -253,10 +320,14 @@ static int take_turn(lua_State *L, ltide_frame *f) {
   lua_rawgeti(L, -1, f->turn);
   lua_remove(L, -2);
   lua_State *co = lua_tothread(L, -1);
-  int status = resume(L, co, 0, &n);
+  ltide_job job = {0};
+  if (f->device) job = f->device->job[f->turn - 1], f->device->job[f->turn - 1].served = true;
+  int status = measured(L, co, 0, &n, job, NULL);
   if (status == LUA_YIELD) {
     lua_pop(co, n);
-    f->waiting = ltide_state_of(L)->frame_awaits ? f->waiting + 1 : 0;
+    bool awaits = ltide_state_of(L)->frame_awaits;
+    f->waiting = awaits ? f->waiting + 1 : 0;
+    if (f->device) f->device->job[f->turn - 1].awaits = awaits;
     f->turn++;
     lua_pop(L, 1);
     return status;
@@ -275,7 +346,10 @@ int ltide_frame_resume(lua_State *L) {
   int status = LUA_OK;
   while (status <= LUA_YIELD && f->waiting < f->jobs && now() < f->deadline) {
     if (f->turn > f->jobs) f->turn = 1;
-    status = take_turn(L, f);
+    if (device_of(f) && !ltide_device_fits(f->device, f->turn))
+      f->waiting++, f->turn++;
+    else
+      status = take_turn(L, f);
   }
   tide_current_bind(host);
   if (status > LUA_YIELD) return status;
@@ -401,8 +475,15 @@ int ltide_frame_end(lua_State *L, tide_frame_stats *stats) {
   if (f->collector) lua_gc(L, LUA_GCRESTART);
   if (!stats) return 1;
   int64_t end = now();
-  tide_frame_stats s = {
-      stats->struct_size, (end - f->began) / 1000, f->scripts / 1000, (end - begun) / 1000, f->jobs, ended};
+  const ltide_device_time *t = device_of(f);
+  tide_frame_stats s = {stats->struct_size,
+                        (end - f->began) / 1000,
+                        f->scripts / 1000,
+                        (end - begun) / 1000,
+                        f->jobs,
+                        ended,
+                        t ? (int64_t)(t->spent - t->behind) : 0,
+                        t ? (int64_t)t->behind : 0};
   memcpy(stats, &s, stats->struct_size < sizeof s ? stats->struct_size : sizeof s);
   return 1;
 }

@@ -345,6 +345,16 @@ typedef struct tide_frame_options {
    * Lua's collector would have done for what scripts have allocated. */
   int64_t collect;
   tide_frame_wait on_wait;
+  /* Microseconds of the device's time that the work of a frame may take; 0: it is not counted. Events on the stream
+   * that is current for a coroutine, before and behind each slice (a call, or a turn of a job), tell how long the
+   * device took, when they have passed; nothing waits for them. tide_frame_resume gives no turn to a job whose next
+   * slice, which takes what its slices have taken before, would go beyond the budget together with what this frame has
+   * queued and what earlier frames have left undone; it goes on in a later frame. Calls are made in any case, and
+   * count. A job of which nothing is known yet, or that takes longer than a whole frame, has its turn where no other
+   * job has had one; then it is alone in the frame. So has one that did not fit in the frame before, unless calls and
+   * what is left undone take the whole budget. What is queued on other streams does not count; time for which the
+   * device waits for the host within a slice does. */
+  int64_t device_budget;
 } tide_frame_options;
 
 typedef struct tide_frame_stats {
@@ -353,6 +363,9 @@ typedef struct tide_frame_stats {
   int64_t scripts, collected; /* of them: in calls and jobs, in collection */
   int jobs;                   /* functions that have yielded and go on in later frames */
   int cycle;                  /* 1: a cycle of the collector has ended in this frame */
+  /* With a device_budget, microseconds of the device's time: what this frame has queued is expected to take, and what
+   * earlier frames had left undone when it began. */
+  int64_t device, device_behind;
 } tide_frame_stats;
 
 /* 1; 0 before the state has required tide, without a budget, and where a frame is open. */
@@ -370,7 +383,7 @@ static inline int tide_frame_call(lua_State *L, int args, int results) {
   lua_pushliteral(L, "tide_frame_call: this state has not opened tide, or one without it");
   return LUA_ERRRUN;
 }
-/* Resumes jobs, in turn, until the budget is used or all of them wait for a device. A job that yields by itself has its
+/* Resumes jobs, in turn, until a budget is used or all of them wait for a device. A job that yields by itself has its
  * turn again in the same frame. LUA_OK, or the status of a job that has ended with an error, whose message is pushed:
  * then the others want another call. */
 static inline int tide_frame_resume(lua_State *L) {

@@ -44,7 +44,7 @@ static void begin(lua_State *L, tide_frame_wait on_wait) {
   CHECK(tide_frame_begin(L, &o) == 1, "the frame does not begin");
 }
 
-static void end(lua_State *L) { CHECK(tide_frame_end(L, NULL) == 1, "the frame does not end"); }
+static inline void end(lua_State *L) { CHECK(tide_frame_end(L, NULL) == 1, "the frame does not end"); }
 
 /* Calls the text in the open frame. */
 static int call(lua_State *L, const char *text, int results) {
@@ -53,21 +53,21 @@ static int call(lua_State *L, const char *text, int results) {
 }
 
 /* It has to raise an error with this text. */
-static void refused(lua_State *L, const char *text, const char *message) {
+static inline void refused(lua_State *L, const char *text, const char *message) {
   int status = call(L, text, 0);
   const char *got = status > LUA_YIELD ? luaL_tolstring(L, -1, NULL) : "no error";
   CHECK(strstr(got, message), "%s: got %s, expected %s", text, got, message);
   lua_settop(L, 0);
 }
 
-static void works(lua_State *L, const char *text) {
+static inline void works(lua_State *L, const char *text) {
   int status = call(L, text, 0);
   CHECK(status == LUA_OK, "%s: %s", text, status > LUA_YIELD ? luaL_tolstring(L, -1, NULL) : "it yielded");
   lua_settop(L, 0);
 }
 
 /* Runs frames until there are no jobs; returns how many there were, or -1 after an error. */
-static int frames(lua_State *L, tide_frame_wait on_wait) {
+static inline int frames(lua_State *L, tide_frame_wait on_wait) {
   for (int n = 1; n < 100000; n++) {
     tide_frame_stats s = {.struct_size = sizeof s};
     begin(L, on_wait);

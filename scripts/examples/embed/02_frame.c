@@ -52,7 +52,7 @@ int main(void) {
   lua_State *L = open_state();
   if (!L) return EXIT_FAILURE;
   int done = 0, jobs = 0;
-  tide_frame_options frame = {sizeof frame, 4000, 0, TIDE_FRAME_WAIT_RAISES};
+  tide_frame_options frame = {sizeof frame, 4000, 0, TIDE_FRAME_WAIT_RAISES, 0};
   for (int i = 0; i < FRAMES; i++) {
     tide_frame_stats stats;
     stats.struct_size = sizeof stats;

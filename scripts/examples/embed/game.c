@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
   options.quota[TIDE_QUOTA_HOST_BYTES] = options.quota[TIDE_QUOTA_DEVICE_BYTES] = 256 << 20;
   if (!fine(L, tide_lua_open(L, &options))) return EXIT_FAILURE;
   lua_setglobal(L, "tide"), lua_settop(L, 1); /* at 1 lies what the script has returned, its update */
-  tide_frame_options frame = {sizeof frame, 4000, 0, TIDE_FRAME_WAIT_YIELDS};
+  tide_frame_options frame = {sizeof frame, 4000, 0, TIDE_FRAME_WAIT_YIELDS, 0};
   for (int i = 0; i < frames; i++) {
     loads += load(L, path);
     tide_lua_quota_set(L, TIDE_QUOTA_MICROSECONDS, 4000); /* what takes longer ends with an error */

@@ -109,7 +109,7 @@ static int integer_of(game *g, const char *name) {
  * keep its size. */
 static void compute(game *g, double x, double y, double used) {
   lua_State *L = g->L;
-  tide_frame_options o = {sizeof o, 12000, 1000, TIDE_FRAME_WAIT_RAISES};
+  tide_frame_options o = {sizeof o, 12000, 1000, TIDE_FRAME_WAIT_RAISES, 0};
   tide_lua_quota_set(L, TIDE_QUOTA_MICROSECONDS, PATIENCE);
   if (push(L, "update") != LUA_TFUNCTION || !tide_frame_begin(L, &o)) {
     say(g, g->script, 0, "it gives no function update");

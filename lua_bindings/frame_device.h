@@ -1,0 +1,57 @@
+/* frame_device.h: what frames know of the device's time. */
+#ifndef LTIDE_FRAME_DEVICE_H
+#define LTIDE_FRAME_DEVICE_H
+
+#include "bindings.h"
+
+enum { LTIDE_SLICES = 64, LTIDE_CALLS = 16 };
+
+/* What was queued between two events, and has not been seen to be done. */
+typedef struct ltide_slice {
+  tide_event *begin, *end;
+  uint64_t job;         /* its number */
+  const void *function; /* that was called; NULL: the slice is of a job that went on */
+  double expected;      /* microseconds */
+} ltide_slice;
+
+/* A function that has yielded. */
+typedef struct ltide_job {
+  uint64_t id;
+  double cost; /* microseconds that a slice of it takes on the device; below 0: not known */
+  bool awaits; /* it has yielded because a device is not as far */
+  bool served; /* it has had a turn in this frame */
+} ltide_job;
+
+typedef struct ltide_device_time {
+  double limit;         /* microseconds that the work of a frame may take */
+  double behind, spent; /* what earlier frames had left at the beginning; that and what this frame has queued */
+  int ran;              /* jobs that had a turn in this frame */
+  uint64_t ids;         /* the last number that was given */
+  /* The job that is the first of this frame, since it did not fit in the one before, and that of the next; 0: none. */
+  uint64_t first_turn, next_turn;
+  int first, count; /* of the slices, a ring: the oldest first */
+  ltide_slice slice[LTIDE_SLICES];
+  struct {
+    const void *function;
+    double cost;
+  } call[LTIDE_CALLS]; /* of functions that the host calls */
+  ltide_job *job;      /* in the order of the frame's jobs, and as many */
+  int room;
+} ltide_device_time;
+
+/* Pushes a new one, which lives as long as the state. A function of Lua. */
+int ltide_device_make(lua_State *L);
+void ltide_device_begin(ltide_device_time *t, int64_t limit, int jobs);
+/* May the job at this place, from 1, have a turn? */
+bool ltide_device_fits(ltide_device_time *t, int turn);
+/* What a call of the function is expected to take; below 0: not known. */
+double ltide_device_cost(const ltide_device_time *t, const void *function);
+/* Around what may queue work on the streams that are current for a coroutine; NULL: it is not measured. The caller
+ * fills in whose slice it is. */
+ltide_slice *ltide_device_open(ltide_device_time *t, tide_current *current, int jobs);
+void ltide_device_close(ltide_device_time *t, ltide_slice *slice, tide_current *current, double expected);
+void ltide_device_drop(ltide_slice *slice); /* instead, where nothing was queued; NULL is allowed */
+/* Makes room for one more job; may raise. */
+void ltide_device_room(lua_State *L, ltide_device_time *t, int jobs);
+
+#endif
