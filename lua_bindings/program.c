@@ -20,7 +20,7 @@ typedef struct call {
   ltide_program *k;
   int at; /* where the kernel lies */
   int ndim, first, args, opts;
-  bool small;
+  tide_program_layout layout;
   int64_t grid[TIDE_PROGRAM_DIMS];
   uint16_t code[TIDE_PROGRAM_OPERANDS];
   tide_operand operand[TIDE_PROGRAM_OPERANDS];
@@ -154,8 +154,8 @@ static ltide_special *find(lua_State *L, call *c) {
     if (!is_for(s, c)) continue;
     int top = lua_gettop(L);
     if (!read_outers(L, c, s)) continue;
-    c->small = tide_program_small(c->grid, c->ndim, c->operand, c->args + s->passed);
-    if (s->small != c->small) {
+    c->layout = tide_program_layout_of(c->grid, c->ndim, c->operand, c->args + s->passed);
+    if (s->layout != c->layout) {
       lua_settop(L, top);
       continue;
     }
@@ -166,18 +166,18 @@ static ltide_special *find(lua_State *L, call *c) {
   return NULL;
 }
 
-/* Whether what comes from outside is small is known only once something was compiled. */
+/* The layout of what comes from outside is known only once something was compiled. */
 static ltide_special *find_or_make(lua_State *L, call *c, int grid, int last) {
   int top = lua_gettop(L);
   for (int tries = 0;; tries++) {
     read_grid(L, c, grid);
     read_args(L, c, grid + 1, last);
-    c->small = tide_program_small(c->grid, c->ndim, c->operand, c->args);
+    c->layout = tide_program_layout_of(c->grid, c->ndim, c->operand, c->args);
     ltide_special *s = find(L, c);
     if (s) return s;
     if (tries == 3)
       ltide_error(L, "StateError", "%s: what it reads from outside changes while it is compiled", c->k->name);
-    ltide_special_make(L, c->at, c->ndim, c->small, c->first, c->args);
+    ltide_special_make(L, c->at, c->ndim, c->layout, c->first, c->args);
     c->S = ltide_enter(L);
     c->k = ltide_check_program(L, c->at);
     lua_settop(L, top);

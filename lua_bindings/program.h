@@ -31,7 +31,7 @@ typedef struct ltide_outer {
 typedef struct ltide_special {
   struct ltide_special *next;
   int number; /* in the kernel's lists, from 1 */
-  bool small;
+  tide_program_layout layout;
   int ndim, args, outers, passed, results; /* passed: of the outers, those that are operands */
   uint16_t *code;                          /* of the arguments */
   ltide_outer *outer;
@@ -55,7 +55,7 @@ ltide_program *ltide_check_program(lua_State *L, int arg);
 /* program_make.c */
 void ltide_specials_free(ltide_program *k);
 /* Makes what the call at hand needs, by lua/program.lua: of the kernel at `at`, for the n arguments from `first` on. */
-void ltide_special_make(lua_State *L, int at, int ndim, bool small, int first, int n);
+void ltide_special_make(lua_State *L, int at, int ndim, tide_program_layout layout, int first, int n);
 extern const luaL_Reg ltide_program_script[];
 /* program_source.c */
 extern const luaL_Reg ltide_program_texts[];

@@ -161,7 +161,8 @@ static int script_kernel_add(lua_State *L) {
   tide_program_text t = {.struct_size = sizeof t, .name = k->name, .operands = operand, .operands_count = n};
   t.device = text_of(L, D, "device"), t.host = text_of(L, D, "host"), t.source = text_of(L, D, "source");
   t.code = text_of(L, D, "code");
-  t.turns = flag_of(L, D, "turns"), t.small = flag_of(L, D, "small"), t.waits = flag_of(L, D, "waits");
+  t.turns = flag_of(L, D, "turns"), t.layout = (tide_program_layout)integer_of(L, D, "layout"),
+  t.waits = flag_of(L, D, "waits");
   t.unordered = flag_of(L, D, "unordered"), t.ndim = (int)integer_of(L, D, "ndim");
   read_block(L, D, "block", t.block), read_block(L, D, "host_block", t.host_block);
   t.lines_count = length_of(L, D, "lines"), t.lines = read_lines(L, D, t.lines_count);
@@ -170,7 +171,7 @@ static int script_kernel_add(lua_State *L) {
   ltide_rawfield(L, D, "places");
   lua_rawseti(L, lists, number);
   ltide_special *s = new_special(L, (int)integer_of(L, D, "args"), length_of(L, D, "outers"));
-  s->number = number, s->small = t.small, s->ndim = t.ndim, s->results = (int)integer_of(L, D, "results");
+  s->number = number, s->layout = t.layout, s->ndim = t.ndim, s->results = (int)integer_of(L, D, "results");
   for (int i = 0; i < s->args; i++) s->code[i] = code_of(&operand[i]);
   read_outers(L, D, s, operand);
   for (int i = 0; i < s->results; i++) s->dtype[i] = operand[n - s->results + i].dtype;
@@ -197,14 +198,14 @@ static void push_kind(lua_State *L, ltide_state *S, int arg) {
   lua_setfield(L, -2, "kind");
 }
 
-void ltide_special_make(lua_State *L, int at, int ndim, bool small, int first, int n) {
+void ltide_special_make(lua_State *L, int at, int ndim, tide_program_layout layout, int first, int n) {
   ltide_state *S = ltide_enter(L);
   luaL_checkstack(L, LUA_MINSTACK, "kernel");
   ltide_script_push(L, "program_special");
   lua_pushvalue(L, at);
   lua_getiuservalue(L, at, 1);
   lua_pushinteger(L, ndim);
-  lua_pushboolean(L, small);
+  lua_pushinteger(L, layout);
   lua_createtable(L, n, 0);
   for (int i = 0; i < n; i++) push_kind(L, S, first + i), lua_rawseti(L, -2, i + 1);
   lua_call(L, 5, 0);

@@ -454,6 +454,32 @@ describe("tide.kernel", function()
     D.raises("ValueError", tide.func, print)
   end)
 
+  it("takes tensors whose elements do not lie side by side, and writes to them", function()
+    local k = tide.kernel(function(i, j, x, y)
+      y[i][j] = y[i][j] + 10 * x[i][j]
+      return x[i][j] * 2
+    end)
+    local function both() return tide.arange(1, 13, { device = D.dev, dtype = "float32" }):view(3, 4), zeros(3, 4) end
+    for compiled = 0, 1 do
+      local x, y = both()
+      local want = x:clone()
+      D.eq((want * 2):totable(), k({ 3, 4 }, x, y)) -- side by side
+      D.eq((want * 10):totable(), y)
+      x, y = x:t():contiguous():t(), zeros(4, 3):t()
+      D.eq((want * 2):totable(), k({ 3, 4 }, x, y))
+      D.eq((want * 10):totable(), y)
+      x, y = both()
+      local wide = zeros(3, 8)
+      k({ 3, 4 }, x, y, { out = wide:slice(2, 2, 8, 2) })
+      D.eq((want * 2):totable(), wide:slice(2, 2, 8, 2))
+      D.eq({ 0, 0, 0 }, wide:select(2, 3))
+      x, y = both()
+      k({ 3, 4 }, x:slice(2, 1, 1):expand(3, 4), y) -- one column, as wide as four
+      D.eq((want:slice(2, 1, 1) * 10):expand(3, 4):totable(), y)
+      if compiled == 0 then k:wait() end
+    end
+  end)
+
   it("has every place of a grid once, however long its sides are", function()
     local place = tide.kernel(function(i, j, k, x, rows, columns)
       tide.atomic.add(x, (i - 1) * rows * columns + (j - 1) * columns + k, i + j * 3 + k * 7)

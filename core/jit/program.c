@@ -65,7 +65,7 @@ static bool copy_operands(tide_program *p, const tide_program_text *t) {
 static tide_status fill(tide_program *p, const tide_program_text *t) {
   p->name = p->what + sizeof "kernel: " - 1;
   snprintf(p->what, sizeof p->what, "kernel: %s", t->name);
-  p->turns = t->turns, p->small = t->small, p->waits = t->waits, p->unordered = t->unordered, p->ndim = t->ndim;
+  p->turns = t->turns, p->waits = t->waits, p->unordered = t->unordered, p->ndim = t->ndim;
   memcpy(p->block, t->block, sizeof p->block), memcpy(p->host_block, t->host_block, sizeof p->host_block);
   p->device = strdup(t->device), p->host = strdup(t->host);
   if (t->code && !(p->code = strdup(t->code))) return tide__fail(TIDE_MEMORY, "%s: no host memory", p->what);

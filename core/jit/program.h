@@ -28,7 +28,7 @@ struct tide_program {
   char *device, *host, *code;
   void *interpreted; /* what the host's interpreter made of `code`, by its compiler's slots */
   void (*code_free)(void *interpreted);
-  bool turns, small, waits, unordered;
+  bool turns, waits, unordered;
   _Atomic bool warned;
   uint32_t epoch, made; /* of the runtime; of the accelerators when the functions were loaded */
   int ndim, operands, slots, pointers;

@@ -86,11 +86,18 @@ static inline bool is_small(const tide_tensor *x) {
   return true;
 }
 
-bool tide_program_small(const int64_t *grid, int ndim, const tide_operand *args, int n) {
-  bool small = true;
+static inline bool is_unit(const tide_tensor *x) {
+  return x->contiguous || !x->ndim || x->stride[x->ndim - 1] == 1 || x->size[x->ndim - 1] <= 1;
+}
+
+tide_program_layout tide_program_layout_of(const int64_t *grid, int ndim, const tide_operand *args, int n) {
+  bool small = true, unit = true;
   for (int d = 0; d < ndim; d++) small &= grid[d] < SMALL;
-  for (int i = 0; small && i < n; i++) small = !args[i].tensor || is_small(args[i].tensor);
-  return small;
+  for (int i = 0; small && i < n; i++) {
+    const tide_tensor *x = args[i].tensor;
+    if (x) small = is_small(x), unit &= is_unit(x);
+  }
+  return !small ? TIDE_PROGRAM_ANY : unit ? TIDE_PROGRAM_UNIT : TIDE_PROGRAM_SMALL;
 }
 
 /* ---- sizes ---- */

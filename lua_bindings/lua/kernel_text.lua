@@ -406,15 +406,16 @@ end
 
 -- ---- what the body works on ----
 
--- Addresses, sizes, strides and numbers as the slots have them.
+-- Addresses, sizes, strides and numbers as the slots have them. What results are written to may have any strides.
 local function write_operands(typed)
-  local first = kernel_slots(typed)
+  local first, units = kernel_slots(typed), state.units and #typed.operands - typed.results or 0
   for k = 1, #typed.operands do
     local x, at = typed.operands[k], first[k]
     if x.kind == "tensor" then
       put(storage[x.dtype] .. " *const p" .. k .. " = (" .. storage[x.dtype] .. " *)s[" .. at .. "];\n")
       for d = 1, x.ndim do
-        put("const tide_x n" .. k .. "_" .. d .. " = (tide_x)s[" .. at + d .. "], s" .. k .. "_" .. d .. " = (tide_x)s[" .. at + x.ndim + d .. "];\n")
+        local stride = d == x.ndim and k <= units and "1" or "(tide_x)s[" .. at + x.ndim + d .. "]"
+        put("const tide_x n" .. k .. "_" .. d .. " = (tide_x)s[" .. at + d .. "], s" .. k .. "_" .. d .. " = " .. stride .. ";\n")
       end
     elseif x.kind == "float" then
       put("const tide_r a" .. k .. " = (tide_r)tk_bits<double>(s[" .. at .. "]);\n")
@@ -523,7 +524,7 @@ end
 local function begin(typed, opts, host)
   out = {}
   state = {
-    typed = typed, host = host, check = opts.check ~= false, small = opts.small, plain = opts.plain, ndims = {}, sums = {}, wanted = {}, copy = 1, inside = {}, sure = {}, decided = {}, accesses = 0, apart = "",
+    typed = typed, host = host, check = opts.check ~= false, small = opts.small, units = opts.unit, plain = opts.plain, ndims = {}, sums = {}, wanted = {}, copy = 1, inside = {}, sure = {}, decided = {}, accesses = 0, apart = "",
     block = opts.block or (typed.ndim == 1 and { 256 } or typed.ndim == 2 and { 1, 256 } or { 1, 1, 256 }),
   }
   state.threads = 1

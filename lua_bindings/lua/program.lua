@@ -1,7 +1,8 @@
 -- tide.kernel: kernels written in Lua: from a function and the kinds of its arguments to what program_make.c keeps of it.
 --
 -- kernel_compile (kernel_types.lua) makes a typed tree of the text, kernel_text writes it in C. Both are asked once for each
--- new combination of kinds; `small` is one of them: whether all sizes and offsets are computed in 32 bits.
+-- new combination of kinds; `layout` is one of them, what is known of grid and tensors, as tide_program_layout counts it: 1,
+-- all sizes and offsets are computed in 32 bits; 2, elements lie side by side along the last dims, too.
 --
 -- Invariant: a kernel has a body that was read as a whole; an error in another one changes nothing.
 
@@ -142,13 +143,14 @@ local function lines_of(typed)
   return lines
 end
 
-local function compile(self, source, ndim, small, signature)
+local function compile(self, source, ndim, layout, signature)
+  local small = layout > 0
   local typed = kernel_compile(source.syntax, { ndim = ndim, small = small, signature = signature, float = self.float, name = self.name })
-  local opts = { check = self.check, small = small, block = default_block(self, ndim), plain = true }
+  local opts = { check = self.check, small = small, unit = layout > 1, block = default_block(self, ndim), plain = true }
   local text = kernel_text(typed, opts)
   local outers, places = outers_of(typed, #signature)
   return {
-    typed = typed, opts = opts, signature = signature, ndim = ndim, small = small, args = #signature, operands = typed.operands,
+    typed = typed, opts = opts, signature = signature, ndim = ndim, layout = layout, args = #signature, operands = typed.operands,
     results = typed.results, outers = outers, places = places, lines = lines_of(typed), source = source.chunk,
     device = text.device, host = text.host, code = kernel_code(typed, opts), turns = typed.barriers, waits = text.waits, block = text.block,
     host_block = text.host_block, unordered = (typed.atomics and is_unordered(typed, typed.body)) or false,
@@ -158,10 +160,10 @@ end
 -- ---- what C calls ----
 
 -- A call needs what is not there: kinds of its arguments, in `signature`.
-function program_special(k, self, ndim, small, signature)
-  local made = compile(self, self.source, ndim, small, signature)
+function program_special(k, self, ndim, layout, signature)
+  local made = compile(self, self.source, ndim, layout, signature)
   local number = kernel_add(k, made)
-  self.made[#self.made + 1] = { number = number, ndim = ndim, small = small, signature = signature }
+  self.made[#self.made + 1] = { number = number, ndim = ndim, layout = layout, signature = signature }
   self.last = made
 end
 
@@ -171,7 +173,7 @@ local function begin(k, self, types)
   if ndim < 1 or ndim > 3 then
     fail("ValueError", "kernel: types: got " .. #kinds .. " arguments, expected one a parameter behind the one to three of the place")
   end
-  program_special(k, self, ndim, true, kinds)
+  program_special(k, self, ndim, 2, kinds)
   specials_ready(k)
 end
 
@@ -205,13 +207,13 @@ function program_replace(k, self, fn)
   local source, made = read_body(fn), {}
   for i = 1, #self.made do
     local old = self.made[i]
-    made[i] = compile(self, source, old.ndim, old.small, old.signature)
+    made[i] = compile(self, source, old.ndim, old.layout, old.signature)
   end
   kernel_drop(k)
   self.source, self.made = source, {}
   for i = 1, #made do
     local new = made[i]
-    self.made[i] = { number = kernel_add(k, new), ndim = new.ndim, small = new.small, signature = new.signature }
+    self.made[i] = { number = kernel_add(k, new), ndim = new.ndim, layout = new.layout, signature = new.signature }
     self.last = new
   end
   return k
@@ -220,7 +222,7 @@ end
 function program_text_of(k, self, device)
   local last = self.last
   if not last then fail("StateError", "source: nothing was compiled yet, expected a call before, or types=") end
-  local opts = { check = last.opts.check, small = last.small, block = last.opts.block }
+  local opts = { check = last.opts.check, small = last.opts.small, unit = last.opts.unit, block = last.opts.block }
   if device == nil then device = default_device() < 0 and "cpu" or "cuda" end
   if device ~= "cpu" and device ~= "cuda" then refuse(device, "device", "'cuda' or 'cpu'") end
   return kernel_text(last.typed, opts)[device == "cpu" and "host" or "device"]

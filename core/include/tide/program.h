@@ -31,6 +31,13 @@ typedef struct tide_program_operand {
   bool reads, writes;
 } tide_program_operand;
 
+/* What is known of a grid and of the tensors that are passed; each holds what the one before does. */
+typedef enum tide_program_layout {
+  TIDE_PROGRAM_ANY,
+  TIDE_PROGRAM_SMALL, /* sizes and offsets are below 2^30, so that they are computed in 32 bits */
+  TIDE_PROGRAM_UNIT   /* elements lie side by side along the last dimension of each tensor */
+} tide_program_layout;
+
 /* What a program is made of; all of it is copied. */
 typedef struct tide_program_text {
   size_t struct_size; /* sizeof(tide_program_text) */
@@ -40,10 +47,10 @@ typedef struct tide_program_text {
   const char *code; /* for the host's interpreter, which runs it where no compiler is or none has finished; NULL: there
                        a launch waits. As host, in the blocks and slots of it (lua_bindings/lua/kernel_code.lua) */
   bool turns;       /* of the host: threads of a block wait for each other */
-  bool small;       /* sizes and offsets are computed in 32 bits (tide_program_small) */
-  bool waits;       /* of the device: it waits itself for the kernel before it, by griddepcontrol */
-  bool unordered;   /* what it computes depends on which thread comes first */
-  int ndim;         /* of the grid, 1 to 3 */
+  tide_program_layout layout; /* what the texts take for granted of grid and tensors */
+  bool waits;                 /* of the device: it waits itself for the kernel before it, by griddepcontrol */
+  bool unordered;             /* what it computes depends on which thread comes first */
+  int ndim;                   /* of the grid, 1 to 3 */
   int64_t block[TIDE_PROGRAM_DIMS], host_block[TIDE_PROGRAM_DIMS]; /* places of a block */
   const tide_program_operand *operands;
   int operands_count;
@@ -59,8 +66,8 @@ typedef struct tide_program_bound tide_program_bound;
 TIDE_API tide_status tide_program_new(tide_program **out, const tide_program_text *text);
 /* Frees the handle; NULL is allowed. Work that is queued goes on. */
 TIDE_API void tide_program_free(tide_program *program);
-/* May a program that was made `small` serve this call? */
-TIDE_API bool tide_program_small(const int64_t *grid, int ndim, const tide_operand *args, int n);
+/* The most that a program for this call may take for granted. */
+TIDE_API tide_program_layout tide_program_layout_of(const int64_t *grid, int ndim, const tide_operand *args, int n);
 /* Is its kernel for the device compiled and loaded? If not, that begins on another thread, and a later call tells; a
  * compiler's error is told by each. True too where there is no compiler, but code: nothing better will come. device:
  * TIDE_CPU, or a device. */
