@@ -25,8 +25,12 @@ static int error_tostring(lua_State *L) {
   return 1;
 }
 
+/* How far a script is looked for: Lua walks to each level from the top, and LuaJIT lets thousands of calls of C be
+ * nested that tail calls have left no line between. */
+enum { LEVELS = 100 };
+
 bool ltide_find_script(lua_State *L, lua_Debug *ar) {
-  for (int level = 0; lua_getstack(L, level, ar); level++) {
+  for (int level = 0; level < LEVELS && lua_getstack(L, level, ar); level++) {
     lua_getinfo(L, "Sl", ar);
     if (ar->currentline > 0 && !ltide_script_is(ar)) return true;
   }
@@ -111,7 +115,7 @@ static int script_level(lua_State *L) {
   lua_Debug ar;
   int found = 0;
   bool was_chunk = false;
-  for (int level = 1; lua_getstack(L, level, &ar); level++) {
+  for (int level = 1; level < LEVELS && lua_getstack(L, level, &ar); level++) {
     lua_getinfo(L, "S", &ar);
     if (*ar.what == 'C') {
       if (was_chunk) found = level;

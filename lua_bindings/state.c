@@ -413,10 +413,11 @@ bool ltide_set_stream(lua_State *L, tide_stream *stream) {
   return done;
 }
 
-/* Level 0 is the function of ours that is running. */
+/* Level 0 is the function of ours that is running. Not far: as ltide_find_script. */
 int ltide_line(lua_State *L, const char **source) {
+  enum { LEVELS = 100 };
   lua_Debug ar;
-  for (int level = 1; lua_getstack(L, level, &ar); level++) {
+  for (int level = 1; level < LEVELS && lua_getstack(L, level, &ar); level++) {
     lua_getinfo(L, "Sl", &ar);
     *source = ar.source;
     if (ar.currentline > 0 && !ltide_script_is(&ar)) return ar.currentline;

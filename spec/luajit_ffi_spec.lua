@@ -207,6 +207,21 @@ describe("the module for LuaJIT", function()
   end)
 end)
 
+describe("functions of C in each other", function()
+  it("look for the script's line not far, where tail calls have left none", function()
+    local n = 0
+    local function nested()
+      n = n + 1
+      if n == 3000 then error "enough" end
+      return tide.scope(nested)
+    end
+    local start = os.clock()
+    assert.is_false((pcall(nested)))
+    assert.are.equal(3000, n)
+    assert.is_true(os.clock() - start < 20, "it looks further in each than in the one before")
+  end)
+end)
+
 describe("compiled reads", function()
   it("of a tensor whose state ends are refused as ever", function()
     local out = run [[
