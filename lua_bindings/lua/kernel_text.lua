@@ -306,7 +306,7 @@ local function hoisted(n, constant)
   local h, from, to, up = "h" .. n.id, "from" .. n.id, "to" .. n.id, constant > 0
   put("{ const tide_i " .. from .. " = " .. wide(n.from) .. ", " .. to .. " = " .. wide(n.to) .. ", first = " .. (up and from or to) .. ", last = "
     .. (up and to or from) .. ";\nif ((first <= last) & " .. found.cond .. ") {\n"
-    .. "for (tide_x " .. h .. " = (tide_x)" .. from .. "; " .. h .. (up and " <= " or " >= ") .. "(tide_x)" .. to .. "; " .. h .. " += "
+    .. once(n) .. "for (tide_x " .. h .. " = (tide_x)" .. from .. "; " .. h .. (up and " <= " or " >= ") .. "(tide_x)" .. to .. "; " .. h .. " += "
     .. integer_text(constant) .. ") {\nv" .. n.var .. " = " .. (state.typed.vars[n.var].narrow and "(int)" or "") .. h .. ";\n")
   local line = state.line
   state.sure, state.own = found.inside, found.labels
