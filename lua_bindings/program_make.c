@@ -289,7 +289,10 @@ static int script_reduction_of(lua_State *L) {
   return 0;
 }
 
+/* runs_native(): may the script run what nothing tests? */
+static int script_runs_native(lua_State *L) { return ltide_give_boolean(L, ltide_granted(L, TIDE_LUA_NATIVE)); }
+
 static int script_default_device(lua_State *L) { return ltide_give_integer(L, default_device()); }
 
 const luaL_Reg ltide_program_script[] = LTIDE_SCRIPT(kernel_add, kernel_new, kernel_drop, specials_ready, specials_wait,
-                                                     reduction_of, default_device, env_of, dtype_name);
+                                                     runs_native, reduction_of, default_device, env_of, dtype_name);

@@ -222,6 +222,9 @@ describe("the runner", function()
       "print 'ready' io.stdout:flush() coroutine.wrap(function() while true do end end)()",
       "print 'ready' io.stdout:flush() tide.parallel.data_parallel(function() while true do end end, tide.ones(3))",
       "print 'ready' io.stdout:flush() tide.multiprocessing.spawn(function() while true do end end, { nprocs = 2 })",
+      "local k = tide.kernel 'function(i, x) while true do x[i] = x[i] + 1 end end' local x = tide.zeros(8) print 'ready' io.stdout:flush() k(8, x)",
+      "local k, x = tide.kernel 'function(i, x) while true do x[i] = x[i] + 1 end end', tide.zeros(8, { device = 'cuda' }) k(8, x) " ..
+        "print 'ready' io.stdout:flush() x:sum():item()",
     }
     for i = D.tsan and 2 or 1, D.tsan and 3 or #sources do
       local source = sources[i]

@@ -32,7 +32,12 @@ typedef struct tide_launch {
   bool elementwise; /* one of ours: its blocks are independent, and it waits itself for the kernel before it */
   bool interpreted; /* the function is what code_new made; packed are the slots of its kernel */
   uint16_t params, pointers, bytes;
-  uint16_t mail; /* where in `packed` the launch writes the two addresses of a mailbox; 0: the function has none */
+  /* Where in `packed` the launch writes the two addresses of a mailbox, and behind them, for kernels that can be
+   * stopped (kernels_stop), that of the number up to which launches are to end, and its own; 0: the function has
+   * none. */
+  uint16_t mail;
+  uint16_t owner;  /* whose it is, below TIDE_LAUNCH_OWNERS */
+  uint64_t number; /* grows from launch to launch; 0: it is captured, and every replay is a launch */
   void *packed;
   const uint16_t *offset, *pointer;
 } tide_launch;

@@ -22,8 +22,9 @@ tide_status tide__fail(tide_status status, const char *format, ...) __attribute_
 tide_status tide__fail_memory(int device, size_t requested, size_t free, size_t total, size_t allocated,
                               size_t reserved, const char *format, ...);
 /* What index_base says where a kernel that was written in the host's language reports itself: a place that a tensor has
- * not, counted from 1; a division by 0, or, of length 1, a loop whose step is 0. */
-enum { TIDE__MAIL_PLACE = 2, TIDE__MAIL_ZERO };
+ * not, counted from 1; a division by 0, or, of length 1, a loop whose step is 0; that it was stopped after `value`
+ * milliseconds, at the loop of the site. */
+enum { TIDE__MAIL_PLACE = 2, TIDE__MAIL_ZERO, TIDE__MAIL_STOPPED };
 tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t length, int index_base);
 /* Sets the thread's error to one that was kept: the cause of a lost device, the reason why a library did not open. */
 tide_status tide__fail_again(const tide_error *error);
@@ -93,6 +94,11 @@ void tide__parallel_shutdown(void);
  * gives INTERRUPTED where it has, else the status that it is given. */
 void tide__loops_begin(void);
 tide_status tide__loops_end(tide_status status);
+/* Behind the first: the kernel is one that the bound quota lets run for so long (TIDE_QUOTA_KERNEL_MICROSECONDS). */
+void tide__loops_limit(void);
+int64_t tide__loops_ms(void); /* since then */
+/* Loops of the calling thread, which no host's hook is asked for, stop once *stop is set; NULL: no more. */
+void tide__loops_follow(_Atomic bool *stop);
 /* Must what is left of the running loop be skipped? Long loops ask about every millisecond. */
 bool tide__loop_stops(void);
 /* The same as tide__parallel_for, in order and on the calling thread, which may be in such a loop. */

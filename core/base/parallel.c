@@ -64,6 +64,10 @@ static struct {
 
 static _Thread_local bool inside, is_worker;
 static _Thread_local bool watched, interrupted; /* a kernel that may be interrupted runs; it was */
+static _Thread_local struct {
+  int64_t begun, most; /* nanoseconds; 0: it may run for ever */
+  bool over;
+} lasts;
 /* Of the loop that a host's parallel_for runs: set on the thread that called it, and on another one of the host's. */
 static _Thread_local _Atomic bool *hosting, *following;
 static _Thread_local int limit;
@@ -151,12 +155,16 @@ static void pause_cpu(void) {
 #endif
 }
 
+static bool lasts_too_long(void) {
+  lasts.over = lasts.most && now_ns() - lasts.begun > lasts.most;
+  return lasts.over;
+}
+
 bool tide__loop_stops(void) {
   if (is_worker) return atomic_load_explicit(&pool.stop, memory_order_relaxed);
-  if (following) return atomic_load_explicit(following, memory_order_relaxed);
-  if (!watched) return false;
-  if (!interrupted) interrupted = tide__interrupt_asked();
-  if (!interrupted) return false;
+  if (following ? !atomic_load_explicit(following, memory_order_relaxed) : !watched) return false;
+  if (!following && !interrupted) interrupted = tide__interrupt_asked() || lasts_too_long();
+  if (!following && !interrupted) return false;
   if (inside) atomic_store_explicit(&pool.stop, true, memory_order_relaxed);
   if (hosting) atomic_store_explicit(hosting, true, memory_order_relaxed);
   return true;
@@ -164,10 +172,23 @@ bool tide__loop_stops(void) {
 
 void tide__loops_begin(void) { watched = true; }
 
+void tide__loops_limit(void) {
+  const tide_quota *q = tide__quota_bound();
+  int64_t most = q ? tide_quota_get_limit(q, TIDE_QUOTA_KERNEL_MICROSECONDS) : -1;
+  if (most >= 0) lasts.begun = now_ns(), lasts.most = most < INT64_MAX / 1000 ? most * 1000 + 1 : INT64_MAX;
+}
+
+int64_t tide__loops_ms(void) { return (now_ns() - lasts.begun) / 1000000; }
+
+void tide__loops_follow(_Atomic bool *stop) { following = stop; }
+
 tide_status tide__loops_end(tide_status status) {
-  bool was = interrupted;
-  watched = interrupted = false;
-  return was ? tide__quota_interrupted("") : status;
+  bool was = interrupted, over = lasts.over;
+  watched = interrupted = lasts.over = false;
+  int64_t ms = over ? tide__loops_ms() : 0;
+  lasts.most = 0;
+  if (!was || (over && status != TIDE_OK)) return status; /* the kernel has said where it was */
+  return over ? tide__fail_index(TIDE_CPU, 0, ms, 0, TIDE__MAIL_STOPPED) : tide__quota_interrupted("");
 }
 
 /* How much is done between two looks, in whole grains: the items of some loops cost a thousand times what others do, so
@@ -363,7 +384,7 @@ static void run_on_pool(int threads, int all, int64_t n, int64_t grain, tide_tas
   int64_t pieces = (n + grain - 1) / grain, most = (int64_t)threads * CHUNKS_EACH;
   if (pieces > most) pieces = most;
   pool.job.fn = fn, pool.job.arg = arg, pool.job.n = n, pool.job.grain = grain;
-  pool.job.flush = flushes(), pool.job.watched = watched;
+  pool.job.flush = flushes(), pool.job.watched = watched || following;
   atomic_store_explicit(&pool.stop, interrupted, memory_order_relaxed);
   /* Chunks are whole grains, so that what a grain's author assumes about boundaries holds. */
   pool.job.chunk = ((n + pieces - 1) / pieces + grain - 1) / grain * grain;
@@ -404,7 +425,7 @@ static void run_hosted(void *arg, int64_t begin, int64_t end) {
 }
 
 static void run_on_host(const tide_config *config, int64_t n, int64_t grain, tide_task_fn fn, void *arg) {
-  hosted h = {.fn = fn, .arg = arg, .grain = grain, .flush = flushes(), .watched = watched && !following};
+  hosted h = {.fn = fn, .arg = arg, .grain = grain, .flush = flushes(), .watched = watched || following};
   if (!h.flush && !h.watched) {
     config->parallel_for(config->user, n, grain, fn, arg);
     return;

@@ -19,6 +19,9 @@ typedef struct tide_head {
   uint32_t site; /* the script line that queued it (tide__site_text), for errors that surface later; 0: unknown */
 } tide_head;
 
+/* How many there are that kernels can be told apart by when one is to be stopped: see backend/compiler.h. */
+enum { TIDE_LAUNCH_OWNERS = 1024 };
+
 /* A value in a compute type: i for int32 and int64, re for floats, re and im for complex. */
 typedef struct tide_value {
   int64_t i;

@@ -15,6 +15,8 @@ struct tide_quota {
   _Atomic int64_t refs;
   _Atomic int64_t limit[TIDE_QUOTA_KINDS], used[TIDE_QUOTA_KINDS]; /* of the time, the moment when it began */
   _Atomic bool stopped, no_waits;
+  _Atomic uint64_t ended;
+  uint16_t owner;
 };
 
 enum { EXTRA = 512 }; /* what a storage costs beside its bytes */
@@ -24,6 +26,25 @@ static _Thread_local tide_quota *bound;
 
 tide_quota *tide__quota_bound_slow(void) { return bound; }
 void tide__quota_bind(tide_quota *quota) { bound = quota; }
+
+/* ---- owners ---- */
+
+static _Atomic uint64_t owners[TIDE_LAUNCH_OWNERS / 64] = {1}; /* 0 is everybody's who has no quota */
+
+/* 0, too, where there are no more. */
+static uint16_t owner_take(void) {
+  for (unsigned i = 0; i < TIDE_LAUNCH_OWNERS; i++)
+    if (!(atomic_fetch_or(&owners[i / 64], (uint64_t)1 << i % 64) >> i % 64 & 1)) return (uint16_t)i;
+  return 0;
+}
+
+static void owner_give(unsigned i) {
+  if (i) atomic_fetch_and(&owners[i / 64], ~((uint64_t)1 << i % 64));
+}
+
+_Atomic uint64_t tide__launch_numbers;
+uint64_t tide__quota_ended(const tide_quota *q) { return atomic_load(&q->ended); }
+uint16_t tide__quota_owner(const tide_quota *q) { return q ? q->owner : 0; }
 
 static int64_t microseconds(void) {
   struct timespec t;
@@ -35,6 +56,7 @@ tide_status tide_quota_new(tide_quota **out) {
   tide_quota *q = calloc(1, sizeof *q);
   if (!q) return tide__fail(TIDE_MEMORY, "quota: no host memory");
   atomic_init(&q->refs, 1);
+  q->owner = owner_take();
   for (int k = 0; k < TIDE_QUOTA_KINDS; k++) atomic_init(&q->limit[k], -1);
   atomic_store(&q->used[TIDE_QUOTA_MICROSECONDS], microseconds());
   atomic_fetch_add(&tide__quotas, 1);
@@ -50,6 +72,7 @@ tide_quota *tide__quota_retain(tide_quota *q) {
 void tide_quota_release(tide_quota *q) {
   if (!q || atomic_fetch_sub_explicit(&q->refs, 1, memory_order_acq_rel) != 1) return;
   atomic_fetch_sub(&tide__quotas, 1);
+  owner_give(q->owner);
   free(q);
 }
 
@@ -57,6 +80,7 @@ static bool is_bytes(tide_quota_kind kind) { return kind == TIDE_QUOTA_DEVICE_BY
 
 void tide_quota_limit(tide_quota *q, tide_quota_kind kind, int64_t limit) {
   if ((unsigned)kind >= TIDE_QUOTA_KINDS) return;
+  if (tide__quota_over(q)) atomic_store(&q->ended, atomic_load(&tide__launch_numbers));
   if (!is_bytes(kind)) atomic_store(&q->used[kind], kind == TIDE_QUOTA_MICROSECONDS ? microseconds() : 0);
   atomic_store(&q->limit[kind], limit < 0 ? -1 : limit);
 }
@@ -85,7 +109,7 @@ static int64_t limit_of(const tide_quota *q, int kind) {
 
 /* The kind that is used up, or KINDS. */
 static int spent(const tide_quota *q) {
-  for (int k = TIDE_QUOTA_LAUNCHES; k < TIDE_QUOTA_KINDS; k++) {
+  for (int k = TIDE_QUOTA_LAUNCHES; k <= TIDE_QUOTA_MICROSECONDS; k++) {
     int64_t limit = limit_of(q, k);
     if (limit >= 0 && tide_quota_used(q, (tide_quota_kind)k) > limit) return k;
   }
@@ -117,9 +141,13 @@ void tide__quota_uncount(tide_quota *q, tide_quota_kind kind) {
     continue; /* 0: a new limit is set */
 }
 
+bool tide__quota_over(const tide_quota *q) {
+  return atomic_load_explicit(&q->stopped, memory_order_relaxed) || spent(q) < TIDE_QUOTA_KINDS;
+}
+
 bool tide__quota_ends(void) {
   const tide_quota *q = tide__quota_bound();
-  return q && (atomic_load_explicit(&q->stopped, memory_order_relaxed) || spent(q) < TIDE_QUOTA_KINDS);
+  return q && tide__quota_over(q);
 }
 
 tide_status tide__quota_interrupted(const char *what) {

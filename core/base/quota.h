@@ -21,6 +21,13 @@ static inline tide_status tide__quota_count(tide_quota_kind kind) {
   tide_quota *q = tide__quota_bound();
   return q ? tide_quota_spend(q, kind, 1) : TIDE_OK;
 }
+/* The number by which kernels that can be stopped know whose they are, below TIDE_LAUNCH_OWNERS: 0 without a quota. */
+uint16_t tide__quota_owner(const tide_quota *quota);
+bool tide__quota_over(const tide_quota *quota); /* must what it is bound to end? */
+/* The last launch of a kernel that can be stopped, by number; and up to which a quota's were used up when it got a new
+ * limit, 0: never. */
+extern _Atomic uint64_t tide__launch_numbers;
+uint64_t tide__quota_ended(const tide_quota *quota);
 /* Takes back one that was counted, and whose work was not done. */
 void tide__quota_uncount(tide_quota *quota, tide_quota_kind kind);
 /* The bytes of a new storage. *out is what gives them back, or NULL. */

@@ -101,6 +101,14 @@ static tide_status fail_zero(tide_error *error, const char *where, int64_t value
   return tide__error_set(error, text, "");
 }
 
+static tide_status fail_stopped(tide_error *error, const char *where, int64_t ms) {
+  char text[MESSAGE_SIZE];
+  error->status = TIDE_QUOTA;
+  snprintf(text, sizeof text, "kernel: stopped after %lld ms%s%s, expected it to end before: the host allows no more",
+           (long long)ms, where[0] ? " at " : "", where);
+  return tide__error_set(error, text, "");
+}
+
 tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t length, int index_base) {
   char where[160];
   tide__site_text(site, where, sizeof where);
@@ -108,6 +116,7 @@ tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t l
   char text[MESSAGE_SIZE];
   if (index_base == TIDE__MAIL_PLACE) return fail_place(&error, where, value, length);
   if (index_base == TIDE__MAIL_ZERO) return fail_zero(&error, where, value, length == 1);
+  if (index_base == TIDE__MAIL_STOPPED) return fail_stopped(&error, where, value);
   if (length <= TIDE_VERIFY_NONZERO && length >= TIDE_VERIFY_RATE) {
     double chance;
     memcpy(&chance, &value, sizeof chance);

@@ -320,7 +320,10 @@ tide_status tide_graph_replay(tide_graph *g) {
   uint16_t next = (uint16_t)(atomic_load_explicit(&g->replays->now, memory_order_relaxed) + 1);
   atomic_store_explicit(&g->replays->now, next ? next : 1, memory_order_relaxed);
   uint32_t number = tide__launch_note(stream, site, TIDE__LAUNCH_GRAPH, 0);
-  return tide__launch_done(stream, number, b->graph_launch(r->exec, stream->impl));
+  tide_status status = tide__quota_any() ? tide__watch_begin(stream, number) : TIDE_OK;
+  if (status == TIDE_OK) status = b->graph_launch(r->exec, stream->impl);
+  if (tide__quota_any()) tide__watch_end(stream, number);
+  return tide__launch_done(stream, number, status);
 }
 
 tide_status tide_graph_record(const tide_graph *g, tide_event *event) {

@@ -7,8 +7,8 @@
 
 enum {
   TIDE_PROGRAM_SLOTS = TIDE_LAUNCH_BYTES / 8,
-  TIDE_PROGRAM_MAIL = 3, /* the slot of the mailbox's two addresses, which stand before the lines */
-  TIDE_PROGRAM_LINES = 5
+  TIDE_PROGRAM_MAIL = 3, /* the slot of what a launch writes (tide_launch), which stands before the lines */
+  TIDE_PROGRAM_LINES = 7
 };
 
 typedef struct tide__program_loaded {

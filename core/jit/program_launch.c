@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "base/determinism.h"
+#include "base/quota.h"
 
 static const uint16_t no_offset[1];
 
@@ -190,6 +191,21 @@ static tide_status pack(launch *out, int64_t *s, tide_program *p, const int64_t 
   return TIDE_OK;
 }
 
+/* On an accelerator it can be stopped: by its number, and what has a quota is watched. */
+static tide_status queue(launch *l, tide__queue *q) {
+  tide_launch *a = &l->a;
+  if (a->device < 0) return tide__jit_launch(l->compiler, l->function, q, TIDE__LAUNCH_RAW, a);
+  const tide__made made = {l->compiler, l->function, a};
+  a->site = tide__site_now();
+  TIDE_TRY(tide__launch_begin(&q->number, q->stream, a->site, TIDE__LAUNCH_RAW, 0, &made));
+  a->owner = tide__quota_owner(tide__quota_bound());
+  a->number = q->number ? tide__watch_number() : 0;
+  tide_status status = tide__quota_any() ? tide__watch_begin(q->stream, q->number) : TIDE_OK;
+  if (status == TIDE_OK) status = l->compiler->launch(q->stream, l->function, a);
+  if (tide__quota_any()) tide__watch_end(q->stream, q->number);
+  return tide__launch_done(q->stream, q->number, status);
+}
+
 tide_status tide_program_launch(tide_program *p, const int64_t *grid, const tide_operand *args, int n, int device) {
   int64_t s[TIDE_PROGRAM_SLOTS];
   launch l;
@@ -203,8 +219,7 @@ tide_status tide_program_launch(tide_program *p, const int64_t *grid, const tide
   tide__jit_launch_begin();
   for (int i = 0; i < n; i++)
     if (args[i].tensor) tide__jit_operand(args[i].tensor, p->operand[i].writes, q.stream);
-  l.a.site = device < 0 ? 0 : tide__site_now();
-  return tide__jit_launch(l.compiler, l.function, &q, TIDE__LAUNCH_RAW, &l.a);
+  return queue(&l, &q);
 }
 
 /* ---- bound ---- */
@@ -295,8 +310,7 @@ tide_status tide_program_bound_launch(tide_program_bound *b) {
     b->s[p->first[k]] = (int64_t)(intptr_t)tide__tensor_ptr(b->tensor[i]); /* another one once it was shared */
     tide__jit_operand(b->tensor[i], p->operand[k].writes, q.stream);
   }
-  b->l.a.site = device < 0 ? 0 : tide__site_now();
-  return tide__jit_launch(b->l.compiler, b->l.function, &q, TIDE__LAUNCH_RAW, &b->l.a);
+  return queue(&b->l, &q);
 }
 
 void tide_program_bound_free(tide_program_bound *b) {

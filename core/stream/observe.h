@@ -92,6 +92,14 @@ static inline tide_status tide__launch_done(tide_stream *stream, uint32_t number
   return status;
 }
 
+/* watchdog.c: kernels that can be stopped. Of a launch, its number among those of all streams; what stands around it
+ * where a quota is bound; of an interrupted wait for the device, or TIDE_CPU for all: they end. */
+uint64_t tide__watch_number(void);
+tide_status tide__watch_begin(tide_stream *stream, uint32_t number);
+void tide__watch_end(tide_stream *stream, uint32_t number);
+void tide__watch_interrupt(int device);
+void tide__watch_shutdown(void);
+
 void tide__observe_recorded(const void *mark, const tide_stream *stream);
 void tide__observe_waits_event(const tide_stream *stream, const tide_event *event);
 void tide__observe_waits_mark(const tide_stream *stream, const void *mark);

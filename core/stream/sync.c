@@ -69,7 +69,10 @@ void tide__overdue_set(tide__overdue_fn fn) { overdue = fn; }
 tide_status tide__overdue_slow(int device) { return overdue(device); }
 
 tide_status tide__wait_on(int device, const char *what) {
-  if (tide__interrupt_asked()) return tide__quota_interrupted(what);
+  if (tide__interrupt_asked()) {
+    tide__watch_interrupt(device);
+    return tide__quota_interrupted(what);
+  }
   return tide__overdue(device);
 }
 

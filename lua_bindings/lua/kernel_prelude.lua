@@ -98,7 +98,7 @@ struct tk_mail { volatile unsigned full; unsigned site; int base, reserved; long
 TIDE_COLD void tk_report(TIDE_S s, int site, tide_i value, tide_i length, int base) {
   if (tk_swap((unsigned *)s[3], 0u, 1u) != 0u) return;
   tk_mail *m = (tk_mail *)s[4];
-  m->site = (unsigned)s[5 + site], m->base = base, m->value = value, m->length = length;
+  m->site = (unsigned)s[7 + site], m->base = base, m->value = value, m->length = length;
   TIDE_FENCE
   m->full = 1;
   TIDE_FENCE
@@ -412,6 +412,31 @@ TIDE_FN tide_i tk_integer(tk_words c, tide_i low, tide_i high) {
 }
 ]]
 
+-- How a kernel that goes on is stopped: now and then a thread looks whether it is to return. On a GPU slot 5 is the address of
+-- the number up to which launches are to end, slot 6 the number of this one; the milliseconds stand behind the former, 0 where
+-- nobody is to be told.
+local device_stops = [[
+#define TIDE_ROUNDS 1024
+TIDE_FN bool tk_stops(TIDE_S s) { return *(const volatile tide_u *)s[5] >= (tide_u)s[6]; }
+TIDE_COLD void tk_stopped(TIDE_S s, int site) {
+  const tide_i ms = ((const volatile tide_i *)s[5])[1];
+  if (ms) tk_report(s, site, ms, 0, TIDE_STOPPED);
+}
+]]
+local host_stops = [[
+#define TIDE_ROUNDS 16384
+TIDE_COLD bool tk_stops(TIDE_S) { return tide_hook->stops(tide_hook->self); }
+TIDE_COLD void tk_stopped(TIDE_S s, int site) { tk_report(s, site, 0, 0, TIDE_STOPPED); }
+]]
+local stops = [[
+#define TIDE_STOPS(site, rounds) \
+  if (TIDE_RARELY((tk_left -= (int)(rounds)) < 0)) { \
+    if (tk_stops(s)) return tk_stopped(s, site); \
+    tk_left = TIDE_ROUNDS; \
+  }
+]]
+device_stops, host_stops = device_stops .. stops, host_stops .. stops
+
 -- Where the element of ndim indexes is, from 1: tk_at1, tk_at2 .. check them and give NULL where there is none; tk_load1 ..
 -- read it; tk_apart_at1, tk_apart_load1 .. do so as functions that are called; tk_in1 .. are where it is, unchecked.
 local function access(ndim)
@@ -477,13 +502,13 @@ end
 
 -- kernel_prelude(of, body): what `body` needs; of.host: for the CPU, behind its compiler's own texts; of.float, of.slots,
 -- of.threads, of.small; of.ndims[n]: tensors of n dims are indexed; of.sums.tide_i, of.sums.tide_r: what is summed over a
--- block; of.random.
+-- block; of.random; of.stops: it looks whether to end.
 function kernel_prelude(of, body)
   local head = {
     "#define TIDE_SLOTS " .. of.slots .. "\n#define TIDE_THREADS " .. of.threads .. "\ntypedef " .. (of.small and "int" or "long long")
       .. " tide_x;\n", of.float == "float64" and "typedef double tide_r;\n#define TIDE_M(name) name\n"
       or "typedef float tide_r;\n#define TIDE_M(name) name##f\n",
-    "#define TIDE_INDEX " .. of.index .. "\n#define TIDE_ZERO " .. of.zero .. "\n",
+    "#define TIDE_INDEX " .. of.index .. "\n#define TIDE_ZERO " .. of.zero .. "\n#define TIDE_STOPPED " .. of.stopped .. "\n",
     of.host and host or device, integers,
   }
   local texts = { of.host and host_words or device_words, numbers, memory, atomics, of.host and host_adds or device_adds }
@@ -491,6 +516,7 @@ function kernel_prelude(of, body)
     if of.ndims[n] then texts[#texts + 1] = access(n) end
   end
   if of.random then texts[#texts + 1] = random end
+  if of.stops then texts[#texts + 1] = of.host and host_stops or device_stops end
   if next(of.sums) then texts[#texts + 1] = of.host and host_sums or device_sums end
   for name in next, of.sums do texts[#texts + 1] = "TIDE_SUMS(" .. name .. ", tk_sum_" .. name .. ")\n" end
   return join(head) .. named(texts, body)

@@ -235,10 +235,10 @@ write = function(e) return writers[e.op](e) end
 
 local write_all
 
--- The body of a loop that `next` begins again, and the label behind it where leaving is no break.
-local function loop_body(node)
+-- The body of a loop that `next` begins again, and the label behind it where leaving is no break; `within`: in two of C.
+local function loop_body(node, within)
   local before = state.loop
-  state.loop = node.id
+  state.loop = not within and node.id
   write_all(node.body)
   state.loop = before
 end
@@ -275,45 +275,62 @@ local function leave(kind, id)
   put("goto " .. name_of(kind, id) .. ";\n")
 end
 
+local function stops(n, rounds) return "TIDE_STOPS(" .. (n.site or 1) - 1 .. ", " .. rounds .. ")\n" end
+
+-- A loop by a constant, in numbers of that type. One that looks whether to end is two: the one within is as short as it can be.
+local function counted(n, type, from, to, constant)
+  local h, up, step = "h" .. n.id, constant > 0, integer_text(constant)
+  local size, sign = literal(up and constant or -constant), up and " <= " or " >= "
+  local two = state.stops[n] and constant < 1024 and constant > -1024
+  local var = "v" .. n.var .. " = " .. (state.typed.vars[n.var].narrow and "(int)" or "") .. h .. ";\n"
+  if two then
+    put("{ " .. type .. " " .. h .. " = " .. from .. ";\nfor (const " .. type .. " to = " .. to .. "; " .. h .. sign .. "to;) {\n"
+      .. "const tide_u all = " .. (up and "(tide_u)to - (tide_u)" .. h or "(tide_u)" .. h .. " - (tide_u)to") .. ";\n"
+      .. "const int some = all > TIDE_ROUNDS * " .. size .. " ? TIDE_ROUNDS * " .. size .. " : (int)all;\n" .. stops(n, "1 + some / " .. size)
+      .. once(n) .. "for (const " .. type .. " upto = " .. h .. (up and " + " or " - ") .. "some; " .. h .. sign .. "upto; " .. h .. " += " .. step .. ") {\n" .. var)
+  else
+    put(once(n) .. "for (" .. type .. " " .. h .. " = " .. from .. ", to = " .. to .. "; " .. h .. sign .. "to; " .. h .. " += " .. step .. ") {\n" .. var
+      .. (state.stops[n] and stops(n, 1) or ""))
+  end
+  loop_body(n, two)
+  label(n, "next")
+  put(two and "}\n} }\n" or "}\n")
+end
+
 -- from, to: the texts of its bounds.
 local function for_loop(n, constant, from, to)
   local h, step = "h" .. n.id, n.step
   local var = "v" .. n.var .. " = " .. (state.typed.vars[n.var].narrow and "(int)" or "") .. h .. ";\n"
   if n.narrow and constant and constant ~= 0 then
-    put(once(n) .. "for (int " .. h .. " = " .. from .. ", to = " .. to .. "; " .. h .. (constant > 0 and " <= to; " or " >= to; ")
-      .. h .. " += " .. integer_text(constant) .. ") {\n" .. var)
-    loop_body(n)
-    label(n, "next")
-    put("}\n")
+    counted(n, "int", from, to, constant)
   else
     put("{ tide_i " .. h .. " = (tide_i)" .. from .. ", to = (tide_i)" .. to .. ", by = " .. wide(step) .. ";\n")
     if not constant then put("if (by == 0) tk_report(s, " .. ((n.site or 1) - 1) .. ", 0, 1, TIDE_ZERO);\n") end
     put("if (by > 0 ? " .. h .. " <= to : by < 0 && " .. h .. " >= to) {\n"
       .. "tide_u left = by > 0 ? ((tide_u)to - (tide_u)" .. h .. ") / (tide_u)by : ((tide_u)" .. h .. " - (tide_u)to) / (0 - (tide_u)by);\n"
-      .. once(n) .. "do {\n" .. var)
-    loop_body(n)
+      .. "for (unsigned some, went;; left -= went + 1ull) {\nsome = went = left < TIDE_ROUNDS ? (unsigned)left : TIDE_ROUNDS;\n"
+      .. stops(n, "went + 1") .. once(n) .. "do {\n" .. var)
+    loop_body(n, true)
     label(n, "next")
-    put("} while (" .. h .. " = tk_add(" .. h .. ", by), left-- != 0);\n} }\n")
+    put("} while (" .. h .. " = tk_add(" .. h .. ", by), some-- != 0);\nif (left == went) break;\n}\n} }\n")
   end
 end
 
 -- A loop in which elements lie inside if its bounds do is written twice: without their tests, and with them. False: there are
 -- none. The copy of a GPU's text that is there for what lies outside has tests alone.
 local function hoisted(n, constant)
-  if not state.check or state.outside then return false end
+  if not state.check or state.outside or constant >= 1024 or constant <= -1024 then return false end
   local found = kernel_hoist(state.typed, n, function(e) return not tests(e) end, write)
   if not found then return false end
   local h, from, to, up = "h" .. n.id, "from" .. n.id, "to" .. n.id, constant > 0
   put("{ const tide_i " .. from .. " = " .. wide(n.from) .. ", " .. to .. " = " .. wide(n.to) .. ", first = " .. (up and from or to) .. ", last = "
-    .. (up and to or from) .. ";\nif ((first <= last) & " .. found.cond .. ") {\n"
-    .. once(n) .. "for (tide_x " .. h .. " = (tide_x)" .. from .. "; " .. h .. (up and " <= " or " >= ") .. "(tide_x)" .. to .. "; " .. h .. " += "
-    .. integer_text(constant) .. ") {\nv" .. n.var .. " = " .. (state.typed.vars[n.var].narrow and "(int)" or "") .. h .. ";\n")
+    .. (up and to or from) .. ";\n" .. (n.narrow and "" or "const tide_i far = " .. (state.small and "0x7ffffc00" or "0x7ffffffffffffc00ll") .. ";\n")
+    .. "if ((first <= last) & " .. (n.narrow and "" or "(first > -far) & (last < far) & ") .. found.cond .. ") {\n")
   local line = state.line
   state.sure, state.own = found.inside, found.labels
-  loop_body(n)
-  label(n, "next")
+  counted(n, "tide_x", "(tide_x)" .. from, "(tide_x)" .. to, constant)
   state.sure, state.own, state.line = {}, nil, line
-  put("}\n} else {\n")
+  put("} else {\n")
   for_loop(n, constant, from, to)
   put("}\n}\n")
   return true
@@ -348,10 +365,12 @@ local statements = {
     label(n, "leave")
   end,
   loop = function(n)
-    put(once(n) .. "for (;;) {\n")
-    loop_body(n)
+    local unroll = state.host and "" or once(n)
+    if unroll == "" and not state.host then unroll = kernel_unrolls(n, state.typed) end
+    put("for (;;) {\n" .. unroll .. "for (int round = 0; round < TIDE_ROUNDS; round++) {\n")
+    loop_body(n, true)
     label(n, "next")
-    put("}\n")
+    put("}\nif (tk_stops(s)) return tk_stopped(s, " .. n.site - 1 .. ");\n}\n")
     label(n, "leave")
   end,
   ["for"] = function(n)
@@ -515,6 +534,7 @@ local function write_thread(typed, head, of_block, of_gpu)
   write_place(typed, of_block, of_gpu)
   write_clear()
   write_outside(typed)
+  if next(state.stops) then put("int tk_left = TIDE_ROUNDS;\n" .. (of_gpu and "if ((tide_u)gridDim.x * gridDim.y * gridDim.z > 4096 && tk_stops(s)) return tk_stopped(s, 0);\n" or "")) end
   write_operands(typed)
   write_vars(typed)
   put(join(inner))
@@ -527,7 +547,7 @@ local function begin(typed, opts, host)
     typed = typed, host = host, check = opts.check ~= false, small = opts.small, units = opts.unit, plain = opts.plain, ndims = {}, sums = {}, wanted = {}, copy = 1, inside = {}, sure = {}, decided = {}, accesses = 0, apart = "",
     block = opts.block or (typed.ndim == 1 and { 256 } or typed.ndim == 2 and { 1, 256 } or { 1, 1, 256 }),
   }
-  state.threads = 1
+  state.threads, state.stops = 1, kernel_stops(typed.body)
   for d = 1, typed.ndim do state.threads = state.threads * state.block[d] end
   -- what sums over a block is known before the body is written
   local function look(list)
@@ -550,7 +570,7 @@ local function finish(typed, opts, host)
   local body = join(out) .. text
   return kernel_prelude({
     host = host, float = typed.float, slots = slots, threads = state.threads, small = state.small, ndims = state.ndims, sums = state.sums,
-    random = state.random, index = kernel_mail_index, zero = kernel_mail_zero,
+    random = state.random, index = kernel_mail_index, zero = kernel_mail_zero, stopped = kernel_mail_stopped, stops = next(state.stops) ~= nil,
   }, body) .. body
 end
 
@@ -618,7 +638,7 @@ local function host_text(typed, opts)
   out = before
   local slow, quick, straight = body(0), ranges.any and body(1), ranges.any and next(ranges.decided) and body(2)
   put("TIDE_FN void tide_run(TIDE_S s" .. (ndim > 1 and ", tide_x first1" or "") .. (ndim > 2 and ", tide_x first2" or "")
-    .. ", tide_x from, tide_x upto, int level) {\n" .. operands .. join(place))
+    .. ", tide_x from, tide_x upto, int level) {\n" .. (next(state.stops) and "int tk_left = TIDE_ROUNDS;\n" or "") .. operands .. join(place))
   if straight then put("if (level == 2) {\n" .. straight .. "return;\n}\n") end
   if quick then put("if (level) {\n" .. quick .. "return;\n}\n") end
   put(slow .. "}\n")

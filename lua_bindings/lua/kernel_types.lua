@@ -268,7 +268,7 @@ local function endless(c, s, fn)
         kernel_join_from(c, back)
       end)
       at(c, s)
-      kernel_emit(c, "loop", { id = id, body = list })
+      kernel_emit(c, "loop", { id = id, site = kernel_site(c, s), body = list })
     end)
   end)
   kernel_join(c, breaks.join)
@@ -464,7 +464,7 @@ local function backward(c, list, at_label, last)
       kernel_join_from(c, out)
       if c.live then kernel_emit(c, "leave", { id = id }) end
     end)
-    kernel_emit(c, "loop", { id = id, body = body })
+    kernel_emit(c, "loop", { id = id, site = kernel_site(c, label), body = body })
   end)
   kernel_join(c, out)
 end
@@ -501,7 +501,7 @@ local function new_compilation(options)
     options = options, most = options.small and 1073741823.0 or 9007199254740992.0, state = {}, slots = {}, out = {}, live = true,
     vars = {}, order = {}, in_order = {}, operands = {}, sites = {}, site_of = {}, shared = {}, constants = {}, joins = {}, units = {}, names = {}, active = {},
     labels = {},
-    ids = 0, depth = 0, calls = 0, libraries = nil, shared_of = {},
+    ids = 0, depth = 0, calls = 0, libraries = nil, shared_of = {}, counts = {},
   }
 end
 

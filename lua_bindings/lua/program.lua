@@ -6,11 +6,11 @@
 --
 -- Invariant: a kernel has a body that was read as a whole; an error in another one changes nothing.
 
-kernel_mail_index, kernel_mail_zero = 2, 3 -- as TIDE__MAIL_PLACE and TIDE__MAIL_ZERO in core
+kernel_mail_index, kernel_mail_zero, kernel_mail_stopped = 2, 3, 4 -- as TIDE__MAIL_PLACE, _ZERO and _STOPPED in core
 
 -- kernel_slots(typed): where each operand begins among the slots, and how many there are.
 function kernel_slots(typed)
-  local first, at = {}, 5 + #typed.sites
+  local first, at = {}, 7 + #typed.sites
   for k = 1, #typed.operands do
     local x = typed.operands[k]
     first[k] = at
@@ -143,11 +143,17 @@ local function lines_of(typed)
   return lines
 end
 
+-- What a script that may not run machine code makes is as large at most as a compiler is done with soon.
+local most_text = 262144
+
 local function compile(self, source, ndim, layout, signature)
-  local small = layout > 0
+  local small, trusted = layout > 0, runs_native()
   local typed = kernel_compile(source.syntax, { ndim = ndim, small = small, signature = signature, float = self.float, name = self.name })
-  local opts = { check = self.check, small = small, unit = layout > 1, block = default_block(self, ndim), plain = true }
+  local opts = { check = self.check ~= false or not trusted, small = small, unit = layout > 1, block = default_block(self, ndim), plain = true }
   local text = kernel_text(typed, opts)
+  if not trusted and (#text.device > most_text or #text.host > most_text) then
+    fail("ValueError", self.name .. ": the kernel is too long, got " .. #text.host .. " bytes of C++, expected at most " .. most_text)
+  end
   local outers, places = outers_of(typed, #signature)
   return {
     typed = typed, opts = opts, signature = signature, ndim = ndim, layout = layout, args = #signature, operands = typed.operands,
@@ -194,6 +200,9 @@ function program_make(fn, opts)
   local source = read_body(fn)
   local reduce = opts.reduce
   if reduce ~= nil and not reduction_of(reduce) then refuse(reduce, "reduce", "'sum', 'prod', 'min' or 'max'") end
+  if opts.check == false and not runs_native() then
+    fail("PermissionError", "kernel: check: got false, expected true: the host has not granted this script NATIVE")
+  end
   local name = opts.name or source.name .. ":" .. source.line
   local self = { source = source, name = name, check = opts.check, float = float_of(opts.float), block = sizes_of(opts.block), made = {} }
   local k = kernel_new(self, name, reduce and reduction_of(reduce))

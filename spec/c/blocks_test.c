@@ -8,7 +8,7 @@
 enum { N = 700 };
 static const char head[] = "float32\nndim 1\nslots 64\nsites 4\nmail 2 3\n";
 
-/* What a launch of one dim finds: sizes, the mailbox, the numbers of four lines, then from slot 9 on tensors of one dim
+/* What a launch of one dim finds: sizes, the mailbox and what stops it, the numbers of four lines, then from slot 11 on tensors of one dim
  * at three slots each. */
 typedef struct fixture {
   int64_t slots[64];
@@ -20,12 +20,12 @@ static void bring(fixture *f, int64_t n) {
   memset(f, 0, sizeof *f);
   f->slots[0] = n, f->slots[1] = f->slots[2] = 1;
   f->slots[3] = (int64_t)(intptr_t)&f->taken, f->slots[4] = (int64_t)(intptr_t)&f->mail;
-  for (int k = 0; k < 4; k++) f->slots[5 + k] = 70 + k;
+  for (int k = 0; k < 4; k++) f->slots[7 + k] = 70 + k;
 }
 
 static void bring_tensor(fixture *f, int k, void *at, int64_t n, int64_t stride) {
-  f->slots[9 + 3 * k] = (int64_t)(intptr_t)at;
-  f->slots[10 + 3 * k] = n, f->slots[11 + 3 * k] = stride;
+  f->slots[11 + 3 * k] = (int64_t)(intptr_t)at;
+  f->slots[12 + 3 * k] = n, f->slots[13 + 3 * k] = stride;
 }
 
 static void *read_code(const char *before, const char *text) {
@@ -46,7 +46,7 @@ static tide_status launch(void *code, fixture *f, int64_t runs) {
 /* y[i] = 2 x[i] + 1, of other strides and dtypes too, and nothing beyond the end. */
 static void test_lines(void) {
   static const char text[] =
-      "tensor 9 1 float32\ntensor 12 1 float64\ncode rows 3 0 1 0 1\naccess 0 1 r 1 s0 0 1\n"
+      "tensor 11 1 float32\ntensor 14 1 float64\ncode rows 3 0 1 0 1\naccess 0 1 r 1 s0 0 1\n"
       "access 1 1 r 1 s0 0 1\nlaunch\nreal s1 1 1\nreal s2 1 0\nend\nrow\nend\nblock_part\nfirst "
       "s0 0\nload r0 a0 k0\nmul_r r0 r0 s1\nadd_r r0 r0 s2\nstore a1 r0 k0\nend\n";
   static float x[2 * N];
@@ -68,7 +68,7 @@ static void test_lines(void) {
 
 /* What lies outside is read as 0, not written, and told once, with the number of its line. */
 static void test_outside(void) {
-  static const char text[] = "tensor 9 1 int32\ntensor 12 1 int64\ncode rows 2 2 0 0 1\naccess 0 1 w 2 s0 -1 1\n"
+  static const char text[] = "tensor 11 1 int32\ntensor 14 1 int64\ncode rows 2 2 0 0 1\naccess 0 1 w 2 s0 -1 1\n"
                              "access 1 1 w 3 s0 0 1\naccess 0 1 w 4 w1 0 0\nlaunch\ninteger s1 7\nend\nrow\nend\nblock_"
                              "part\nfirst s0 0\nload w0 a0 k0\nadd_i w0 w0 s1\nstore a1 w0 k0\nend\n";
   int32_t x[N];
@@ -92,7 +92,7 @@ static void test_outside(void) {
 /* Each lane counts to its own number; odd ones leave early. */
 static void test_masks(void) {
   static const char counted[] =
-      "tensor 9 1 int64\ncode rows 4 5 0 1 2\naccess 0 1 w 1 s0 0 1\nlaunch\ninteger s1 1\ninteger s2 0\ninteger s3 "
+      "tensor 11 1 int64\ncode rows 4 5 0 1 2\naccess 0 1 w 1 s0 0 1\nlaunch\ninteger s1 1\ninteger s2 0\ninteger s3 "
       "50\n"
       "end\nrow\nend\nblock_part\nfirst s0 0\nfill_w w0 s2\nline w3 s0 0 1\neach_begin k1 k0 w1 w2 s1 w3 s1 1 L15\n"
       "add_i w4 w0 w1\nput_w w0 k1 w4\nlt_i m0 s3 w1\nmask_less k1 k1 m0 L15\neach_next k1 w1 w2 s1 L15\n"
@@ -114,7 +114,7 @@ static const char *const sets[] = {"base", "avx2", "avx512"};
 /* The same loop with its rounds counted by 3, by every set of instructions, in runs of 256 places. */
 static void test_count(void) {
   static const char text[] =
-      "tensor 9 1 int64\ncode rows 5 5 0 1 2\naccess 0 1 w 1 s0 0 1\nlaunch\ninteger s1 1\ninteger s2 -9\ninteger s3 "
+      "tensor 11 1 int64\ncode rows 5 5 0 1 2\naccess 0 1 w 1 s0 0 1\nlaunch\ninteger s1 1\ninteger s2 -9\ninteger s3 "
       "50\ninteger s4 3\n"
       "end\nrow\nend\nblock_part\nfirst s0 0\nfill_w w0 s2\nline w3 s0 0 1\neach_begin k1 k0 w1 w2 s1 w3 s1 1 L15\n"
       "count w0 k1 s4\nlt_i m0 s3 w1\nmask_less k1 k1 m0 L15\neach_next k1 w1 w2 s1 L15\njump L10\n"
@@ -143,7 +143,7 @@ static int64_t floor_of(int64_t a, int64_t b) {
 /* Integers as Lua has them, by every set of instructions; a zero is told. */
 static void test_integers(void) {
   static const char text[] =
-      "tensor 9 1 int64\ntensor 12 1 int64\ntensor 15 1 int64\ntensor 18 1 int64\ncode rows 1 4 0 "
+      "tensor 11 1 int64\ntensor 14 1 int64\ntensor 17 1 int64\ntensor 20 1 int64\ncode rows 1 4 0 "
       "0 1\naccess 0 1 w 1 s0 0 1\naccess 1 1 w 1 s0 0 1\naccess 2 1 w 1 s0 0 1\naccess 3 1 w 1 "
       "s0 0 1\nlaunch\nend\nrow\nend\nblock_part\nfirst s0 0\nload w0 a0 k0\nload w1 a1 k0\nidiv "
       "w2 w0 w1 1 k0\nimod w3 w0 w1 2 k0\nstore a2 w2 k0\nstore a3 w3 k0\nend\n";
@@ -175,7 +175,7 @@ static void test_integers(void) {
 
 /* Short rows share blocks. */
 static void test_flat(void) {
-  static const char text[] = "float64\nndim 2\nslots 64\nsites 4\nmail 2 3\ntensor 9 2 int32\n"
+  static const char text[] = "float64\nndim 2\nslots 64\nsites 4\nmail 2 3\ntensor 11 2 int32\n"
                              "code rows 2 1 0 0 1\naccess 0 1 w 1 s1 0 0 s0 0 1\nlaunch\nend\nrow\nfirst s1 "
                              "0\nend\nblock_part\nfirst s0 1\nline "
                              "w0 s0 0 1\nstore a0 w0 k0\nend\n"
@@ -189,7 +189,7 @@ static void test_flat(void) {
     fixture f;
     bring(&f, 50);
     f.slots[1] = columns;
-    f.slots[9] = (int64_t)(intptr_t)y, f.slots[10] = 50, f.slots[11] = columns, f.slots[12] = columns, f.slots[13] = 1;
+    f.slots[11] = (int64_t)(intptr_t)y, f.slots[12] = 50, f.slots[13] = columns, f.slots[14] = columns, f.slots[15] = 1;
     OK(launch(code, &f, 50));
     for (int i = 0; i < 50 * columns; i++)
       CHECK(y[i] == (columns < 128 ? (i / columns + 1) * 100 : 0) + i % columns + 1);
@@ -200,7 +200,7 @@ static void test_flat(void) {
 
 /* A block of threads turns its part round by way of its own array; the sum is that of all threads in the grid. */
 static const char reversal[] =
-    "threads 100\ntensor 9 1 float32\ntensor 12 1 float32\nshared float32 1 100\ncode threads 4 0 3 1 2\n"
+    "threads 100\ntensor 11 1 float32\ntensor 14 1 float32\nshared float32 1 100\ncode threads 4 0 3 1 2\n"
     "access 0 1 r 1 s0 1 1\naccess 2 1 r 1 - 1 1\naccess 2 1 r 1 - 100 -1\naccess 1 1 r 1 s0 1 1\nlaunch\ninteger s1 "
     "1\n"
     "integer s2 50\ninteger s3 0\nend\nrow\nfirst s0 0\nend\nblock_part\nload r0 a0 k0\nstore a1 r0 k0\n";
@@ -228,7 +228,7 @@ static void test_threads(void) {
 
 /* Threads add to the same elements. */
 static void test_atomics(void) {
-  static const char text[] = "tensor 9 1 int32\ntensor 12 1 float32\ncode rows 4 2 2 0 1\naccess 0 1 w 1 w0 1 "
+  static const char text[] = "tensor 11 1 int32\ntensor 14 1 float32\ncode rows 4 2 2 0 1\naccess 0 1 w 1 w0 1 "
                              "0\naccess 1 1 r 1 w0 1 0\nlaunch\n"
                              "integer s1 3\ninteger s2 1\nreal s3 1 -1\nend\nrow\nend\nblock_part\nfirst s0 0\nline w0 "
                              "s0 0 1\nimod w0 w0 s1 1 "
@@ -280,7 +280,7 @@ static void test_refused(void) {
       "code rows 1 1 1 1 1\nlaunch\nend\nrow\nend\nblock_part\nfill_w w0 s0\n",         /* no end */
       "code rows 1 1 1 1 1\nlaunch\nend\nrow\nend\nblock_part\nmask_copy k1 k0\nend\n", /* no such mask */
       "tensor 60 3 int32\ncode rows 0 0 0 0 1\nlaunch\nend\n",                          /* no slots */
-      "tensor 9 1 complex64\ncode rows 0 0 0 0 1\nlaunch\nend\n",
+      "tensor 11 1 complex64\ncode rows 0 0 0 0 1\nlaunch\nend\n",
       "table int64 1 2 5 6\ncode rows 1 0 0 0 1\naccess 0 1 w 0 - 1 0\nlaunch\nend\nrow\nend\nblock_part\nstore a0 s0 "
       "k0\n"
       "end\n",

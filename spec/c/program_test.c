@@ -9,12 +9,12 @@ static const char host[] =
     "struct mail { volatile unsigned full; unsigned site; int base, reserved; long long value, length; };\n"
     "static int loop(const void *packed, const unsigned *, long long begin, long long end) {\n"
     "  const long long *s = (const long long *)packed;\n"
-    "  const float *x = (const float *)s[6];\n  float *y = (float *)s[9];\n  double a;\n  memcpy(&a, s + 12, 8);\n"
+    "  const float *x = (const float *)s[8];\n  float *y = (float *)s[11];\n  double a;\n  memcpy(&a, s + 14, 8);\n"
     "  for (long long i = begin * 64; i < end * 64 && i < s[0]; i++) {\n"
-    "    if (i < s[7]) { y[i * s[11]] = (float)a * x[i * s[8]]; continue; }\n"
+    "    if (i < s[9]) { y[i * s[13]] = (float)a * x[i * s[10]]; continue; }\n"
     "    if (__atomic_exchange_n((unsigned *)s[3], 1u, __ATOMIC_SEQ_CST)) continue;\n"
     "    mail *m = (mail *)s[4];\n"
-    "    m->site = (unsigned)s[5], m->base = 2, m->value = i + 1, m->length = s[7], m->full = 1;\n"
+    "    m->site = (unsigned)s[7], m->base = 2, m->value = i + 1, m->length = s[9], m->full = 1;\n"
     "  }\n  return 0;\n}\nTIDE_KERNEL(loop)\n";
 
 static const tide_program_operand operands[] = {

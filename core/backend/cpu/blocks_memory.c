@@ -16,7 +16,7 @@ void tide__blocks_report(const tide__block_run *r, int32_t site, int64_t value, 
   uint32_t *taken = pointer_of(r->slots[3]), none = 0;
   tide_mail *m = pointer_of(r->slots[4]);
   if (!__atomic_compare_exchange_n(taken, &none, 1, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) return;
-  m->site = site ? (uint32_t)r->slots[4 + site] : 0, m->base = base, m->value = value, m->length = length;
+  m->site = site ? (uint32_t)r->slots[6 + site] : 0, m->base = base, m->value = value, m->length = length;
   __atomic_store_n(&m->full, 1, __ATOMIC_RELEASE);
 }
 

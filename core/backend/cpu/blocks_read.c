@@ -517,7 +517,7 @@ static bool read_head(reader *r, const char *word, bool *taken) {
     if (is(word, "float64")) return b->wide = true;
     if (is(word, "ndim")) return read_between(r, &b->ndim, 1, TIDE_BLOCK_GRID);
     if (is(word, "slots")) return read_between(r, &b->slots, 5, MOST_SLOTS);
-    if (is(word, "sites")) return read_between(r, &b->sites, 0, b->slots - 5);
+    if (is(word, "sites")) return read_between(r, &b->sites, 0, b->slots - 7);
     if (is(word, "run")) return read_between(r, &b->run, TIDE_BLOCK_LANES, TIDE_BLOCK_RUN);
     if (is(word, "mail"))
       return read_between(r, &b->mail_index, INT32_MIN, INT32_MAX) &&

@@ -211,6 +211,7 @@ typedef struct hooks {
   void (*wait)(void *hooks);
   unsigned (*vote)(void *hooks, int yes, unsigned *voters);
   void (*leave)(void *hooks);
+  bool (*stops)(void *hooks);
   tide__fibers *stacks; /* NULL until a block of threads that wait begins */
 } hooks;
 
@@ -234,6 +235,7 @@ static int run_block(void *arg, unsigned n, void (*body)(const void *packed, uns
 
 static void wait_in(void *arg) { tide__fibers_wait(((hooks *)arg)->stacks); }
 static void leave_in(void *arg) { tide__fibers_leave(((hooks *)arg)->stacks); }
+static bool stops_in(void *arg) { return (void)arg, tide__loop_stops(); }
 static unsigned vote_in(void *arg, int yes, unsigned *voters) {
   return tide__fibers_vote(((hooks *)arg)->stacks, yes != 0, voters);
 }
@@ -266,7 +268,7 @@ enum { LEAST_SHARED = 48 << 10 };
 
 static void work(void *arg, int64_t begin, int64_t end) {
   job *j = arg;
-  hooks h = {.block = run_block, .wait = wait_in, .vote = vote_in, .leave = leave_in};
+  hooks h = {.block = run_block, .wait = wait_in, .vote = vote_in, .leave = leave_in, .stops = stops_in};
   int problem = 0;
   h.self = &h;
   if (!j->launch->elementwise) {
@@ -321,5 +323,6 @@ tide_status tide__cxx_launch(tide_stream *stream, void *function, const tide_lau
   tide_mail mail = {0};
   (void)stream;
   TIDE_TRY(tide__cxx_run(function, a, &mail));
+  if (mail.base == TIDE__MAIL_STOPPED) mail.value = tide__loops_ms();
   return mail.full ? tide__fail_index(TIDE_CPU, mail.site, mail.value, mail.length, mail.base) : TIDE_OK;
 }

@@ -10,6 +10,8 @@
  * Invariant: every name of ours that a user could clash with begins with tide_ or TIDE_. */
 #include "cxx.h"
 
+#include "base/quota.h"
+
 /* Behind a sign of division stands tide_by (jit/rewrite.c), in macros as TIDE_BY, and gives the divisor. The value of
  * an integer that may be 0, or -1 which the least number overflows by, goes through an empty instruction that the
  * compiler knows nothing of. */
@@ -138,6 +140,7 @@ static const char strided[] =
 /* On the calling thread, whose host may interrupt it. */
 static tide_status watched_launch(tide_stream *stream, void *function, const tide_launch *a) {
   tide__loops_begin();
+  if (a->mail && tide__quota_any()) tide__loops_limit();
   return tide__loops_end(tide__cxx_launch(stream, function, a));
 }
 

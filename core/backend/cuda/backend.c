@@ -13,6 +13,7 @@ static void backend_close(void) {
   tide__cuda_solver_close();
   tide__cuda_staged_close();
   tide__cuda_progress_close();
+  tide__cuda_stop_close();
   tide__cuda_wait_close();
 }
 
@@ -96,6 +97,7 @@ static const tide_backend table = {
     .collective = &tide__cuda_collective,
     .external = &tide__cuda_external,
     .pack = tide__cuda_pack,
+    .kernels_stop = tide__cuda_kernels_stop,
 #define KERNEL(slot, args, writes, cost, library) .slot = tide__cuda_##slot,
 #include "backend/kernel.def"
 };

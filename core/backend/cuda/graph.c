@@ -73,7 +73,8 @@ tide_status tide__cuda_graph_instantiate(void **exec, void *graph, int device) {
 tide_status tide__cuda_graph_launch(void *exec, void *stream) {
   const cuda_stream *s = stream;
   cuda_scope scope = cuda_enter(s->device);
-  int rc = (int)cudaGraphLaunch(exec, s->handle);
+  int rc = tide__cuda_stop_replays(s->device, s->handle);
+  if (!rc) rc = (int)cudaGraphLaunch(exec, s->handle);
   cuda_leave(scope);
   return tide__cuda_check(s->device, "replay", rc);
 }

@@ -170,6 +170,14 @@ tide_status tide__cuda_mailbox(uint32_t **taken, tidek_mailbox **mailbox, int de
 tide_status tide__cuda_mail(int device);
 void tide__cuda_wait_close(void);
 
+/* ---- stop.c ---- */
+
+/* What a launch that can be stopped compares: a word of the device, and its own number. */
+tide_status tide__cuda_stop_word(uint64_t **word, uint64_t *number, const tide_launch *a, int device);
+void tide__cuda_kernels_stop(int device, int owner, uint64_t number, int64_t ms);
+int tide__cuda_stop_replays(int device, cudaStream_t stream); /* before a replay: it is not the one that was stopped */
+void tide__cuda_stop_close(void);
+
 /* ---- memory.c ---- */
 
 tide_status tide__cuda_mem_alloc(void **out, int device, size_t bytes);

@@ -96,7 +96,9 @@ static tide_status put_mailbox(const tide_launch *a, int device) {
   uint32_t *taken;
   tidek_mailbox *mailbox;
   TIDE_TRY(tide__cuda_mailbox(&taken, &mailbox, device));
-  void *const place[2] = {taken, mailbox};
+  uint64_t *word, number;
+  TIDE_TRY(tide__cuda_stop_word(&word, &number, a, device));
+  const uint64_t place[4] = {(uintptr_t)taken, (uintptr_t)mailbox, (uintptr_t)word, number};
   memcpy((char *)a->packed + a->mail, place, sizeof place);
   return TIDE_OK;
 }

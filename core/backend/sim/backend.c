@@ -204,6 +204,7 @@ static tide_backend table = {
     .node_write = tide__sim_node_write,
     .external = &tide__sim_external,
     .pack = tide__sim_pack,
+    .kernels_stop = tide__sim_kernels_stop,
     .fft_plan_new = tide__sim_fft_plan_new,
     .fft_plan_free = tide__sim_fft_plan_free,
     .tracer = &tide__sim_tracer,

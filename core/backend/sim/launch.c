@@ -9,12 +9,33 @@
 #include "backend/cpu/cxx.h"
 #include "sim.h"
 
+#include "base/base.h"
+
 static const double LAUNCH_SECONDS = 3e-6, BYTES_PER_SECOND = 4e12;
 
 tide_status tide__sim_run_made(sim_launch *l, tide_mail *mail) {
   tide_launch a = l->launch;
+  tide_status status = TIDE_OK;
   a.packed = l->packed;
-  return tide__cxx_run(l->function, &a, mail);
+  if (a.mail) tide__loops_follow(&l->stop);
+  if (!atomic_load(&l->stop)) status = tide__cxx_run(l->function, &a, mail);
+  tide__loops_follow(NULL);
+  if (!atomic_load(&l->stop) || (mail->full && mail->base != TIDE__MAIL_STOPPED)) return status;
+  mail->full = l->ms != 0, mail->base = TIDE__MAIL_STOPPED, mail->value = l->ms;
+  return TIDE_OK;
+}
+
+/* Of a capture no launch waits in a queue; a replay's have number 0 and are stopped, too. */
+void tide__sim_kernels_stop(int device, int owner, uint64_t number, int64_t ms) {
+  pthread_mutex_lock(&tide__sim.lock);
+  for (sim_stream *s = tide__sim.streams; s; s = s->next)
+    for (sim_op *op = s->device == device ? s->head : NULL; op; op = op->next) {
+      sim_launch *l = &op->args.launch;
+      if (!op->made || !l->launch.mail || l->launch.owner != owner || l->launch.number > number) continue;
+      if (!atomic_load(&l->stop)) l->ms = ms;
+      atomic_store(&l->stop, true);
+    }
+  pthread_mutex_unlock(&tide__sim.lock);
 }
 
 /* With the lock held: false if an address is not the device's. */

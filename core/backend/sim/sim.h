@@ -60,6 +60,8 @@ typedef struct sim_launch {
   tide_head head; /* without addresses: these stand in `packed` */
   void *function;
   tide_launch launch; /* its pointers are not used */
+  _Atomic bool stop;  /* it is to end, */
+  int64_t ms;         /* and to report this, unless it is 0 */
   uint16_t pointer[TIDE_LAUNCH_POINTERS];
   _Alignas(16) char packed[TIDE_LAUNCH_BYTES];
 } sim_launch;
@@ -358,6 +360,7 @@ tide_status tide__sim_node_write(void *exec, void *node, int device, const tide_
 
 /* launch.c */
 const tide_compiler *tide__sim_compiler(void);
+void tide__sim_kernels_stop(int device, int owner, uint64_t number, int64_t ms);
 
 /* comm.c */
 tide_status tide__sim_pack(tide_stream *stream, const tide_pack_args *a);

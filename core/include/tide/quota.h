@@ -22,6 +22,10 @@ typedef enum tide_quota_kind {
   TIDE_QUOTA_COMPILES,     /* texts that a compiler gets */
   TIDE_QUOTA_INSTRUCTIONS, /* of a script: counted by whoever runs it, see tide_quota_spend */
   TIDE_QUOTA_MICROSECONDS, /* that pass from when the limit is set */
+  /* That one kernel written in Lua, or one replay of a graph with such, may run. It is stopped then, with all of them
+   * that the work has launched on the device so far, and its failure, QUOTA, is reported as that of an index outside
+   * is: the work goes on. Its use is always 0. */
+  TIDE_QUOTA_KERNEL_MICROSECONDS,
   TIDE_QUOTA_KINDS
 } tide_quota_kind;
 
@@ -32,7 +36,7 @@ TIDE_API void tide_quota_limit(tide_quota *quota, tide_quota_kind kind, int64_t 
 TIDE_API int64_t tide_quota_get_limit(const tide_quota *quota, tide_quota_kind kind);
 TIDE_API int64_t tide_quota_used(const tide_quota *quota, tide_quota_kind kind);
 /* From any thread: every operation fails with INTERRUPTED from now on, and one that runs, or waits for a device, ends
- * soon; false takes it back. */
+ * soon, as do kernels written in Lua; false takes it back. */
 TIDE_API void tide_quota_stop(tide_quota *quota, bool stopped);
 /* May the work go on? Else QUOTA or INTERRUPTED. */
 TIDE_API tide_status tide_quota_check(tide_quota *quota);

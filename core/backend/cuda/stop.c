@@ -1,0 +1,111 @@
+/* stop.c: ends kernels that are running, those that look for it (lua_bindings/lua/kernel_prelude.lua).
+ *
+ * They find a word of device memory for each owner of launches: the number up to which launches are to end. Behind it
+ * stand the milliseconds that they report; then the same for launches that a graph replays, which all have number 1. A
+ * copy from page-locked memory writes all four: it needs no multiprocessor, and its stream, of the highest priority,
+ * waits for no other's work. Before a replay the word of graphs is cleared in its stream's order.
+ *
+ * Invariant: the first word only grows; what is staged for an owner is written under the lock. */
+#include <string.h>
+
+#include "internal.h"
+
+enum { WORDS = 4, BYTES = TIDE_LAUNCH_OWNERS * WORDS * 8 };
+
+static struct {
+  pthread_mutex_t lock;
+  struct {
+    _Atomic(uint64_t *) words;
+    uint64_t *staged; /* page-locked, and behind it a 0 */
+    cudaStream_t stream;
+    _Atomic bool graphs; /* some word of graphs is set */
+  } device[TIDE_MAX_DEVICES];
+} stop = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* The lock is held and the device is current. */
+static int open_words(int device) {
+  void *words = NULL, *staged = NULL;
+  int least = 0, most = 0;
+  cudaStream_t stream = NULL;
+  int rc = (int)cudaDeviceGetStreamPriorityRange(&least, &most);
+  if (!rc) rc = (int)cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, most);
+  if (!rc) rc = (int)cudaMalloc(&words, BYTES);
+  if (!rc) rc = (int)cudaMemsetAsync(words, 0, BYTES, stream);
+  if (!rc) rc = (int)cudaStreamSynchronize(stream);
+  if (!rc) rc = (int)cudaHostAlloc(&staged, BYTES + 8, cudaHostAllocPortable);
+  if (rc) {
+    cudaFree(words);
+    if (stream) cudaStreamDestroy(stream);
+    return rc;
+  }
+  memset(staged, 0, BYTES + 8);
+  stop.device[device].staged = staged, stop.device[device].stream = stream;
+  atomic_store_explicit(&stop.device[device].words, (uint64_t *)words, memory_order_release);
+  return 0;
+}
+
+tide_status tide__cuda_stop_word(uint64_t **word, uint64_t *number, const tide_launch *a, int device) {
+  uint64_t *words = atomic_load_explicit(&stop.device[device].words, memory_order_acquire);
+  if (!words) {
+    pthread_mutex_lock(&stop.lock);
+    int rc = 0;
+    cuda_scope scope = cuda_enter(device);
+    cuda_relaxed relaxed = cuda_relax(); /* the first launch may be in a capture */
+    if (!atomic_load_explicit(&stop.device[device].words, memory_order_acquire)) rc = open_words(device);
+    cuda_unrelax(relaxed);
+    cuda_leave(scope);
+    pthread_mutex_unlock(&stop.lock);
+    TIDE_TRY(tide__cuda_check(device, "launch", rc));
+    words = atomic_load_explicit(&stop.device[device].words, memory_order_acquire);
+  }
+  *word = words + (size_t)a->owner * WORDS + (a->number ? 0 : 2);
+  *number = a->number ? a->number : 1;
+  return TIDE_OK;
+}
+
+void tide__cuda_kernels_stop(int device, int owner, uint64_t number, int64_t ms) {
+  uint64_t *words = atomic_load_explicit(&stop.device[device].words, memory_order_acquire);
+  if (!words) return; /* there was no such launch */
+  pthread_mutex_lock(&stop.lock);
+  uint64_t *from = stop.device[device].staged + (size_t)owner * WORDS;
+  from[1] = from[3] = (uint64_t)ms, from[2] = 1;
+  if (number > from[0]) from[0] = number;
+  atomic_store(&stop.device[device].graphs, true);
+  cuda_scope scope = cuda_enter(device);
+  cuda_relaxed relaxed = cuda_relax();
+  if (cudaMemcpyAsync(words + (size_t)owner * WORDS, from, WORDS * 8, cudaMemcpyHostToDevice,
+                      stop.device[device].stream) != cudaSuccess)
+    cudaGetLastError();
+  cuda_unrelax(relaxed);
+  cuda_leave(scope);
+  pthread_mutex_unlock(&stop.lock);
+}
+
+int tide__cuda_stop_replays(int device, cudaStream_t stream) {
+  int rc = 0;
+  if (!atomic_load_explicit(&stop.device[device].graphs, memory_order_relaxed)) return 0;
+  pthread_mutex_lock(&stop.lock);
+  uint64_t *words = atomic_load(&stop.device[device].words), *staged = stop.device[device].staged;
+  for (size_t i = 0; !rc && i < TIDE_LAUNCH_OWNERS; i++) {
+    if (!staged[i * WORDS + 2]) continue;
+    staged[i * WORDS + 2] = 0;
+    rc = (int)cudaMemcpyAsync(words + i * WORDS + 2, staged + BYTES / 8, 8, cudaMemcpyHostToDevice, stream);
+  }
+  atomic_store(&stop.device[device].graphs, false);
+  pthread_mutex_unlock(&stop.lock);
+  return rc;
+}
+
+void tide__cuda_stop_close(void) {
+  for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
+    uint64_t *words = atomic_exchange(&stop.device[d].words, NULL);
+    if (!words) continue;
+    cuda_scope scope = cuda_enter(d);
+    cudaStreamDestroy(stop.device[d].stream);
+    cudaFree(words);
+    cudaFreeHost(stop.device[d].staged);
+    atomic_store(&stop.device[d].graphs, false);
+    cuda_leave(scope);
+    cudaGetLastError();
+  }
+}
