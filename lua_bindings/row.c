@@ -88,7 +88,7 @@ const ltide_row *ltide_row_running(lua_State *L) {
 static const char key_tables;
 
 const char *ltide_capability_names(lua_State *L, unsigned needs) {
-  static const char *const names[] = {"FILES", "NATIVE", "POINTERS", "PROCESSES", "GLOBALS", "WAITS", "KERNELS"};
+  static const char *const names[] = {"FILES", "NATIVE", "POINTERS", "PROCESSES", "GLOBALS", "WAITS"};
   const char *text = "";
   for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
     if (needs & 1u << i) text = lua_pushfstring(L, "%s%s%s", text, *text ? " and " : "", names[i]);

@@ -21,9 +21,15 @@ static tide_lua_options read_options(lua_State *L) {
  * What of it would reach beyond the script, where the host has opened it: it is changed in the globals, before a script
  * or an environment of the host's has it. */
 
-/* load, of text alone: bytecode that no compiler made runs as machine code would. Upvalue: the original. */
+/* load, of text alone: bytecode that no compiler made runs as machine code would. A name that begins with '@' says that
+ * the text is a file's, which tide.kernel would look into, and is shown as one that begins with '='. Upvalue: the
+ * original. */
 static int load_text(lua_State *L) {
   if (lua_gettop(L) < 3) lua_settop(L, 3);
+  if (lua_type(L, 2) == LUA_TSTRING && *lua_tostring(L, 2) == '@') {
+    lua_pushfstring(L, "=%s", lua_tostring(L, 2) + 1);
+    lua_replace(L, 2);
+  }
   lua_pushliteral(L, "t");
   lua_replace(L, 3);
   lua_pushvalue(L, lua_upvalueindex(1));

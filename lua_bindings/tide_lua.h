@@ -125,8 +125,7 @@ typedef enum tide_lua_capability {
   TIDE_LUA_PROCESSES = 8, /* start other processes, reach into them, end this one: spawn, ipc_handle, cmdline */
   TIDE_LUA_GLOBALS = 16,  /* change what other states see too: defaults, limits, seeds, device_reset, observers */
   TIDE_LUA_WAITS = 32,    /* make the host wait for a device: synchronize */
-  TIDE_LUA_KERNELS = 64,  /* kernels written in Lua: they touch nothing but tensors, but may loop without end */
-  TIDE_LUA_ALL = 127      /* what `require "tide"` grants */
+  TIDE_LUA_ALL = 63       /* what `require "tide"` grants */
 } tide_lua_capability;
 
 /* From where a state's scripts count. */
@@ -215,7 +214,7 @@ static inline int64_t tide_lua_quota_used(lua_State *L, tide_quota_kind kind) {
 
 /* Ends what runs in a state that tide_lua_open has opened, from any thread, which has asked the state's own thread for
  * `api` before: its Lua code at the next of its instructions' counts, its operation between two blocks, its wait for a
- * device. The error (Interrupted) goes through every pcall, and whatever is called from then on raises it. L is the
+ * device, its kernels written in Lua that run on one. The error (Interrupted) goes through every pcall, and whatever is called from then on raises it. L is the
  * main coroutine's. 1; 0 where there is no such state. */
 static inline int tide_lua_kill(const tide_lua_api *api, lua_State *L) {
   return api && api->struct_size > offsetof(tide_lua_api, kill) ? api->kill(L) : 0;

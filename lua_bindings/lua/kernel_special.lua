@@ -81,9 +81,12 @@ function special.shared(c, node, args)
     end
     sizes[k - 1], bytes = n.value, bytes * n.value
   end
-  if bytes > 49152 then bad(c, node, "got " .. text(bytes) .. " bytes, expected at most 49152 for tide.shared") end
   local n = c.shared_of[node]
   if not n then
+    c.shared_bytes = (c.shared_bytes or 0) + bytes
+    if c.shared_bytes > 49152 then
+      bad(c, node, "got " .. text(c.shared_bytes) .. " bytes" .. (#c.shared > 0 and " in all" or "") .. ", expected at most 49152 for tide.shared")
+    end
     c.shared[#c.shared + 1] = { dtype = name, sizes = sizes }
     n = #c.shared
     c.shared_of[node] = n

@@ -114,6 +114,19 @@ function kernel_vector_field(c, node, v, name)
   bad(c, node, "got field '" .. name .. "' of a " .. v.kind .. ", expected " .. has)
 end
 
+-- An index that is computed, read from a table of as many numbers where it may lie outside, since that reports it.
+local function inside(c, node, e, n)
+  if e.lo >= 1 and e.hi <= n then return e end
+  local name = vectors[n]
+  if not c.counts[n] then
+    local values = {}
+    for k = 1, n do values[k] = k end
+    c.constants[#c.constants + 1] = { dtype = "int64", sizes = { n }, values = values }
+    c.counts[n] = #c.constants
+  end
+  return kernel_ranged(kernel_load(c, { base = { constant = c.counts[n], name = name }, index = { e } }, node), 0.0, n + 0.0)
+end
+
 -- kernel_vector_index(c, node, v, key)
 function kernel_vector_index(c, node, v, key)
   local e, n = kernel_integer(c, node.key, key, "an integer as index"), dims[v.kind]
@@ -122,7 +135,7 @@ function kernel_vector_index(c, node, v, key)
     if not (e.value >= 1 and e.value <= n) then bad(c, node.key, "got index " .. text(e.value) .. ", expected 1 to " .. n .. " of a " .. v.kind) end
     return at(e.value)
   end
-  e, v = kernel_hold(c, e), kernel_hold(c, v)
+  e, v = kernel_hold(c, inside(c, node, e, n)), kernel_hold(c, v)
   local chosen = at(n)
   for k = n - 1, 1, -1 do
     local cond, one = kernel_compare("eq", e, kernel_const(k, "i")), at(k)

@@ -534,14 +534,12 @@ for i = 1, #bytes do
 end
 
 --- compilations of kernels written in Lua
---! grant KERNELS
 --! quota compiles=2
 --! raises the 2 compilations that the host allows are used up
 local x = tide.ones(2)
 for i = 1, 10 do tide.kernel("function(i, x) x[i] = x[i] + " .. math.random(1 << 40) .. " end")(2, x) end
 
 --- launches of kernels written in Lua
---! grant KERNELS
 --! quota launches=50
 --! raises the 50 launches that the host allows are used up
 local x, k = tide.ones(2), tide.kernel "function(i, x) x[i] = 1 end"

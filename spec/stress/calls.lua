@@ -149,7 +149,24 @@ local function tensor()
   return x
 end
 
+-- Kernels written in Lua. Those that may go on are for a state whose host stops them.
+local kernels = {
+  "function(i, x) x[i] = x[i] + 1 end", "function(i, j, x, n) x[i][j] = n end", "function(i, n) return i * n, i end", "function(i, x) x[i",
+  "function(i, x, k) x[k] = x[k + i] tide.atomic.add(x, k, 1) end", "function(i, x) for k = 1, 3 do x[i] = x[i] // k % k end end",
+  "function(i, x, k) local v = tide.vec3(1, 2, 3) x[i] = v[k] end",
+}
+if not tide.has("save") then
+  for _, text in ipairs { "function(i, x) while true do x[i] = x[i] + 1 end end", "function(i, x, n) for k = 1, n do x[i] = x[i] + k end end",
+    "function(i, x, n) repeat x[i] = x[i] + tide.block_sum(1) tide.barrier() until x[i] > n end",
+    "function(i, x) for k = 1, #x do for m = 1, #x do x[k] = m end end ::again:: if x[1] > 0 then goto again end end" } do
+    kernels[#kernels + 1] = text
+  end
+end
+
 local makers = {
+  function() return pick(kernels) end,
+  function() return (select(2, pcall(tide.kernel, pick(kernels)))) end,
+  function() return (select(2, pcall(tide.kernel, pick(kernels)))) end,
   function() return nil end,
   function() return one_in(2) end,
   function() return pick(integers) end,

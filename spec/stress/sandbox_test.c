@@ -6,7 +6,7 @@
  *   --! raises TEXT          it ends with an error that has this text; else it must end well (what it asserts holds)
  *   --! grant NAME ...       capabilities of the state; else none
  *   --! then NAME ...        what tide_lua_restrict leaves when the function `restrict` is called
- *   --! quota NAME=N ...     device_bytes, host_bytes, launches, compiles, instructions, milliseconds
+ *   --! quota NAME=N ...     device_bytes, host_bytes, launches, compiles, instructions, milliseconds, kernel_ms
  *   --! memory N             MiB that the host's allocator gives to Lua; else 64
  *   --! kill N               another thread ends the state after so many milliseconds
  *   --! ends                 every later call raises, too, until the host sets new limits (never after a kill)
@@ -54,7 +54,7 @@ static void check(bool holds, const part *p, const char *what) {
 /* {==== What a part says of itself */
 
 static unsigned read_capabilities(const char *words) {
-  static const char *const names[] = {"FILES", "NATIVE", "POINTERS", "PROCESSES", "GLOBALS", "WAITS", "KERNELS"};
+  static const char *const names[] = {"FILES", "NATIVE", "POINTERS", "PROCESSES", "GLOBALS", "WAITS"};
   unsigned all = 0;
   for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
     if (strstr(words, names[i])) all |= 1u << i;
@@ -63,10 +63,10 @@ static unsigned read_capabilities(const char *words) {
 
 static void read_quota(part *p, const char *words) {
   static const char *const names[] = {
-      "device_bytes=", "host_bytes=", "launches=", "compiles=", "instructions=", "milliseconds="};
+      "device_bytes=", "host_bytes=", "launches=", "compiles=", "instructions=", "milliseconds=", "kernel_ms="};
   for (int k = 0; k < TIDE_QUOTA_KINDS; k++) {
     const char *at = strstr(words, names[k]);
-    if (at) p->quota[k] = atoll(at + strlen(names[k])) * (k == TIDE_QUOTA_MICROSECONDS ? 1000 : 1);
+    if (at) p->quota[k] = atoll(at + strlen(names[k])) * (k >= TIDE_QUOTA_MICROSECONDS ? 1000 : 1);
   }
 }
 
@@ -426,6 +426,7 @@ static void run_calls(int seed, const char *calls) {
   tide_lua_options o = {.struct_size = sizeof o, .capabilities = p.granted, .open = opener};
   o.quota[TIDE_QUOTA_HOST_BYTES] = o.quota[TIDE_QUOTA_DEVICE_BYTES] = MOST;
   if (seed % 5 == 0) o.quota[TIDE_QUOTA_LAUNCHES] = 20 * (1 + seed % 97);
+  o.quota[TIDE_QUOTA_KERNEL_MICROSECONDS] = 1000 + seed * 7919 % 20000;
   if (seed % 4 == 2) p.kill = 1 + seed * 37 % 150;
   o.indexes = seed % 3 ? TIDE_LUA_FROM_ONE : TIDE_LUA_FROM_ZERO;
   running = p.name;
