@@ -132,6 +132,27 @@ static inline __m512 wide_log2(__m512 x) {
   return WIDE_ADD(y, WIDE(1.44269504088896341f), n);
 }
 
+/* The limits of op.def: NaN, of either, is the result. */
+static inline __m512 tide_max_wide(__m512 a, float b) {
+  const __m512 limit = WIDE(b);
+  return b == b ? _mm512_max_ps(limit, a) : limit;
+}
+static inline __m512 tide_min_wide(__m512 a, float b) {
+  const __m512 limit = WIDE(b);
+  return b == b ? _mm512_min_ps(limit, a) : limit;
+}
+#define WIDE_PICK(name, x)                                                                                             \
+  _Generic((x), __m512                                                                                                 \
+           : name##_wide, int32_t                                                                                      \
+           : name##_i32, int64_t                                                                                       \
+           : name##_i64, float                                                                                         \
+           : name##_f32, double                                                                                        \
+           : name##_f64)
+#undef tide_max
+#undef tide_min
+#define tide_max(a, b) WIDE_PICK(tide_max, a)(a, b)
+#define tide_min(a, b) WIDE_PICK(tide_min, a)(a, b)
+
 /* ---- sine and cosine ---- */
 
 /* Where the reduction below has too few digits: through float64. */
