@@ -635,6 +635,13 @@ describe("apply_ and map_", function()
 end)
 
 describe("denormal numbers", function()
+  it("are what the exponential ends in", function()
+    local x = D.tensor { -87.4, -100., -103., -103.9, -103.97, -103.98, -104., -1000., -math.huge }
+    D.eq(x:double():exp(), x:exp(), 1.5e-45)
+    D.eq({ 0, 0, 0, 0 }, x:narrow(1, 6, 4):exp(), 0)
+    assert.is_true(x:narrow(1, 1, 5):exp():gt(0):all():item())
+  end)
+
   it("are flushed where it is asked for, on every thread of the CPU", function()
     local threads = tide.get_num_threads()
     tide.set_num_threads(3)

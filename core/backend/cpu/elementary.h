@@ -9,6 +9,7 @@
 #define TIDE_CPU_ELEMENTARY_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -30,10 +31,15 @@ static inline uint32_t bits_from_float(float f) {
 #  define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
 #endif
 
+/* Below it e^x is 0. */
+#define EXP_LEAST (-103.98f)
+
 static inline float fast_expf(float x) {
-  /* Beyond these bounds the result is 0 or infinite anyway; NaN passes. */
+  /* Beyond these bounds the result is 0 or infinite anyway; NaN passes. A 0 that comes of numbers too small to be held
+   * takes a processor 20 times as long as other products. */
+  const bool none = x < EXP_LEAST;
   float y = x > 89.0f ? 89.0f : x;
-  y = y < -104.0f ? -104.0f : y;
+  y = none ? 0 : y;
   /* Adding and taking off 1.5 * 2^23 rounds to an integer, which the low bits of the sum hold too. */
   float shifted = MULTIPLY_ADD(y, 1.44269504088896341f, 12582912.0f), n = shifted - 12582912.0f;
   float r = MULTIPLY_ADD(n, 2.12194440e-4f, MULTIPLY_ADD(n, -0.693359375f, y));
@@ -46,7 +52,8 @@ static inline float fast_expf(float x) {
   p = MULTIPLY_ADD(p, r * r, r) + 1.0f;
   /* 2^n as two factors, either of which is a normal number. */
   int32_t whole = (int32_t)(bits_from_float(shifted) - 0x4B400000u), half = whole >> 1;
-  return p * float_from_bits((uint32_t)(half + 127) << 23) * float_from_bits((uint32_t)(whole - half + 127) << 23);
+  y = p * float_from_bits((uint32_t)(half + 127) << 23) * float_from_bits((uint32_t)(whole - half + 127) << 23);
+  return none ? 0 : y;
 }
 
 /* asin(s) / s - 1 for s up to 1 / 2; z = s * s. */

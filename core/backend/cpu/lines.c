@@ -20,9 +20,32 @@ typedef struct piece {
 static int64_t blocks_of(int64_t n) { return (n + TIDE_BLOCK - 1) / TIDE_BLOCK; }
 static float larger(float a, float b) { return a > b ? a : b; }
 
+/* Vectors reach into the next line, but at the end, and what is not this line's is not taken, or is written over. */
 static void fill_up(piece *p, const float *in) {
-  for (int64_t l = 0; l < p->lines; l++, in += p->n)
-    for (int64_t i = 0; i < p->wide; i++) p->x[l * p->wide + i] = i < p->n ? in[i] : -INFINITY;
+  const float *const end = in + p->lines * p->n;
+  const int last = (int)(p->n - p->wide) + LANES; /* numbers in the last vector of a line */
+  const four_mask own = {0 < last ? -1 : 0, 1 < last ? -1 : 0, 2 < last ? -1 : 0, 0};
+  const four none = (four){0, 0, 0, 0} - INFINITY;
+  float *x = p->x;
+  for (int64_t l = 0; l < p->lines; l++, in += last, x += LANES) {
+    for (int64_t i = LANES; i < p->wide; i += LANES, in += LANES, x += LANES) *(four *)x = *(const four *)in;
+    four v = none;
+    if (end - in >= LANES)
+      v = *(const four *)in;
+    else
+      memcpy(&v, in, (size_t)last * sizeof *in);
+    *(four *)x = (four)((own & (four_mask)v) | (~own & (four_mask)none));
+  }
+}
+
+static void take_out(const piece *p, float *out) {
+  const float *x = p->x, *const end = out + p->lines * p->n;
+  for (int64_t l = 0; l < p->lines; l++, out += p->n - p->wide)
+    for (int64_t i = 0; i < p->wide; i += LANES, x += LANES, out += LANES)
+      if (end - out >= LANES)
+        *(four *)out = *(const four *)x;
+      else
+        memcpy(out, x, (size_t)(end - out) * sizeof *out);
 }
 
 /* less and most. `bounded`: an infinite number is not taken off, so that the logarithm of the sum is infinite too. */
@@ -81,7 +104,6 @@ void tide__short_lines(const tide__isa *isa, tide__lines_form form, float *out, 
     subtract_most(&p, filled ? p.x : in, !each);
     isa->exp_less[0](p.y, p.less, NULL, NULL, &nothing, blocks_of(p.lines * p.wide));
     finish(isa, &p, form, each && filled ? p.x : out);
-    for (int64_t l = 0; each && filled && l < p.lines; l++)
-      for (int64_t i = 0; i < n; i++) out[l * n + i] = p.x[l * p.wide + i];
+    if (each && filled) take_out(&p, out);
   }
 }

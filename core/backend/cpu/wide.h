@@ -80,9 +80,10 @@ static inline __m512 wide_exp_parts(__m512 x, __m512 *power) {
   return WIDE_ADD(q, r * r, r);
 }
 
+/* What is nothing but 0 is not scaled down to it: a processor takes 20 times as long over a number that it loses. */
 static inline __m512 wide_exp(__m512 x) {
   __m512 n, p = wide_exp_parts(wide_clamp(x, -105, 90), &n);
-  return _mm512_scalef_ps(p + WIDE(1), n);
+  return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, WIDE(EXP_LEAST), _CMP_NLT_UQ), p + WIDE(1), n);
 }
 
 /* Within 1.5 ulp. The halves keep 2^128 finite where the result is. */
