@@ -304,4 +304,23 @@ describe("trapezoid", function()
     end
   end)
 
+  it("give many short lines what lines side by side get", function()
+    for _, n in ipairs { 1, 3, 5, 17, 64 } do
+      local numbers = tide.arange(n * 350, { device = D.dev }):mul_(37):remainder_(11):remainder_(3):sub_(1):reshape(350, n)
+      for _, dtype in ipairs { "float32", "bfloat16", "int64", "bool", "complex64" } do
+        local x = numbers:to(dtype)
+        if dtype == "float32" then x[{ 349, 1 }], x[{ 11, n }] = nan, inf end
+        local beside = x:t():contiguous()
+        for _, name in ipairs { "cumsum", "cumprod", "cummax", "cummin", "logcumsumexp" } do
+          local is_choice, is_log = name:find "cumm", name == "logcumsumexp"
+          if not (is_choice and dtype == "complex64") and not (is_log and (dtype == "int64" or dtype == "bool")) then
+            local y, places = x[name](x, 2)
+            local want, wanted = beside[name](beside, 1)
+            D.eq(want:t(), y, is_log and 1e-2 or 0, name .. dtype .. n)
+            if is_choice then D.eq(wanted:t(), places, 0, name .. dtype .. n) end
+          end
+        end
+      end
+    end
+  end)
 end)

@@ -2,9 +2,10 @@
  *
  * Elements are worked on as double, int64 or complex double, in pieces that the first cache holds; the conversions of
  * the instruction sets load and store them. Where neighbours of a line lie far apart, many lines are walked side by
- * side, a row at a time. Else a line is cut into tiles: each is scanned on its own, and then joined with what all tiles
- * before it are together. With one thread a tile's total is known when it has been scanned; with several the totals of
- * a window of tiles are computed first, and what the caches keep is read again.
+ * side, a row at a time, and short lines one behind the other. Else a line is cut into tiles: each is scanned on its
+ * own, and then joined with what all tiles before it are together. With one thread a tile's total is known when it has
+ * been scanned; with several the totals of a window of tiles are computed first, and what the caches keep is read
+ * again.
  *
  * Invariant: what is joined with what depends on the sizes alone, not on the threads. */
 #include <complex.h>
@@ -18,7 +19,17 @@
 #undef I
 #define tide_log_add tide_log_add_f64
 
-enum { PIECE = 1024, TILE = 16 * PIECE, COLUMNS = 256, LEAST_COLUMNS = 16, WINDOW = 64, NEAR = 8, GROUP = 64 };
+enum {
+  PIECE = 1024,
+  TILE = 16 * PIECE,
+  COLUMNS = 256,
+  LEAST_COLUMNS = 16,
+  WINDOW = 64,
+  NEAR = 8,
+  GROUP = 64,
+  SHORT = 64,
+  VERY_SHORT = 4
+};
 
 /* What is known of some elements: their value, as one of the work types, and where it stands; at < 0: of none. */
 typedef struct state {
@@ -28,12 +39,14 @@ typedef struct state {
 
 /* The loops of one scan over one work type. each: x becomes its own scan, which goes on from s, joined with `before`,
  * of the tiles before; `first` is where x[0] stands, by the index base. after: s, of elements after those of t, becomes
- * what both are. rows: column j of s takes x[j], which becomes what s then is. none: s is of no element. */
+ * what both are. rows: column j of s takes x[j], which becomes what s then is. none: s is of no element. lines: scans
+ * of n elements each, one behind the other. */
 typedef struct loops {
   void (*each)(void *x, int64_t *at, int64_t n, int64_t first, state *s, const state *before);
   void (*after)(state *s, const state *t);
   void (*rows)(void *s, int64_t *s_at, void *x, int64_t *at, int64_t n, int64_t row);
   void (*none)(state *s);
+  void (*lines)(void *x, int64_t *at, int64_t n, int64_t lines, int64_t first);
 } loops;
 
 #define LOOPS_JOIN(name, W, none_value, join)                                                                          \
@@ -47,6 +60,14 @@ typedef struct loops {
     memcpy(&value, s->value, sizeof value), memcpy(&before, t->value, sizeof before);                                  \
     value = join_##name##_##W(before, value);                                                                          \
     memcpy(s->value, &value, sizeof value);                                                                            \
+  }                                                                                                                    \
+  static void lines_##name##_##W(void *x_, int64_t *at, int64_t n, int64_t lines, int64_t first) {                     \
+    W *x = x_;                                                                                                         \
+    (void)at, (void)first;                                                                                             \
+    for (; lines > 0; lines--, x += n) {                                                                               \
+      W all = (W)(none_value);                                                                                         \
+      for (int64_t i = 0; i < n; i++) x[i] = all = join_##name##_##W(all, x[i]);                                       \
+    }                                                                                                                  \
   }                                                                                                                    \
   static void rows_##name##_##W(void *s_, int64_t *s_at, void *x_, int64_t *at, int64_t n, int64_t row) {              \
     W *s = s_, *x = x_;                                                                                                \
@@ -135,6 +156,17 @@ typedef int64_t int64_t_two __attribute__((vector_size(16), may_alias));
     }                                                                                                                  \
     memcpy(s->value, &best, sizeof best), s->at = where;                                                               \
   }                                                                                                                    \
+  static void lines_##name##_##W(void *x_, int64_t *at, int64_t n, int64_t lines, int64_t first) {                     \
+    W *x = x_;                                                                                                         \
+    for (; lines > 0; lines--, x += n, at += n) {                                                                      \
+      W best = x[0];                                                                                                   \
+      int64_t where = first;                                                                                           \
+      for (int64_t i = 0; i < n; i++) {                                                                                \
+        if (takes_##name##_##W(best, x[i])) best = x[i], where = first + i;                                            \
+        x[i] = best, at[i] = where;                                                                                    \
+      }                                                                                                                \
+    }                                                                                                                  \
+  }                                                                                                                    \
   static void rows_##name##_##W(void *s_, int64_t *s_at, void *x_, int64_t *at, int64_t n, int64_t row) {              \
     W *s = s_, *x = x_;                                                                                                \
     for (int64_t j = 0; j < n; j++) {                                                                                  \
@@ -157,9 +189,9 @@ typedef double complex wide;
 #include "tide/scan.def"
 
 #define SLOT(name, W)                                                                                                  \
-  { each_##name##_##W, after_##name##_##W, rows_##name##_##W, none_##name##_##W }
+  { each_##name##_##W, after_##name##_##W, rows_##name##_##W, none_##name##_##W, lines_##name##_##W }
 #define NO_SLOT                                                                                                        \
-  { NULL, NULL, NULL, NULL }
+  { NULL, NULL, NULL, NULL, NULL }
 #define INTS_SLOT_WIDE(name)   SLOT(name, int64_t)
 #define INTS_SLOT_FLOAT(name)  NO_SLOT
 #define INTS_SLOT_CHOICE(name) SLOT(name, int64_t)
@@ -323,6 +355,21 @@ static void run_windows(work *w) {
   }
 }
 
+/* Short lines, one behind the other, some of them at once. */
+static void run_short(void *arg, int64_t begin, int64_t end) {
+  const work *w = arg;
+  const tide_scan_args *a = w->a;
+  const int64_t most = PIECE / a->n, lines = a->outer;
+  room r;
+  for (int64_t i = begin; i < end && !tide__loop_stops(); i++) {
+    const int64_t first = i * most, some = lines - first < most ? lines - first : most;
+    int64_t *const at = a->head.ptr[2] ? (int64_t *)a->head.ptr[2] + first * a->n : r.at;
+    load(w, &r, first, 0, some * a->n);
+    w->f.lines(r.x, at, a->n, some, a->index_base);
+    put(w, &r, first, 0, some * a->n);
+  }
+}
+
 /* Lines side by side: item i is a strip of columns. */
 static void run_strips(void *arg, int64_t begin, int64_t end) {
   const work *w = arg;
@@ -361,6 +408,8 @@ tide_status tide__cpu_scan(tide_stream *stream, const tide_scan_args *a) {
   int64_t lines = a->outer * a->inner, strips = (a->inner + COLUMNS - 1) / COLUMNS;
   if (a->inner >= LEAST_COLUMNS)
     tide__spread(a->outer * strips, a->n * (a->inner / strips), run_strips, &w);
+  else if (a->inner == 1 && a->n > 0 && a->n <= (w.exponentials ? VERY_SHORT : SHORT))
+    tide__spread((lines + PIECE / a->n - 1) / (PIECE / a->n), PIECE, run_short, &w);
   else if (w.tiles >= 4 && lines < tide_get_num_threads())
     run_windows(&w);
   else
