@@ -39,11 +39,28 @@
 enum { QUICK_BLOCKS = 4 };
 typedef void quick_function(double *out, const double *in, int64_t blocks);
 
+/* Loops that are short beside what is called in them. */
+#if defined(__clang__)
+#  define QUICK_SMALL static __attribute__((noinline))
+#  define QUICK_ONCE  static __attribute__((noinline))
+#else
+#  define QUICK_ONCE  static __attribute__((noinline, noclone))
+#  define QUICK_SMALL static __attribute__((noinline, optimize("Os")))
+#endif
 #define QUICK_EACH TIDE_IVDEP _Pragma("GCC unroll 1") for (int64_t j = 0; j < TIDE_BLOCK * blocks; j++)
 #define QUICK_RUN(s, T)                                                                                                \
-  static                                                                                                               \
-      __attribute__((noinline)) void quick_run_##s(void *out_, const void *a_, const void *p, int64_t left,            \
-                                                   quick_function *quick, double low, double high, tide__loop other) { \
+  /* Of some blocks y has what was taken; the others' loops are slow, but for a NaN. */                                \
+  QUICK_SMALL void quick_others_##s(T *out, const T *a, const double *y, const void *p, int64_t blocks, double low,    \
+                                    double high, tide__loop other) {                                                   \
+    for (; blocks > 0; blocks--, out += TIDE_BLOCK, a += TIDE_BLOCK, y += TIDE_BLOCK) {                                \
+      T rest[TIDE_BLOCK];                                                                                              \
+      for (int j = 0; j < TIDE_BLOCK; j++) rest[j] = (a[j] > low) & (a[j] < high) ? (T)NAN : a[j];                     \
+      other(rest, rest, NULL, NULL, p, 1);                                                                             \
+      for (int j = 0; j < TIDE_BLOCK; j++) out[j] = (a[j] > low) & (a[j] < high) ? (T)y[j] : rest[j];                  \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  QUICK_ONCE void quick_run_##s(void *out_, const void *a_, const void *p, int64_t left, quick_function *quick,        \
+                                double low, double high, tide__loop other) {                                           \
     T *out = out_;                                                                                                     \
     const T *a = a_;                                                                                                   \
     for (int64_t blocks; left > 0; left -= blocks, a += blocks * TIDE_BLOCK, out += blocks * TIDE_BLOCK) {             \
@@ -58,17 +75,10 @@ typedef void quick_function(double *out, const double *in, int64_t blocks);
       }                                                                                                                \
       QUICK_EACH y[j] = (double)a[j];                                                                                  \
       if (taken) quick(y, y, blocks);                                                                                  \
-      if (all) {                                                                                                       \
+      if (all)                                                                                                         \
         QUICK_EACH out[j] = (T)y[j];                                                                                   \
-        continue;                                                                                                      \
-      }                                                                                                                \
-      for (int64_t b = 0; b < blocks * TIDE_BLOCK; b += TIDE_BLOCK) {                                                  \
-        T rest[TIDE_BLOCK]; /* the others' loops are slow, but for a NaN */                                            \
-        for (int j = 0; j < TIDE_BLOCK; j++) rest[j] = (a[b + j] > low) & (a[b + j] < high) ? (T)NAN : a[b + j];       \
-        other(rest, rest, NULL, NULL, p, 1);                                                                           \
-        for (int j = 0; j < TIDE_BLOCK; j++)                                                                           \
-          out[b + j] = (a[b + j] > low) & (a[b + j] < high) ? (T)y[b + j] : rest[j];                                   \
-      }                                                                                                                \
+      else                                                                                                             \
+        quick_others_##s(out, a, y, p, blocks, low, high, other);                                                      \
     }                                                                                                                  \
   }
 QUICK_RUN(f32, float)

@@ -322,9 +322,15 @@ static void fold_part_rows(tide__columns *c, const float *x, int64_t pitch, int6
 /* Where the columns of VAR and PAIR have their second numbers: VAR the deviations, behind the means. */
 static double *second_of(const tide__columns *c) { return (double *)(uintptr_t)(c->all + TIDE_COLUMNS * 8); }
 
+#if defined(__GNUC__) && !defined(__clang__)
+#  define SMALL __attribute__((optimize("Os")))
+#else
+#  define SMALL
+#endif
+
 /* Rows of float32 or float64, which lie pitch bytes apart: the largest elements of some rows, and the sums of what is
- * below them, are pairs. */
-static void fold_pairs(tide__columns *c, const char *x, int64_t pitch, int64_t rows) {
+ * below them, are pairs. The loops that take the time are called here. */
+SMALL static void fold_pairs(tide__columns *c, const char *x, int64_t pitch, int64_t rows) {
   const tide__fold *f = c->fold;
   const int64_t n = c->n, bytes = n * tide__item(f->dtype);
   const char no_param[48] = {0};

@@ -140,22 +140,26 @@ static void weigh_rows(float *restrict out, const float *x, const int64_t *from,
 
 /* Of places in a plane, along one of its dims: the first element, which lies within +-2^23, and how far the place lies
  * behind it. */
-QUICK static void find_along(const tide_sample_args *a, int64_t size, const float *grid, int *first, float *behind,
-                             int n) {
-  const float points = (float)size, last = (float)(size - 1), round = 12582912;
-  float at[CHUNK];
+QUICK static void split(bool nearest, const float *restrict at, int *restrict first, float *restrict behind) {
+  const float round = 12582912;
+  for (int i = 0; i < CHUNK; i++) {
+    const float near = at[i] > -8e6f ? at[i] < 8e6f ? at[i] : 8e6f : -8e6f;
+    const float whole = nearest ? near + round - round : (float)(int)near;
+    const float low = nearest || whole <= near ? whole : whole - 1;
+    first[i] = (int)low, behind[i] = near - low;
+  }
+}
+
+static void find_along(const tide_sample_args *a, int64_t size, const float *grid, int *first, float *behind, int n) {
+  const float points = (float)size, last = (float)(size - 1);
+  float at[CHUNK] = {0};
   for (int i = 0; i < n; i++) {
     const float g = grid[2 * i];
     at[i] = a->align ? (g + 1) / 2 * last : ((g + 1) * points - 1) / 2;
+    if (a->beyond != TIDE_BEYOND_ZEROS && a->mode != TIDE_SAMPLE_CUBIC)
+      at[i] = tide_inside_f32(at[i], size, a->beyond, a->align);
   }
-  for (int i = 0; i < n && a->beyond != TIDE_BEYOND_ZEROS && a->mode != TIDE_SAMPLE_CUBIC; i++)
-    at[i] = tide_inside_f32(at[i], size, a->beyond, a->align);
-  for (int i = 0; i < n; i++) {
-    const float near = at[i] > -8e6f ? at[i] < 8e6f ? at[i] : 8e6f : -8e6f;
-    const float whole = a->mode == TIDE_SAMPLE_NEAREST ? near + round - round : (float)(int)near;
-    const float low = a->mode == TIDE_SAMPLE_NEAREST || whole <= near ? whole : whole - 1;
-    first[i] = (int)low, behind[i] = near - low;
-  }
+  split(a->mode == TIDE_SAMPLE_NEAREST, at, first, behind);
 }
 
 /* Where the rows of elements of n places of a plane begin, and by how much each element counts. */
