@@ -111,6 +111,7 @@ static int linterpret(lua_State *L) {
 
 static int lfunc(lua_State *L) {
   ltide_enter(L);
+  if (lua_gettop(L) > 1) return ltide_error(L, "ArgumentError", "func: got %d arguments, expected one", lua_gettop(L));
   return ltide_script_call(L, "kernel_func", lua_gettop(L));
 }
 
