@@ -84,6 +84,43 @@ describe("loops of kernels whose bounds are data", function()
     end)
   end
 
+  it("know what a condition says of their variable", function()
+    local steps = { 2, 3, 5, 7 }
+    local function guarded(i, x, y)
+      local all = 0
+      for k = 1, 5 do
+        if k > 1 then all = all + steps[k - 1] * x[k - 1] end
+        if k <= 4 then all = all + steps[k] end
+        if k >= 2 and i > 0 then all = all + steps[6 - k] end
+        if k < 5 then all = all * 2 else all = all + x[k + i] end
+      end
+      y[i] = all
+    end
+    local function too_far(i, x, y)
+      for k = 1, 5 do
+        if k >= i then y[1] = y[1] + steps[k - 1] end
+      end
+    end
+    for name, body in pairs { guarded = guarded, too_far = too_far } do
+      local k = tide.kernel(body)
+      for compiled = 0, 1 do
+        local x, y = tensors { 1, 1 }
+        local x2, y2 = x:clone(), y:clone()
+        if name == "guarded" then
+          k(1, x, y)
+          tide.kernel.interpret(body, 1, x2, y2)
+          assert.are.same(y2:totable(), y:totable())
+        else
+          D.raises("IndexError", function()
+            k(1, x, y)
+            y:item()
+          end)
+        end
+        if compiled == 0 then k:wait() end
+      end
+    end
+  end)
+
   it("test nothing in a turn where both bounds lie inside", function()
     local k = tide.kernel(bodies.sum)
     k(1, tensors(inside[1]))

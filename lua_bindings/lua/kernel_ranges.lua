@@ -48,6 +48,12 @@ local function both(e)
   if c then return a, b, c, d end
 end
 
+-- The range of a sum or a difference of numbers that are known here; nil: one is not.
+local function folded(lo, by_lo, hi, by_hi, sign)
+  local a, b, c, d = numbers[lo], numbers[by_lo], numbers[hi], numbers[by_hi]
+  if a and b and c and d then return number(a + sign * b), number(c + sign * d) end
+end
+
 local ranges = {
   const = function(e)
     if small_constant(e) then return number(e.value), number(e.value) end
@@ -71,11 +77,17 @@ local ranges = {
   end,
   add = function(e)
     local a, b, c, d = both(e)
-    if a then return hold(wide(e) .. a .. " + " .. c, wide(e) .. b .. " + " .. d, e) end
+    if not a then return end
+    local low, high = folded(a, c, b, d, 1)
+    if low then return low, high end
+    return hold(wide(e) .. a .. " + " .. c, wide(e) .. b .. " + " .. d, e)
   end,
   sub = function(e)
     local a, b, c, d = both(e)
-    if a then return hold(wide(e) .. a .. " - " .. d, wide(e) .. b .. " - " .. c, e) end
+    if not a then return end
+    local low, high = folded(a, d, b, c, -1)
+    if low then return low, high end
+    return hold(wide(e) .. a .. " - " .. d, wide(e) .. b .. " - " .. c, e)
   end,
   neg = function(e)
     local a, b = range(e.a)
@@ -135,12 +147,18 @@ local function ask(x, sign, y)
   asked[text] = true
 end
 
+-- Is it known here that it is not so? The run would never be fast.
+local function is_never(x, sign, y)
+  local a, b = numbers[x], numbers[y]
+  return a and b and (sign == " <= " and a > b or sign == " >= " and a < b)
+end
+
 -- An element that is read or written: the run is fast where all its indexes lie inside.
 local function see(e)
   local sizes, bounds = e.shared and typed.shared[e.shared].sizes or e.constant and typed.constants[e.constant].sizes, {}
   for d = 1, #e.index do
     local a, b = range(e.index[d])
-    if not a then return end
+    if not a or is_never(a, " >= ", number(1)) or sizes and is_never(b, " <= ", number(sizes[d])) then return end
     bounds[d] = { a, b }
   end
   for d = 1, #e.index do
@@ -203,8 +221,29 @@ local function last_of(from, to, step)
   return last
 end
 
+-- A variable beside a number: where the condition holds, its range is smaller, if both ends are known here.
+local function narrowed(e)
+  if e.type ~= "b" or not (e.op == "gt" or e.op == "ge" or e.op == "lt" or e.op == "le") then return end
+  local r = e.a.op == "var" and small_constant(e.b) and known[e.a.n]
+  local a, b = r and numbers[r[1]], r and numbers[r[2]]
+  if not a or not b then return end
+  local by = (e.op == "gt" and 1 or e.op == "lt" and -1 or 0) + e.b.value
+  if e.op == "gt" or e.op == "ge" then a = a < by and by or a else b = b > by and by or b end
+  if a <= b then return e.a.n, { number(a), number(b) } end
+end
+
 -- What is known of a variable holds where it was set, to the end of that list of statements.
-local function walk(list)
+local walk
+
+local function walk_if(n)
+  local var, less = narrowed(n.cond)
+  local before = var and known[var]
+  if var then known[var] = less end
+  walk(n.yes)
+  if var then known[var] = before end
+end
+
+walk = function(list)
   local set = {}
   for k = 1, #list do
     local n = list[k]
@@ -229,7 +268,7 @@ local function walk(list)
       end
     end
     if a and b then known[n.var], set[#set + 1] = { a, b }, n.var end
-    if n.yes then walk(n.yes) end
+    if n.op == "if" then walk_if(n) end
     if n.no then walk(n.no) end
     if n.body then walk(n.body) end
     if n.op == "for" then known[n.var] = nil end
