@@ -69,6 +69,13 @@ static tide_status read_nodes(tide_node_image ***out, const tide_backend *b, con
   return status;
 }
 
+/* Bytes between the fields of a kernel's arguments hold what the stack held: the same in each recording then. */
+static __attribute__((noinline)) void clear_stack(void) {
+  char room[1 << 14];
+  memset(room, 0, sizeof room);
+  __asm__ volatile("" : : "r"(room) : "memory");
+}
+
 static tide_status call_again(tide_node_image ***out, const tide_backend *b, tide__bound *o, void *impl,
                               void *subject) {
   const tide_capture_place start = {0};
@@ -78,6 +85,7 @@ static tide_status call_again(tide_node_image ***out, const tide_backend *b, tid
   TIDE_TRY(b->capture_begin(impl, RELAXED));
   o->scratch.at = 0;
   tide__scratch_listens = &o->scratch;
+  clear_stack();
   tide_status status = tide__subject_run(b, &stream, o->what, subject);
   tide__scratch_listens = NULL;
   if (status == TIDE_OK) status = b->capture_nodes(node, &n, impl, &start);

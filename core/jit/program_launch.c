@@ -161,7 +161,7 @@ static int64_t bytes_of(const tide_operand *args, int n) {
 static tide_status pack(launch *out, int64_t *s, tide_program *p, const int64_t *grid, const tide_operand *args, int n,
                         int device) {
   tide__program_loaded *l;
-  uint32_t blocks[3];
+  uint32_t blocks[3] = {0};
   if (TIDE_UNLIKELY(p->made != tide__epoch_now())) TIDE_TRY(tide__program_renew(p));
   if (TIDE_UNLIKELY(n != p->operands))
     return tide__fail(TIDE_ARGUMENT, "%s: wrong number of operands, got %d, expected %d", p->what, n, p->operands);

@@ -181,24 +181,30 @@ static const char *packed_of(const CUDA_KERNEL_NODE_PARAMS *p) {
 
 static tide_status read_kernel(tide_node_image **out, CUgraphNode node, int device) {
   kernel_image k;
+  CUDA_KERNEL_NODE_PARAMS p;
   CUlaunchAttributeValue value;
   size_t offset, size[PARAMS], i = 0;
   memset(&k, 0, sizeof k);
+  memset(&p, 0, sizeof p);
   memset(&value, 0, sizeof value);
-  TIDE_TRY(tide__cuda_check(device, "bind", (int)driver.kernel_get(node, &k.params)));
+  TIDE_TRY(tide__cuda_check(device, "bind", (int)driver.kernel_get(node, &p)));
   k.type = CU_GRAPH_NODE_TYPE_KERNEL;
+  /* Field by field: images are compared, and the driver's bytes between the fields are anything. */
+  k.params.func = p.func, k.params.kern = p.kern, k.params.ctx = p.ctx;
+  k.params.gridDimX = p.gridDimX, k.params.gridDimY = p.gridDimY, k.params.gridDimZ = p.gridDimZ;
+  k.params.blockDimX = p.blockDimX, k.params.blockDimY = p.blockDimY, k.params.blockDimZ = p.blockDimZ;
+  k.params.sharedMemBytes = p.sharedMemBytes;
   if (driver.attribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value) == CUDA_SUCCESS)
     k.cluster[0] = value.clusterDim.x, k.cluster[1] = value.clusterDim.y, k.cluster[2] = value.clusterDim.z;
-  const char *packed = packed_of(&k.params);
-  void **list = k.params.kernelParams;
-  for (; i < PARAMS && param_at(&k.params, i, &offset, &size[i]); i++) {
+  const char *packed = packed_of(&p);
+  void **list = p.kernelParams;
+  for (; i < PARAMS && param_at(&p, i, &offset, &size[i]); i++) {
     k.offset[i] = (uint32_t)offset;
     if (offset + size[i] > k.bytes) k.bytes = (uint32_t)(offset + size[i]);
   }
   k.count = (uint32_t)i;
   if (i == PARAMS || (i && !list && !packed))
     return tide__cuda_host->fail(TIDE_SUPPORT, "bind: the driver does not tell the arguments of a kernel");
-  k.params.kernelParams = NULL, k.params.extra = NULL;
   TIDE_TRY(new_image(out, sizeof k + k.bytes, offsetof(kernel_image, params), sizeof k));
   memcpy((*out)->word, &k, sizeof k);
   char *bytes = (char *)(*out)->word + sizeof k;
