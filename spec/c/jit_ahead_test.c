@@ -257,9 +257,9 @@ static void drop_many(const tide_quota *quota, int64_t before) {
     OK(ready(&is, &r));
   }
   CHECK(tide_quota_used(quota, TIDE_QUOTA_COMPILES) == before + MANY);
-  uint32_t ended = atomic_load(&tide__jit_ended), ran = (uint32_t)atomic_load(&loaded);
+  uint32_t told = atomic_load(&tide__jit_ended), ran = (uint32_t)atomic_load(&loaded);
   tide__jit_ahead_stop();
-  CHECK(atomic_load(&tide__jit_ended) - ended > (uint32_t)atomic_load(&loaded) - ran);
+  CHECK(atomic_load(&tide__jit_ended) - told > (uint32_t)atomic_load(&loaded) - ran);
   int done = atomic_load(&loaded) - by_threads;
   CHECK(done < MANY && tide_quota_used(quota, TIDE_QUOTA_COMPILES) == before + done);
   for (int i = 0; i < MANY; i++) {
