@@ -113,8 +113,8 @@ static int end_recording(lua_State *L, int status, lua_KContext top) {
   if (!p->eager) fuse_plan(r, f->label, first, results);
   lua_settop(L, results);
   p->slots = r->slots;
+  add_record(L, f, p, at + TABLE, at + REFS); /* may raise: the recorder's until then */
   r->record = NULL;
-  add_record(L, f, p, at + TABLE, at + REFS);
   if (p->eager) warn_once(L, f, p->why);
   return results - first + 1;
 }

@@ -17,22 +17,21 @@
 /* {==== The strings that a function names */
 
 typedef struct bytes {
-  unsigned char *at;
-  size_t size, room, next;
+  const unsigned char *at;
+  size_t size, next;
   bool bad;
 } bytes;
 
+/* In a buffer of Lua's, since noting a name may raise an error. */
+typedef struct writer {
+  bool begun;
+  luaL_Buffer buffer;
+} writer;
+
 static int take(lua_State *L, const void *p, size_t n, void *user) {
-  bytes *b = user;
-  (void)L;
-  if (b->size + n > b->room) {
-    size_t room = 2 * (b->size + n);
-    unsigned char *at = realloc(b->at, room);
-    if (!at) return 1;
-    b->at = at, b->room = room;
-  }
-  memcpy(b->at + b->size, p, n);
-  b->size += n;
+  writer *w = user;
+  if (!w->begun) luaL_buffinit(L, &w->buffer), w->begun = true;
+  luaL_addlstring(&w->buffer, p, n);
   return 0;
 }
 
@@ -121,12 +120,16 @@ static void read_function(fuse_recorder *r, bytes *b, int depth) {
 static void note_names(fuse_recorder *r) {
   enum { HEADER = 4 + 2 + 6 + 3 + 8 + 8 + 1 };
   bytes b = {0};
-  if (lua_dump(r->L, take, &b, 1) == 0 && b.size > HEADER) {
-    b.next = HEADER;
-    read_function(r, &b, 0);
+  writer w;
+  w.begun = false;
+  if (lua_dump(r->L, take, &w, 1) == 0 && w.begun) {
+    luaL_pushresult(&w.buffer);
+    b.at = (const unsigned char *)lua_tolstring(r->L, -1, &b.size);
+    b.next = HEADER, b.bad = b.size <= HEADER;
+    if (!b.bad) read_function(r, &b, 0);
+    lua_pop(r->L, 1);
   } else
     b.bad = true;
-  free(b.at);
   if (b.bad) fuse_decline(r, "what it names cannot be read");
 }
 
