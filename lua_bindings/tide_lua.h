@@ -214,8 +214,8 @@ static inline int64_t tide_lua_quota_used(lua_State *L, tide_quota_kind kind) {
 
 /* Ends what runs in a state that tide_lua_open has opened, from any thread, which has asked the state's own thread for
  * `api` before: its Lua code at the next of its instructions' counts, its operation between two blocks, its wait for a
- * device, its kernels written in Lua that run on one. The error (Interrupted) goes through every pcall, and whatever is called from then on raises it. L is the
- * main coroutine's. 1; 0 where there is no such state. */
+ * device, its kernels written in Lua that run on one. The error (Interrupted) goes through every pcall, and whatever is
+ * called from then on raises it. L is the main coroutine's. 1; 0 where there is no such state. */
 static inline int tide_lua_kill(const tide_lua_api *api, lua_State *L) {
   return api && api->struct_size > offsetof(tide_lua_api, kill) ? api->kill(L) : 0;
 }

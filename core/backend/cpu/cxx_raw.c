@@ -159,7 +159,7 @@
   "struct tide_hooks { void *self; char *shared; int (*block)(void *, unsigned, void (*)(const void *, unsigned), "    \
   "const void *);\n"                                                                                                   \
   "  void (*wait)(void *); unsigned (*vote)(void *, int, unsigned *); void (*leave)(void *);\n"                        \
-  "  bool (*stops)(void *); };\n"                                                                                     \
+  "  bool (*stops)(void *); };\n"                                                                                      \
   "static thread_local const tide_hooks *tide_hook;\n"                                                                 \
   "static thread_local char *tide_shared;\n"                                                                           \
   "template <class T> struct tide_dynamic { operator T *() const { return (T *)tide_shared; } };\n"                    \
