@@ -6,7 +6,8 @@
  * originals. A wait, and a long operation on the CPU, asks interrupted() every few milliseconds.
  *
  * A second Ctrl-C within a second means it: its error passes through pcall, xpcall and the like (catch.c). It also
- * breaks off a read that the first one left waiting.
+ * breaks off a read that the first one left waiting, and ends kernels, for which the driver may wait as it loads
+ * another.
  *
  * Where no Lua code runs, the prompt is told (interrupt_noticed), and without a prompt the process ends as by default.
  * Invariant: the handler runs on the thread of the Lua state alone. */
@@ -113,6 +114,7 @@ static void on_sigint(int sig) {
     end_process(sig); /* a script that nothing else ends */
   } else {
     twice = last_at - before < second;
+    if (pending) tide_interrupt_kernels(); /* the thread may be within the driver, which waits for one */
     if (pending && ++unheard == 3 && in_session) say_how_to_end();
     pending = 1;
     set_hook(running);

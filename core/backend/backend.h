@@ -174,7 +174,8 @@ typedef struct tide_backend {
   const tide_external *external;     /* memory and semaphores of other APIs (optional) */
 
   /* From any thread, and without a wait: kernels of that owner that can be stopped and were launched up to that number
-   * end soon. They report TIDE__MAIL_STOPPED with these milliseconds, or with 0 nothing (optional). */
+   * end soon. They report TIDE__MAIL_STOPPED with these milliseconds, or with 0 nothing. Below 0: nothing, and the
+   * caller may be a signal's handler; what cannot be done there is left (optional). */
   void (*kernels_stop)(int device, int owner, uint64_t number, int64_t ms);
 
   /* Copies pieces by one kernel on the stream's device, whose own and whose peers' memory they are (optional). */

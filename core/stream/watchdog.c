@@ -1,9 +1,9 @@
 /* watchdog.c: ends kernels that a quota gives no more time, and those of work that was ended or interrupted.
  *
- * On the CPU a kernel asks by itself (tide__loop_stops). One of an accelerator only finds a number that says up to which
- * launch of its owner all have to end, and somebody has to write that (kernels_stop): a wait that is interrupted does,
- * and for work with a quota one thread, which the first such launch starts. Around each of these the stream notes how
- * far it is, so that this thread sees which launch runs, and since when, a millisecond more or less.
+ * On the CPU a kernel asks by itself (tide__loop_stops). One of an accelerator only finds a number that says up to
+ * which launch of its owner all have to end, and somebody has to write that (kernels_stop): a wait that is interrupted
+ * does, and for work with a quota one thread, which the first such launch starts. Around each of these the stream notes
+ * how far it is, so that this thread sees which launch runs, and since when, a millisecond more or less.
  *
  * Invariant: what is in the list holds its stream and its quota, and is let go of without the lock. */
 #include <stdlib.h>
@@ -49,6 +49,14 @@ void tide__watch_interrupt(int device) {
   const tide_quota *quota = tide__quota_bound();
   for (int d = 0; d < TIDE_MAX_DEVICES; d++)
     if (device < 0 || d == device) stop(d, quota, atomic_load(&tide__launch_numbers), 0);
+}
+
+void tide_interrupt_kernels(void) {
+  uint64_t number = atomic_load(&tide__launch_numbers);
+  for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
+    const tide_backend *b = tide__backend_peek(d);
+    if (b && b->kernels_stop) b->kernels_stop(d, tide__quota_owner(NULL), number, -1);
+  }
 }
 
 /* ---- the thread ---- */

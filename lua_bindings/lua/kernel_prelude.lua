@@ -413,13 +413,17 @@ TIDE_FN tide_i tk_integer(tk_words c, tide_i low, tide_i high) {
 ]]
 
 -- How a kernel that goes on is stopped: now and then a thread looks whether it is to return. On a GPU slot 5 is the address of
--- the number up to which launches are to end, slot 6 the number of this one; the milliseconds stand behind the former, 0 where
--- nobody is to be told.
+-- the number up to which launches are to end, slot 6 the number of this one; behind the former, third, stands where the host
+-- has that number itself, which is far to read, and behind it the milliseconds, 0 where nobody is to be told.
 local device_stops = [[
 #define TIDE_ROUNDS 1024
-TIDE_FN bool tk_stops(TIDE_S s) { return *(const volatile tide_u *)s[5] >= (tide_u)s[6]; }
+TIDE_FN bool tk_look(TIDE_S s, unsigned &looks) {
+  const volatile tide_u *word = (const volatile tide_u *)s[5];
+  return word[0] >= (tide_u)s[6] || (++looks % 64 == 0 && *(const volatile tide_u *)word[2] >= (tide_u)s[6]);
+}
+#define tk_stops(s) tk_look(s, tk_looks)
 TIDE_COLD void tk_stopped(TIDE_S s, int site) {
-  const tide_i ms = ((const volatile tide_i *)s[5])[1];
+  const tide_i ms = ((const volatile tide_i *)((const volatile tide_i *)s[5])[2])[1];
   if (ms) tk_report(s, site, ms, 0, TIDE_STOPPED);
 }
 ]]

@@ -534,7 +534,7 @@ local function write_thread(typed, head, of_block, of_gpu)
   write_place(typed, of_block, of_gpu)
   write_clear()
   write_outside(typed)
-  if next(state.stops) then put("int tk_left = TIDE_ROUNDS;\n" .. (of_gpu and "if ((tide_u)gridDim.x * gridDim.y * gridDim.z > 4096 && tk_stops(s)) return tk_stopped(s, 0);\n" or "")) end
+  if next(state.stops) then put("int tk_left = TIDE_ROUNDS;\n" .. (of_gpu and "unsigned tk_looks = 0;\nif ((tide_u)gridDim.x * gridDim.y * gridDim.z > 4096 && tk_stops(s)) return tk_stopped(s, 0);\n" or "")) end
   write_operands(typed)
   write_vars(typed)
   put(join(inner))

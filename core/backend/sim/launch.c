@@ -27,6 +27,7 @@ tide_status tide__sim_run_made(sim_launch *l, tide_mail *mail) {
 
 /* Of a capture no launch waits in a queue; a replay's have number 0 and are stopped, too. */
 void tide__sim_kernels_stop(int device, int owner, uint64_t number, int64_t ms) {
+  if (ms < 0) return; /* all waits for it ask whether they are interrupted */
   pthread_mutex_lock(&tide__sim.lock);
   for (sim_stream *s = tide__sim.streams; s; s = s->next)
     for (sim_op *op = s->device == device ? s->head : NULL; op; op = op->next) {

@@ -115,6 +115,9 @@ TIDE_API void tide_reclaim_remove(tide_reclaim_fn fn, void *user);
 /* Asked now and then by every wait: nonzero ends the wait with TIDE_INTERRUPTED. One for each thread. */
 typedef int (*tide_interrupt_fn)(void *user);
 TIDE_API void tide_interrupt_set(tide_interrupt_fn fn, void *user);
+/* From a signal's handler, too: kernels written in Lua that run without a quota end soon, even those that the driver
+ * waits for, within which no wait asks. */
+TIDE_API void tide_interrupt_kernels(void);
 /* Names the script line that is running, for messages of errors that surface later; one for each thread. Returns the
  * line, 0 if there is none, -1 if it is what the hook named last, and sets *source to the script's name ("@game.lua" as
  * Lua gives it, or plain), valid until the next call. Asked at every allocation and launch: make it cheap. */
