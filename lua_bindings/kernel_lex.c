@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "frozen.h"
 #include "script.h"
 
 typedef struct lexer {
@@ -277,6 +278,13 @@ static int script_global(lua_State *L) {
   return lua_pushnil(L), 1;
 }
 
+/* kernel_thawed(value): a table, or the one that a read-only object of ours stands for; of another value nil. */
+static int script_thawed(lua_State *L) {
+  lua_settop(L, 1);
+  if (!ltide_push_thawed(L, 1) && !lua_istable(L, 1)) lua_pushnil(L);
+  return 1;
+}
+
 /* kernel_tensor(value): dtype and ndim of a tensor; of another value nothing. */
 static int script_tensor(lua_State *L) {
   tide_tensor *x = ltide_test_tensor(L, ltide_enter(L), 1);
@@ -293,9 +301,13 @@ static int script_dtype_name(lua_State *L) {
 }
 
 void ltide_open_kernel_lex(lua_State *L, ltide_state *S) {
-  static const luaL_Reg script[] = {{"kernel_words", script_words},           {"kernel_shape", script_shape},
-                                    {"kernel_global", script_global},         {"kernel_tensor", script_tensor},
-                                    {"kernel_dtype_name", script_dtype_name}, {NULL, NULL}};
+  static const luaL_Reg script[] = {{"kernel_words", script_words},
+                                    {"kernel_shape", script_shape},
+                                    {"kernel_global", script_global},
+                                    {"kernel_tensor", script_tensor},
+                                    {"kernel_dtype_name", script_dtype_name},
+                                    {"kernel_thawed", script_thawed},
+                                    {NULL, NULL}};
   (void)S;
   ltide_script_give(L, script);
 }

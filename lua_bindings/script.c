@@ -114,7 +114,10 @@ static int raw_next(lua_State *L) {
 }
 
 static int raw_type(lua_State *L) { return lua_pushstring(L, luaL_typename(L, 1)), 1; }
-static int raw_get(lua_State *L) { return lua_rawget(L, 1), 1; }
+static int raw_get(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE); /* Lua itself would read whatever it is as one */
+  return lua_rawget(L, 1), 1;
+}
 static int raw_len(lua_State *L) { return ltide_give_integer(L, (lua_Integer)lua_rawlen(L, 1)); }
 static int is_integer(lua_State *L) { return ltide_give_boolean(L, lua_isinteger(L, 1)); }
 static int get_meta(lua_State *L) { return lua_getmetatable(L, 1); }

@@ -18,8 +18,11 @@ end
 
 -- ---- what stands for what ----
 
-local function note_library(map, path, of)
-  if type(of) ~= "table" then return end
+-- module: as the script has it, a table, or what stands for one that it must not change. Gives that table.
+local function note_library(map, path, module)
+  local of = kernel_thawed(module)
+  if not of then return end
+  map[module], map[of] = path, path
   for key, v in next, of do
     local kind = type(v)
     if type(key) == "string" and (kind == "function" or kind == "table" or kind == "userdata") then
@@ -27,19 +30,19 @@ local function note_library(map, path, of)
       if builtin(name) or not map[v] then map[v] = name end
     end
   end
+  return of
 end
 
 local function libraries(c)
   if c.libraries then return c.libraries end
   local map, all = {}, loaded()
-  local math_table, tide_table = rawget(all, "math") or kernel_global "math", rawget(all, "tide")
-  note_library(map, "math", math_table)
-  note_library(map, "tide", tide_table)
-  if math_table then map[math_table] = "math" end
-  if tide_table then
-    map[tide_table] = "tide"
-    note_library(map, "tide.atomic", rawget(tide_table, "atomic"))
-    note_library(map, "tide.random", rawget(tide_table, "random"))
+  note_library(map, "math", rawget(all, "math") or kernel_global "math")
+  local tide = rawget(all, "tide")
+  local of = note_library(map, "tide", tide)
+  for _, name in next, of and { "atomic", "random" } or {} do
+    local module = rawget(of, name)
+    if of ~= tide then module = tide[name] end -- ours, which reads a copy
+    note_library(map, "tide." .. name, module)
   end
   c.libraries = map
   return map

@@ -256,3 +256,13 @@ tide.kernel("function(i, x) " .. table.concat(text, " ") .. " x[i] = f40(x[i]) e
 local f = tide.fuse(function(x, y) return (x * y):sin() + x end)
 local x = tide.ones(10)
 assert(f(x, x).shape[1] == 10)
+
+--- the library's own modules by other names, which are read-only
+local atomic, random, module = tide.atomic, tide.random, tide
+local x = tide.zeros(1)
+tide.kernel(load [[local atomic, random, module = ...
+return function(i, x)
+  local v = module.vec2(1, random.uniform(1, i))
+  atomic.add(x, 1, v.x + (v.y < 2 and 1 or 0))
+end]](atomic, random, module))(3, x)
+assert(x[1]:item() == 6)
