@@ -30,7 +30,7 @@ describe("graph:bind", function()
   D.watch(before_each, after_each, settle)
 
   it("replaces an input in every replay that follows, and back again", function()
-    local x, t = tide.arange(1, 9, 1, { dtype = "float32", device = "cuda" }), tide.full({ 8 }, 5.0, dev)
+    local x, t = tide.arange(1, 9, 1, { dtype = "float32", device = "cuda" }), tide.full({ 8 }, 5.0, { dtype = "float32", device = "cuda" })
     local g, y = graph_of(function(a) return a * 2 + 1 end, x)
     g:replay()
     D.eq(17, y()[8])
@@ -182,7 +182,7 @@ describe("graph:bind", function()
   end)
 
   it("replaces what copies to and from page-locked memory use", function()
-    local h, k = tide.full({ 64 }, 3.0, { pin_memory = true }), tide.full({ 64 }, 4.0, { pin_memory = true })
+    local h, k = tide.full({ 64 }, 3.0, { dtype = "float32", pin_memory = true }), tide.full({ 64 }, 4.0, { dtype = "float32", pin_memory = true })
     local out, other = tide.zeros({ 64 }, { pin_memory = true }), tide.zeros({ 64 }, { pin_memory = true })
     local x = tide.zeros(64, dev)
     local g = capture(function()
@@ -270,14 +270,14 @@ describe("graph:bind", function()
   end)
 
   it("refuses what does not fit, by its name, and changes nothing", function()
-    local x, w = tide.full({ 4, 4 }, 1.0, dev), tide.full({ 4, 4 }, 5.0, dev)
+    local x, w = tide.full({ 4, 4 }, 1.0, { dtype = "float32", device = "cuda" }), tide.full({ 4, 4 }, 5.0, { dtype = "float32", device = "cuda" })
     local y, own
     local g = capture(function()
       own = tide.zeros(4, 4, dev)
       y = x + w
       w:add_(0)
     end, { inputs = { x = x } })
-    local good = tide.full({ 4, 4 }, 3.0, dev)
+    local good = tide.full({ 4, 4 }, 3.0, { dtype = "float32", device = "cuda" })
     g:bind { x = good }
     local bad = {
       { { x = tide.zeros(4, 4, { dtype = "float64", device = "cuda" }) }, "'x' has another dtype, got .*float64" },
