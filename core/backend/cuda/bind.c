@@ -9,7 +9,6 @@
  * the functions in it are loaded. */
 #include "internal.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,27 +56,19 @@ static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
 static const char *driver_lacks;
 
 static void driver_open(void) {
-  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  const struct {
-    void *to;
-    const char *name;
-  } wanted[] = {{&driver.capture_info, "cuStreamGetCaptureInfo_v3"},
-                {&driver.dependencies, "cuGraphNodeGetDependencies_v2"},
-                {&driver.type, "cuGraphNodeGetType"},
-                {&driver.attribute, "cuGraphKernelNodeGetAttribute"},
-                {&driver.function_param, "cuFuncGetParamInfo"},
-                {&driver.kernel_param, "cuKernelGetParamInfo"},
-                {&driver.kernel_get, "cuGraphKernelNodeGetParams_v2"},
-                {&driver.kernel_set, "cuGraphExecKernelNodeSetParams_v2"},
-                {&driver.copy_get, "cuGraphMemcpyNodeGetParams"},
-                {&driver.copy_set, "cuGraphExecMemcpyNodeSetParams"},
-                {&driver.fill_get, "cuGraphMemsetNodeGetParams"},
-                {&driver.fill_set, "cuGraphExecMemsetNodeSetParams"}};
-  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-    void *symbol = library ? dlsym(library, wanted[i].name) : NULL;
-    if (!symbol) driver_lacks = wanted[i].name;
-    memcpy(wanted[i].to, &symbol, sizeof symbol);
-  }
+  const cuda_symbol wanted[] = {{&driver.capture_info, "cuStreamGetCaptureInfo_v3"},
+                                {&driver.dependencies, "cuGraphNodeGetDependencies_v2"},
+                                {&driver.type, "cuGraphNodeGetType"},
+                                {&driver.attribute, "cuGraphKernelNodeGetAttribute"},
+                                {&driver.function_param, "cuFuncGetParamInfo"},
+                                {&driver.kernel_param, "cuKernelGetParamInfo"},
+                                {&driver.kernel_get, "cuGraphKernelNodeGetParams_v2"},
+                                {&driver.kernel_set, "cuGraphExecKernelNodeSetParams_v2"},
+                                {&driver.copy_get, "cuGraphMemcpyNodeGetParams"},
+                                {&driver.copy_set, "cuGraphExecMemcpyNodeSetParams"},
+                                {&driver.fill_get, "cuGraphMemsetNodeGetParams"},
+                                {&driver.fill_set, "cuGraphExecMemsetNodeSetParams"}};
+  driver_lacks = tide__cuda_find(wanted, sizeof wanted / sizeof *wanted);
 }
 
 static tide_status open_driver(void) {
@@ -213,25 +204,19 @@ static tide_status read_kernel(tide_node_image **out, CUgraphNode node, int devi
   return TIDE_OK;
 }
 
-static tide_status read_copy(tide_node_image **out, CUgraphNode node, int device) {
-  copy_image c;
-  memset(&c, 0, sizeof c);
-  c.type = CU_GRAPH_NODE_TYPE_MEMCPY;
-  TIDE_TRY(tide__cuda_check(device, "bind", (int)driver.copy_get(node, &c.params)));
-  TIDE_TRY(new_image(out, sizeof c, sizeof c.type, sizeof c.type));
-  memcpy((*out)->word, &c, sizeof c);
-  return TIDE_OK;
-}
-
-static tide_status read_fill(tide_node_image **out, CUgraphNode node, int device) {
-  fill_image f;
-  memset(&f, 0, sizeof f);
-  f.type = CU_GRAPH_NODE_TYPE_MEMSET;
-  TIDE_TRY(tide__cuda_check(device, "bind", (int)driver.fill_get(node, &f.params)));
-  TIDE_TRY(new_image(out, sizeof f, sizeof f.type, sizeof f.type));
-  memcpy((*out)->word, &f, sizeof f);
-  return TIDE_OK;
-}
+/* Of a node that one struct describes. */
+#define READ_NODE(name, image, type_of, get)                                                                           \
+  static tide_status name(tide_node_image **out, CUgraphNode node, int device) {                                       \
+    image i;                                                                                                           \
+    memset(&i, 0, sizeof i);                                                                                           \
+    i.type = type_of;                                                                                                  \
+    TIDE_TRY(tide__cuda_check(device, "bind", (int)driver.get(node, &i.params)));                                      \
+    TIDE_TRY(new_image(out, sizeof i, sizeof i.type, sizeof i.type));                                                  \
+    memcpy((*out)->word, &i, sizeof i);                                                                                \
+    return TIDE_OK;                                                                                                    \
+  }
+READ_NODE(read_copy, copy_image, CU_GRAPH_NODE_TYPE_MEMCPY, copy_get)
+READ_NODE(read_fill, fill_image, CU_GRAPH_NODE_TYPE_MEMSET, fill_get)
 
 tide_status tide__cuda_node_read(tide_node_image **out, void *node, int device) {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;

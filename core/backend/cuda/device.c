@@ -24,14 +24,22 @@ static tide_status check_process(void) {
                                            "expected a fork before the first use, or a program started anew");
 }
 
-static void driver_open(void) {
+const char *tide__cuda_find(const cuda_symbol *wanted, size_t n) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library) {
-    *(void **)&tide__cuda_ask_stream = dlsym(library, "cuStreamQuery");
-    *(void **)&tide__cuda_get_current = dlsym(library, "cuCtxGetCurrent");
-    *(void **)&tide__cuda_set_current = dlsym(library, "cuCtxSetCurrent");
+  const char *lacks = NULL;
+  for (size_t i = 0; i < n; i++) {
+    void *symbol = library ? dlsym(library, wanted[i].name) : NULL;
+    if (!symbol) lacks = wanted[i].name;
+    memcpy(wanted[i].to, &symbol, sizeof symbol);
   }
-  if (!tide__cuda_ask_stream || !tide__cuda_get_current || !tide__cuda_set_current)
+  return lacks;
+}
+
+static void driver_open(void) {
+  const cuda_symbol wanted[] = {{&tide__cuda_ask_stream, "cuStreamQuery"},
+                                {&tide__cuda_get_current, "cuCtxGetCurrent"},
+                                {&tide__cuda_set_current, "cuCtxSetCurrent"}};
+  if (tide__cuda_find(wanted, sizeof wanted / sizeof *wanted))
     driver_problem = "libcuda.so.1 could not be opened, expected NVIDIA's driver to be installed";
 }
 

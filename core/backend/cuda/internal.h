@@ -104,6 +104,13 @@ void tide__cuda_progress_end(volatile uint32_t *word); /* the stream ends; NULL 
 void tide__cuda_progress_close(void);
 
 /* ---- device.c ---- */
+/* A function of the driver's, which is found by its name. */
+typedef struct cuda_symbol {
+  void *to; /* a pointer to such a function */
+  const char *name;
+} cuda_symbol;
+/* Finds them all; returns the name of one that the driver lacks, or NULL. */
+const char *tide__cuda_find(const cuda_symbol *wanted, size_t n);
 
 tide_status tide__cuda_device_count(int *out);
 tide_status tide__cuda_device_open(int device);

@@ -7,7 +7,6 @@
  * Invariant: the driver's names are found before a module is loaded, so a launch looks nothing up. */
 #include "jit.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,21 +23,13 @@ static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
 static const char *driver_lacks;
 
 static void driver_open(void) {
-  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  const struct {
-    void *to;
-    const char *name;
-  } wanted[] = {{&driver.load, "cuModuleLoadData"},
-                {&driver.unload, "cuModuleUnload"},
-                {&driver.function, "cuModuleGetFunction"},
-                {&driver.get_attribute, "cuFuncGetAttribute"},
-                {&driver.set_attribute, "cuFuncSetAttribute"},
-                {&driver.launch, "cuLaunchKernelEx"}};
-  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-    void *symbol = library ? dlsym(library, wanted[i].name) : NULL;
-    if (!symbol) driver_lacks = wanted[i].name;
-    memcpy(wanted[i].to, &symbol, sizeof symbol);
-  }
+  const cuda_symbol wanted[] = {{&driver.load, "cuModuleLoadData"},
+                                {&driver.unload, "cuModuleUnload"},
+                                {&driver.function, "cuModuleGetFunction"},
+                                {&driver.get_attribute, "cuFuncGetAttribute"},
+                                {&driver.set_attribute, "cuFuncSetAttribute"},
+                                {&driver.launch, "cuLaunchKernelEx"}};
+  driver_lacks = tide__cuda_find(wanted, sizeof wanted / sizeof *wanted);
 }
 
 static tide_status arch(char *text, size_t size, int device) {
