@@ -8,8 +8,8 @@
 enum { N = 700 };
 static const char head[] = "float32\nndim 1\nslots 64\nsites 4\nmail 2 3\n";
 
-/* What a launch of one dim finds: sizes, the mailbox and what stops it, the numbers of four lines, then from slot 11 on tensors of one dim
- * at three slots each. */
+/* What a launch of one dim finds: sizes, the mailbox and what stops it, the numbers of four lines, then from slot 11 on
+ * tensors of one dim at three slots each. */
 typedef struct fixture {
   int64_t slots[64];
   uint32_t taken;
