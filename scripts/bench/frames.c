@@ -21,20 +21,9 @@
  *        [--lazy 1] [--work 250]
  * --hz 0: one frame follows another, without a pause. --spin 1: the thread does not sleep between frames. --lazy 1:
  * without tide.cuda.preload before. --work: microseconds. TIDE_SIM_DEVICES=1 simulates a GPU. */
-#ifndef _GNU_SOURCE
-#  define _GNU_SOURCE /* RUSAGE_THREAD */
-#endif
-#include <dlfcn.h>
-#include <lauxlib.h>
-#include <lua.h>
-#include <lualib.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <time.h>
+#include "frames.h"
 
-#include "tide_lua.h"
+#include <sys/resource.h>
 
 enum { SCRIPTS = 6, BUDGET = 4000, COLLECT = 200 }; /* microseconds of a frame, and of its collection */
 
@@ -77,29 +66,6 @@ typedef struct host {
   int most_jobs;
 } host;
 
-static double now(clockid_t clock) {
-  struct timespec t;
-  clock_gettime(clock, &t);
-  return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
-}
-
-static void fail(lua_State *L, const char *what) {
-  fprintf(stderr, "frames: %s: %s\n", what, L ? luaL_tolstring(L, -1, NULL) : dlerror());
-  exit(EXIT_FAILURE);
-}
-
-static lua_State *open_state(lua_CFunction opener, const char *device, const char *text) {
-  lua_State *L = luaL_newstate();
-  luaL_openlibs(L);
-  tide_lua_options o = {.struct_size = sizeof o, .capabilities = TIDE_LUA_ALL, .open = opener};
-  if (tide_lua_open(L, &o) != LUA_OK) fail(L, "open");
-  lua_setglobal(L, "tide");
-  lua_pushstring(L, device);
-  lua_setglobal(L, "device");
-  if (luaL_dostring(L, text) != LUA_OK) fail(L, text);
-  return L;
-}
-
 static void run_in_frame(host *h, int frame) {
   const tide_frame_options o = {.struct_size = sizeof o, .budget = BUDGET, .collect = COLLECT};
   tide_frame_stats s = {.struct_size = sizeof s};
@@ -134,12 +100,6 @@ static void run(host *h, int frame, bool in_frame) {
 
 static size_t heap(lua_State *L) { return ((size_t)lua_gc(L, LUA_GCCOUNT) << 10) + (size_t)lua_gc(L, LUA_GCCOUNTB); }
 
-static void wait_until(double t, bool spin) {
-  while (spin && now(CLOCK_MONOTONIC) < t) {}
-  double left = t - now(CLOCK_MONOTONIC);
-  if (left > 0) nanosleep(&(struct timespec){(time_t)(left / 1e6), (long)(1e3 * left) % 1000000000}, NULL);
-}
-
 /* As many turns of the loop as take so long. */
 static void set_work(lua_State *L, double microseconds) {
   int turns = 1000;
@@ -155,11 +115,6 @@ static void set_work(lua_State *L, double microseconds) {
 }
 
 /* {==== What is printed */
-
-static int compare(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
 
 static int by_wall(const void *a, const void *b) { return compare(&((const cost *)a)->wall, &((const cost *)b)->wall); }
 
@@ -216,24 +171,12 @@ static void print_all(host *hosts, int frames) {
   for (int k = 0; k < SCRIPTS; k++) print_slow(scripts[k].name, hosts[k].cost + 1, frames - 1);
 }
 
-static const char *option(int argc, char **argv, const char *name, const char *standard) {
-  for (int i = 2; i + 1 < argc; i++)
-    if (!strcmp(argv[i], name)) return argv[i + 1];
-  return standard;
-}
-
 static void open_hosts(host *hosts, lua_CFunction opener, const char *device, int frames) {
   for (int k = 0; k < SCRIPTS; k++) {
     hosts[k].L = open_state(opener, device, scripts[k].text);
     hosts[k].cost = calloc((size_t)frames, sizeof *hosts[k].cost);
     if (!hosts[k].cost) exit(EXIT_FAILURE);
   }
-}
-
-static void preload(lua_State *L) {
-  double before = now(CLOCK_MONOTONIC);
-  if (luaL_dostring(L, "return tide.cuda.preload(device, {wait = true})")) fail(L, "preload");
-  printf("%s kernels loaded ahead in %.0f ms\n", lua_tostring(L, -1), 1e-3 * (now(CLOCK_MONOTONIC) - before));
 }
 
 static void run_frames(host *hosts, int frames, int hz, bool spin) {
@@ -254,8 +197,7 @@ int main(int argc, char **argv) {
   int frames = atoi(option(argc, argv, "--frames", "10000")), hz = atoi(option(argc, argv, "--hz", "60"));
   bool lazy = atoi(option(argc, argv, "--lazy", "0")), spin = atoi(option(argc, argv, "--spin", "0"));
   host hosts[SCRIPTS] = {{0}};
-  void *module = argc > 1 ? dlopen(argv[1], RTLD_NOW) : NULL;
-  lua_CFunction opener = module ? (lua_CFunction)dlsym(module, "luaopen_tide") : NULL;
+  lua_CFunction opener = open_module(argc, argv);
   if (!opener || frames < 10) {
     fprintf(stderr, "usage: %s tide.so [--device cuda] [--frames 10000] [--hz 60] [--spin 1] [--lazy 1] [--work 250]\n",
             argv[0]);

@@ -101,15 +101,19 @@ foreach(source IN LISTS state_tests)
   tide_test(stress/${name} 600 ENV ${rounds} COMMAND $<TARGET_FILE:${name}> $<TARGET_FILE:tide_module>)
 endforeach()
 
-# ---- a host of frames, for scripts/bench/frames.c ----
-add_executable(bench_frames scripts/bench/frames.c)
-target_include_directories(bench_frames PRIVATE core/include lua_bindings)
-target_include_directories(bench_frames SYSTEM PRIVATE ${TIDE_LUA_INCLUDE})
-target_link_libraries(bench_frames PRIVATE tide_flags
-  -Wl,--whole-archive ${TIDE_LUA_ARCHIVE} -Wl,--no-whole-archive Threads::Threads ${CMAKE_DL_LIBS} m)
-set_target_properties(bench_frames PROPERTIES ENABLE_EXPORTS ON RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
-add_dependencies(bench_frames tide_module)
+# ---- hosts of frames, for scripts/bench ----
+foreach(name IN ITEMS frames frame_jobs)
+  add_executable(bench_${name} scripts/bench/${name}.c)
+  target_include_directories(bench_${name} PRIVATE core/include lua_bindings)
+  target_include_directories(bench_${name} SYSTEM PRIVATE ${TIDE_LUA_INCLUDE})
+  target_link_libraries(bench_${name} PRIVATE tide_flags tide
+    -Wl,--whole-archive ${TIDE_LUA_ARCHIVE} -Wl,--no-whole-archive Threads::Threads ${CMAKE_DL_LIBS} m)
+  set_target_properties(bench_${name} PROPERTIES ENABLE_EXPORTS ON RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
+  add_dependencies(bench_${name} tide_module)
+endforeach()
 tide_test(stress/bench_frames 60 COMMAND $<TARGET_FILE:bench_frames> $<TARGET_FILE:tide_module> --frames 100 --hz 0)
+tide_test(stress/bench_frame_jobs 60 ENV TIDE_SIM_DEVICES=1 COMMAND $<TARGET_FILE:bench_frame_jobs> $<TARGET_FILE:tide_module>
+  --device cuda --frames 100 --size 1024)
 
 # Random calls in a state that is not trusted: memory is watched in the sanitizer's tree.
 tide_test(stress/sandbox_calls 600 COMMAND $<TARGET_FILE:sandbox_test> $<TARGET_FILE:tide_module> --calls 1 20)
