@@ -249,7 +249,7 @@ static int script_function_of(lua_State *L) {
   if (luaL_loadbufferx(L, lua_tostring(L, 2), lua_rawlen(L, 2), lua_tostring(L, 2), "t") != LUA_OK) {
     lua_pop(L, 1);
     if (luaL_loadbufferx(L, lua_tostring(L, 1), lua_rawlen(L, 1), lua_tostring(L, 1), "t") != LUA_OK)
-      return lua_error(L);
+      return ltide_error(L, "ArgumentError", "interpret: fn: got a text that is no Lua: %s", lua_tostring(L, -1));
   }
   push_text_globals(L);
   lua_setupvalue(L, -2, 1);

@@ -108,6 +108,10 @@ describe("kernel interpret", function()
     assert.is_nil((interpret(function() end, 3)))
   end)
 
+  it("refuses a text that is no Lua", function()
+    raises("ArgumentError", "interpret: fn: got a text that is no Lua: ", interpret, "/ 2", 3)
+  end)
+
   it("stores as the dtype does", function()
     local function one(dtype, value)
       local x = tide.zeros({ 1 }, { dtype = dtype, device = D.dev })
