@@ -17,10 +17,9 @@ local storage = {
 }
 local kinds = { i = "tide_i", f = "tide_r", b = "bool" }
 
--- What is written: the text of the running function and what it needs to know.
-local out, state
+-- w, the writer: `out`, the text of the running function, and what it needs to know (begin).
 
-local function put(text) out[#out + 1] = text end
+local function put(w, text) w.out[#w.out + 1] = text end
 
 -- ---- expressions ----
 
@@ -32,32 +31,32 @@ local function integer_text(value)
   return literal(value) .. (value > 2147483647 and "ll" or "")
 end
 
-local function float_text(value, kind)
+local function float_text(w, value, kind)
   local cast = "(" .. (kind or "tide_r") .. ")"
   if value ~= value then return cast .. "NAN_" end
   if value == 1 / 0 then return cast .. "INF_" end
   if value == -1 / 0 then return "(-" .. cast .. "INF_)" end
   local text = literal(value)
   if not (find(text, ".") or find(text, "e")) then text = text .. ".0" end
-  text = text .. ((kind == "double" or state.typed.float == "float64") and "" or "f")
+  text = text .. ((kind == "double" or w.typed.float == "float64") and "" or "f")
   return (value < 0 or 1 / value < 0) and "(" .. text .. ")" or text
 end
 
-local function place_of(e)
-  state.accesses = state.accesses + 1
+local function place_of(w, e)
+  w.accesses = w.accesses + 1
   if e.shared then
-    local sizes, name = state.typed.shared[e.shared].sizes, "sh" .. e.shared
+    local sizes, name = w.typed.shared[e.shared].sizes, "sh" .. e.shared
     return name, sizes
   end
-  if e.constant then return "c" .. e.constant, state.typed.constants[e.constant].sizes end
+  if e.constant then return "c" .. e.constant, w.typed.constants[e.constant].sizes end
   return "p" .. e.tensor
 end
 
 -- The size and the stride of an element's dimension d of n.
-local function extent(e, sizes, d, n)
+local function extent(w, e, sizes, d, n)
   if not sizes then
     local of = e.tensor .. "_" .. d
-    return "n" .. of, state.unit and d == n and "(tide_x)1" or "s" .. of
+    return "n" .. of, w.unit and d == n and "(tide_x)1" or "s" .. of
   end
   local step = 1
   for k = d + 1, n do step = step * sizes[k] end
@@ -65,42 +64,38 @@ local function extent(e, sizes, d, n)
 end
 
 -- The arguments that name an element: slots, site, address, then index, size and stride of each dim.
-local function place_text(e)
-  local name, sizes = place_of(e)
+local function place_text(w, e)
+  local name, sizes = place_of(w, e)
   local list, n = { "s, " .. (e.site and e.site - 1 or 0) .. ", " .. name }, #e.index
-  state.ndims[n] = true
-  for d = 1, n do list[#list + 1] = write(e.index[d]) .. ", " .. join({ extent(e, sizes, d, n) }, ", ") end
+  w.ndims[n] = true
+  for d = 1, n do list[#list + 1] = write(w, e.index[d]) .. ", " .. join({ extent(w, e, sizes, d, n) }, ", ") end
   return join(list, ", "), n
 end
 
 -- An element whose indexes lie inside. It is an expression without calls, as compilers take their time for each of them.
-local function element_text(e)
-  local name, sizes = place_of(e)
+local function element_text(w, e)
+  local name, sizes = place_of(w, e)
   local list, n = {}, #e.index
   for d = 1, n do
-    local _, stride = extent(e, sizes, d, n)
-    list[d] = "((tide_x)" .. write(e.index[d]) .. " - 1)" .. (stride == "(tide_x)1" and "" or " * " .. stride)
+    local _, stride = extent(w, e, sizes, d, n)
+    list[d] = "((tide_x)" .. write(w, e.index[d]) .. " - 1)" .. (stride == "(tide_x)1" and "" or " * " .. stride)
   end
   return name .. "[" .. join(list, " + ") .. "]"
 end
 
-local function dtype_of(e)
-  if e.shared or e.constant then return state.typed[e.shared and "shared" or "constants"][e.shared or e.constant].dtype end
-  return state.typed.operands[e.tensor].dtype
+local function dtype_of(w, e)
+  if e.shared or e.constant then return w.typed[e.shared and "shared" or "constants"][e.shared or e.constant].dtype end
+  return w.typed.operands[e.tensor].dtype
 end
 
 -- What needs more than a cast to be read or written.
 local packed = { bool = true, float16 = true, bfloat16 = true }
 
 -- Need it be tested?
-local function tests(e) return state.check and not (state.fast and state.inside[e] or state.sure[e]) end
+local function tests(w, e) return w.check and not (w.fast and w.inside[e] or w.sure[e]) end
 
 -- The function that tests an element's indexes: tk_at, or tk_load which reads as well.
-local function tested(kind, n) return "tk_" .. state.apart .. kind .. n end
-
-local function cast_of(e)
-  return e.narrow and "(int)" or "(tide_i)"
-end
+local function tested(w, kind, n) return "tk_" .. w.apart .. kind .. n end
 
 local narrow_signs = { add = " + ", sub = " - ", mul = " * " }
 local float_signs = { add = " + ", sub = " - ", mul = " * ", div = " / " }
@@ -113,134 +108,134 @@ local float_calls = {
 }
 local float_functions = { idiv = "tk_fdiv", mod = "tk_fmodulo", pow = "tk_pow" }
 
-local function wide(e) return "(tide_i)" .. write(e) end
+local function wide(w, e) return "(tide_i)" .. write(w, e) end
 
-local function pair(e, sign) return "(" .. write(e.a) .. sign .. write(e.b) .. ")" end
+local function pair(w, e, sign) return "(" .. write(w, e.a) .. sign .. write(w, e.b) .. ")" end
 
 -- Both as int where both are narrow, else both of 64 bits.
-local function call_pair(name, a, b)
-  if a.narrow and b.narrow then return name .. "((int)" .. write(a) .. ", (int)" .. write(b) .. ")" end
-  return name .. "(" .. wide(a) .. ", " .. wide(b) .. ")"
+local function call_pair(w, name, a, b)
+  if a.narrow and b.narrow then return name .. "((int)" .. write(w, a) .. ", (int)" .. write(w, b) .. ")" end
+  return name .. "(" .. wide(w, a) .. ", " .. wide(w, b) .. ")"
 end
 
-local function arithmetic(e)
+local function arithmetic(w, e)
   local op = e.op
   if e.type == "f" then
-    if float_signs[op] then return pair(e, float_signs[op]) end
-    return float_functions[op] .. "(" .. write(e.a) .. ", " .. write(e.b) .. ")"
+    if float_signs[op] then return pair(w, e, float_signs[op]) end
+    return float_functions[op] .. "(" .. write(w, e.a) .. ", " .. write(w, e.b) .. ")"
   end
-  if e.narrow and e.a.narrow and e.b.narrow and narrow_signs[op] then return pair(e, narrow_signs[op]) end
+  if e.narrow and e.a.narrow and e.b.narrow and narrow_signs[op] then return pair(w, e, narrow_signs[op]) end
   local cast = e.narrow and "(int)" or ""
   if op == "idiv" or op == "mod" then
     local name = op == "idiv" and "div" or "mod"
-    if e.b.op == "const" and e.b.value ~= 0 then return cast .. call_pair("tk_floor_" .. name, e.a, e.b) end
+    if e.b.op == "const" and e.b.value ~= 0 then return cast .. call_pair(w, "tk_floor_" .. name, e.a, e.b) end
     local short = e.narrow and e.a.narrow and e.b.narrow
-    local a, b = short and "(int)" .. write(e.a) or wide(e.a), short and "(int)" .. write(e.b) or wide(e.b)
+    local a, b = short and "(int)" .. write(w, e.a) or wide(w, e.a), short and "(int)" .. write(w, e.b) or wide(w, e.b)
     return cast .. (op == "idiv" and "tk_idiv" or "tk_imod") .. "(s, " .. (e.site - 1) .. ", " .. a .. ", " .. b .. ")"
   end
-  return cast .. "tk_" .. op .. "(" .. wide(e.a) .. ", " .. wide(e.b) .. ")"
+  return cast .. "tk_" .. op .. "(" .. wide(w, e.a) .. ", " .. wide(w, e.b) .. ")"
 end
 
 -- An integer beside a float, exactly: tk_order gives -1, 0, 1, or 2 beside nan.
-local function compare_mixed(e)
+local function compare_mixed(w, e)
   local a, b, op = e.a, e.b, e.op
-  if a.narrow or b.narrow then return "((double)" .. write(a) .. compare_signs[op] .. "(double)" .. write(b) .. ")" end
+  if a.narrow or b.narrow then return "((double)" .. write(w, a) .. compare_signs[op] .. "(double)" .. write(w, b) .. ")" end
   if a.type == "i" then
-    local order = "tk_order(" .. write(a) .. ", " .. write(b) .. ")"
+    local order = "tk_order(" .. write(w, a) .. ", " .. write(w, b) .. ")"
     if op == "gt" or op == "ge" then return "(" .. order .. " != 2 && " .. order .. (op == "gt" and " > 0)" or " >= 0)") end
     return "(" .. order .. compare_signs[op] .. "0)"
   end
   local turned = { lt = "gt", le = "ge", gt = "lt", ge = "le", eq = "eq", ne = "ne" }
-  return compare_mixed({ op = turned[op], a = b, b = a })
+  return compare_mixed(w, { op = turned[op], a = b, b = a })
 end
 
-local function random_text(e)
+local function random_text(w, e)
   local args, words, first = e.args, "tk_draw(", e.op == "integer" and 4 or 2
-  state.random = true
-  local seed = wide(args[1])
-  words = words .. seed .. ", " .. (args[first] and wide(args[first]) or "0") .. ", " .. (args[first + 1] and wide(args[first + 1]) or "0") .. ")"
-  for k = first + 2, #args do words = "tk_more(" .. words .. ", " .. seed .. ", " .. wide(args[k]) .. ")" end
-  if e.op == "integer" then return "tk_integer(" .. words .. ", " .. wide(args[2]) .. ", " .. wide(args[3]) .. ")" end
+  w.random = true
+  local seed = wide(w, args[1])
+  words = words .. seed .. ", " .. (args[first] and wide(w, args[first]) or "0") .. ", " .. (args[first + 1] and wide(w, args[first + 1]) or "0") .. ")"
+  for k = first + 2, #args do words = "tk_more(" .. words .. ", " .. seed .. ", " .. wide(w, args[k]) .. ")" end
+  if e.op == "integer" then return "tk_integer(" .. words .. ", " .. wide(w, args[2]) .. ", " .. wide(w, args[3]) .. ")" end
   return "tk_" .. e.op .. "(" .. words .. ", (tide_r)0)"
 end
 
 local writers = {
-  const = function(e)
+  const = function(w, e)
     if e.type == "b" then return e.value and "true" or "false" end
-    return e.type == "i" and integer_text(e.value) or float_text(e.value)
+    return e.type == "i" and integer_text(e.value) or float_text(w, e.value)
   end,
-  var = function(e) return "v" .. e.n end,
-  place = function(e) return "i" .. e.dim end,
-  grid = function(e) return (e.narrow and "(int)" or "") .. "s[" .. (e.dim - 1) .. "]" end,
-  size = function(e) return (e.narrow and "(int)" or "(tide_i)") .. "n" .. e.tensor .. "_" .. e.dim end,
-  number = function(e) return "a" .. e.operand end,
-  load = function(e)
-    local kind, kept, cast = kinds[e.type], dtype_of(e), e.narrow and "(int)" or ""
-    if tests(e) then
-      local place, n = place_text(e)
-      return cast .. tested("load", n) .. "<" .. kind .. ">(" .. place .. ")"
+  var = function(w, e) return "v" .. e.n end,
+  place = function(w, e) return "i" .. e.dim end,
+  grid = function(w, e) return (e.narrow and "(int)" or "") .. "s[" .. (e.dim - 1) .. "]" end,
+  size = function(w, e) return (e.narrow and "(int)" or "(tide_i)") .. "n" .. e.tensor .. "_" .. e.dim end,
+  number = function(w, e) return "a" .. e.operand end,
+  load = function(w, e)
+    local kind, kept, cast = kinds[e.type], dtype_of(w, e), e.narrow and "(int)" or ""
+    if tests(w, e) then
+      local place, n = place_text(w, e)
+      return cast .. tested(w, "load", n) .. "<" .. kind .. ">(" .. place .. ")"
     end
-    if packed[kept] then return cast .. "tk_as<" .. kind .. ", " .. storage[kept] .. ">::get(" .. element_text(e) .. ")" end
-    return "(" .. cast .. "(" .. kind .. ")" .. element_text(e) .. ")"
+    if packed[kept] then return cast .. "tk_as<" .. kind .. ", " .. storage[kept] .. ">::get(" .. element_text(w, e) .. ")" end
+    return "(" .. cast .. "(" .. kind .. ")" .. element_text(w, e) .. ")"
   end,
-  thread = function(e) return "t" .. e.dim end,
-  block = function(e) return "b" .. e.dim end,
-  block_size = function(e) return literal(state.block[e.dim]) end,
-  neg = function(e)
-    if e.type == "f" or e.narrow and e.a.narrow then return "(-" .. write(e.a) .. ")" end
-    return "tk_neg(" .. wide(e.a) .. ")"
+  thread = function(w, e) return "t" .. e.dim end,
+  block = function(w, e) return "b" .. e.dim end,
+  block_size = function(w, e) return literal(w.block[e.dim]) end,
+  neg = function(w, e)
+    if e.type == "f" or e.narrow and e.a.narrow then return "(-" .. write(w, e.a) .. ")" end
+    return "tk_neg(" .. wide(w, e.a) .. ")"
   end,
-  bnot = function(e) return "(~" .. write(e.a) .. ")" end,
-  ["not"] = function(e) return "(!" .. write(e.a) .. ")" end,
-  ["and"] = function(e) return pair(e, " && ") end,
-  ["or"] = function(e) return pair(e, " || ") end,
-  choose = function(e)
+  bnot = function(w, e) return "(~" .. write(w, e.a) .. ")" end,
+  ["not"] = function(w, e) return "(!" .. write(w, e.a) .. ")" end,
+  ["and"] = function(w, e) return pair(w, e, " && ") end,
+  ["or"] = function(w, e) return pair(w, e, " || ") end,
+  choose = function(w, e)
     local kind = kinds[e.type]
     if e.narrow then kind = "int" end
-    return "(" .. write(e.cond) .. " ? (" .. kind .. ")" .. write(e.yes) .. " : (" .. kind .. ")" .. write(e.no) .. ")"
+    return "(" .. write(w, e.cond) .. " ? (" .. kind .. ")" .. write(w, e.yes) .. " : (" .. kind .. ")" .. write(w, e.no) .. ")"
   end,
-  float = function(e) return "(tide_r)" .. write(e.a) end,
-  floor_int = function(e) return (e.narrow and "(int)" or "") .. "tk_to_int(TIDE_M(floor)(" .. write(e.a) .. "))" end,
-  truth = function(e) return "(" .. write(e.a) .. " != 0)" end,
-  int = function(e) return "(" .. (e.narrow and "int" or "tide_i") .. ")" .. write(e.a) end,
-  call = function(e)
+  float = function(w, e) return "(tide_r)" .. write(w, e.a) end,
+  floor_int = function(w, e) return (e.narrow and "(int)" or "") .. "tk_to_int(TIDE_M(floor)(" .. write(w, e.a) .. "))" end,
+  truth = function(w, e) return "(" .. write(w, e.a) .. " != 0)" end,
+  int = function(w, e) return "(" .. (e.narrow and "int" or "tide_i") .. ")" .. write(w, e.a) end,
+  call = function(w, e)
     local args = e.args
     if e.args[1].type == "i" then
       local name, cast = integer_calls[e.fn], e.narrow and "(int)" or ""
-      if #args == 1 then return cast .. name .. "(" .. wide(args[1]) .. ")" end
-      if e.fn == "ult" then return name .. "(" .. wide(args[1]) .. ", " .. wide(args[2]) .. ")" end
-      return cast .. call_pair(name, args[1], args[2])
+      if #args == 1 then return cast .. name .. "(" .. wide(w, args[1]) .. ")" end
+      if e.fn == "ult" then return name .. "(" .. wide(w, args[1]) .. ", " .. wide(w, args[2]) .. ")" end
+      return cast .. call_pair(w, name, args[1], args[2])
     end
     local list = {}
-    for k = 1, #args do list[k] = write(args[k]) end
+    for k = 1, #args do list[k] = write(w, args[k]) end
     return (float_calls[e.fn] or "TIDE_M(" .. e.fn .. ")") .. "(" .. join(list, ", ") .. ")"
   end,
   uniform = random_text, normal = random_text, integer = random_text,
 }
 for op in next, { add = 1, sub = 1, mul = 1, div = 1, idiv = 1, mod = 1, pow = 1, shl = 1, shr = 1 } do writers[op] = arithmetic end
 for op, sign in next, bit_signs do
-  writers[op] = function(e) return (e.narrow and "(int)" or "") .. pair(e, sign) end
+  writers[op] = function(w, e) return (e.narrow and "(int)" or "") .. pair(w, e, sign) end
 end
 for op, sign in next, compare_signs do
-  writers[op] = function(e)
-    if state.decided[e] then return "true" end
-    if e.a.type ~= e.b.type then return compare_mixed(e) end
-    return pair(e, sign)
+  writers[op] = function(w, e)
+    if w.decided[e] then return "true" end
+    if e.a.type ~= e.b.type then return compare_mixed(w, e) end
+    return pair(w, e, sign)
   end
 end
 
-write = function(e) return writers[e.op](e) end
+write = function(w, e) return writers[e.op](w, e) end
 
 -- ---- statements ----
 
 local write_all
 
 -- The body of a loop that `next` begins again, and the label behind it where leaving is no break; `within`: in two of C.
-local function loop_body(node, within)
-  local before = state.loop
-  state.loop = not within and node.id
-  write_all(node.body)
-  state.loop = before
+local function loop_body(w, node, within)
+  local before = w.loop
+  w.loop = not within and node.id
+  write_all(w, node.body)
+  w.loop = before
 end
 
 -- Loops in which others turn, or threads wait, take a GPU's compiler as long as all that is in them, times how often it
@@ -256,341 +251,345 @@ local function is_inner(list)
   return true
 end
 
-local function once(node)
-  if state.host or not state.outside and is_inner(node.body) then return "" end
+local function once(w, node)
+  if w.host or not w.outside and is_inner(node.body) then return "" end
   return "#pragma unroll 1\n"
 end
 
 -- A label of this copy of the body. Of those within a loop that is written twice, one is the first copy's.
-local function name_of(kind, id)
-  return kind .. id .. "_" .. state.copy .. (state.own and state.own[kind .. id] and "_in" or "")
+local function name_of(w, kind, id)
+  return kind .. id .. "_" .. w.copy .. (w.own and w.own[kind .. id] and "_in" or "")
 end
 
-local function label(node, kind)
-  if state.wanted[kind .. node.id] then put("  " .. name_of(kind, node.id) .. ":;\n") end
+local function label(w, node, kind)
+  if w.wanted[kind .. node.id] then put(w, "  " .. name_of(w, kind, node.id) .. ":;\n") end
 end
 
-local function leave(kind, id)
-  state.wanted[kind .. id] = true
-  put("goto " .. name_of(kind, id) .. ";\n")
+local function leave(w, kind, id)
+  w.wanted[kind .. id] = true
+  put(w, "goto " .. name_of(w, kind, id) .. ";\n")
 end
 
 local function stops(n, rounds) return "TIDE_STOPS(" .. (n.site or 1) - 1 .. ", " .. rounds .. ")\n" end
 
 -- A loop by a constant, in numbers of that type. One that looks whether to end is two: the one within is as short as it can be.
-local function counted(n, type, from, to, constant)
+local function counted(w, n, type, from, to, constant)
   local h, up, step = "h" .. n.id, constant > 0, integer_text(constant)
   local size, sign = literal(up and constant or -constant), up and " <= " or " >= "
-  local two = state.stops[n] and constant < 1024 and constant > -1024
-  local var = "v" .. n.var .. " = " .. (state.typed.vars[n.var].narrow and "(int)" or "") .. h .. ";\n"
+  local two = w.stops[n] and constant < 1024 and constant > -1024
+  local var = "v" .. n.var .. " = " .. (w.typed.vars[n.var].narrow and "(int)" or "") .. h .. ";\n"
   if two then
-    put("{ " .. type .. " " .. h .. " = " .. from .. ";\nfor (const " .. type .. " to = " .. to .. "; " .. h .. sign .. "to;) {\n"
+    put(w, "{ " .. type .. " " .. h .. " = " .. from .. ";\nfor (const " .. type .. " to = " .. to .. "; " .. h .. sign .. "to;) {\n"
       .. "const tide_u all = " .. (up and "(tide_u)to - (tide_u)" .. h or "(tide_u)" .. h .. " - (tide_u)to") .. ";\n"
       .. "const int some = all > TIDE_ROUNDS * " .. size .. " ? TIDE_ROUNDS * " .. size .. " : (int)all;\n" .. stops(n, "1 + some / " .. size)
-      .. once(n) .. "for (const " .. type .. " upto = " .. h .. (up and " + " or " - ") .. "some; " .. h .. sign .. "upto; " .. h .. " += " .. step .. ") {\n" .. var)
+      .. once(w, n) .. "for (const " .. type .. " upto = " .. h .. (up and " + " or " - ") .. "some; " .. h .. sign .. "upto; " .. h .. " += " .. step .. ") {\n" .. var)
   else
-    put(once(n) .. "for (" .. type .. " " .. h .. " = " .. from .. ", to = " .. to .. "; " .. h .. sign .. "to; " .. h .. " += " .. step .. ") {\n" .. var
-      .. (state.stops[n] and stops(n, 1) or ""))
+    put(w, once(w, n) .. "for (" .. type .. " " .. h .. " = " .. from .. ", to = " .. to .. "; " .. h .. sign .. "to; " .. h .. " += " .. step .. ") {\n" .. var
+      .. (w.stops[n] and stops(n, 1) or ""))
   end
-  loop_body(n, two)
-  label(n, "next")
-  put(two and "}\n} }\n" or "}\n")
+  loop_body(w, n, two)
+  label(w, n, "next")
+  put(w, two and "}\n} }\n" or "}\n")
 end
 
 -- from, to: the texts of its bounds.
-local function for_loop(n, constant, from, to)
+local function for_loop(w, n, constant, from, to)
   local h, step = "h" .. n.id, n.step
-  local var = "v" .. n.var .. " = " .. (state.typed.vars[n.var].narrow and "(int)" or "") .. h .. ";\n"
+  local var = "v" .. n.var .. " = " .. (w.typed.vars[n.var].narrow and "(int)" or "") .. h .. ";\n"
   if n.narrow and constant and constant ~= 0 then
-    counted(n, "int", from, to, constant)
+    counted(w, n, "int", from, to, constant)
   else
-    put("{ tide_i " .. h .. " = (tide_i)" .. from .. ", to = (tide_i)" .. to .. ", by = " .. wide(step) .. ";\n")
-    if not constant then put("if (by == 0) tk_report(s, " .. ((n.site or 1) - 1) .. ", 0, 1, TIDE_ZERO);\n") end
-    put("if (by > 0 ? " .. h .. " <= to : by < 0 && " .. h .. " >= to) {\n"
+    put(w, "{ tide_i " .. h .. " = (tide_i)" .. from .. ", to = (tide_i)" .. to .. ", by = " .. wide(w, step) .. ";\n")
+    if not constant then put(w, "if (by == 0) tk_report(s, " .. ((n.site or 1) - 1) .. ", 0, 1, TIDE_ZERO);\n") end
+    put(w, "if (by > 0 ? " .. h .. " <= to : by < 0 && " .. h .. " >= to) {\n"
       .. "tide_u left = by > 0 ? ((tide_u)to - (tide_u)" .. h .. ") / (tide_u)by : ((tide_u)" .. h .. " - (tide_u)to) / (0 - (tide_u)by);\n"
       .. "for (unsigned some, went;; left -= went + 1ull) {\nsome = went = left < TIDE_ROUNDS ? (unsigned)left : TIDE_ROUNDS;\n"
-      .. stops(n, "went + 1") .. once(n) .. "do {\n" .. var)
-    loop_body(n, true)
-    label(n, "next")
-    put("} while (" .. h .. " = tk_add(" .. h .. ", by), some-- != 0);\nif (left == went) break;\n}\n} }\n")
+      .. stops(n, "went + 1") .. once(w, n) .. "do {\n" .. var)
+    loop_body(w, n, true)
+    label(w, n, "next")
+    put(w, "} while (" .. h .. " = tk_add(" .. h .. ", by), some-- != 0);\nif (left == went) break;\n}\n} }\n")
   end
 end
 
 -- A loop in which elements lie inside if its bounds do is written twice: without their tests, and with them. False: there are
 -- none. The copy of a GPU's text that is there for what lies outside has tests alone.
-local function hoisted(n, constant)
-  if not state.check or state.outside or constant >= 1024 or constant <= -1024 then return false end
-  local found = kernel_hoist(state.typed, n, function(e) return not tests(e) end, write)
+local function hoisted(w, n, constant)
+  if not w.check or w.outside or constant >= 1024 or constant <= -1024 then return false end
+  local found = kernel_hoist(w.typed, n, function(e) return not tests(w, e) end, function(e) return write(w, e) end)
   if not found then return false end
   local h, from, to, up = "h" .. n.id, "from" .. n.id, "to" .. n.id, constant > 0
-  put("{ const tide_i " .. from .. " = " .. wide(n.from) .. ", " .. to .. " = " .. wide(n.to) .. ", first = " .. (up and from or to) .. ", last = "
-    .. (up and to or from) .. ";\n" .. (n.narrow and "" or "const tide_i far = " .. (state.small and "0x7ffffc00" or "0x7ffffffffffffc00ll") .. ";\n")
+  put(w, "{ const tide_i " .. from .. " = " .. wide(w, n.from) .. ", " .. to .. " = " .. wide(w, n.to) .. ", first = " .. (up and from or to) .. ", last = "
+    .. (up and to or from) .. ";\n" .. (n.narrow and "" or "const tide_i far = " .. (w.small and "0x7ffffc00" or "0x7ffffffffffffc00ll") .. ";\n")
     .. "if ((first <= last) & " .. (n.narrow and "" or "(first > -far) & (last < far) & ") .. found.cond .. ") {\n")
-  local line = state.line
-  state.sure, state.own = found.inside, found.labels
-  counted(n, "tide_x", "(tide_x)" .. from, "(tide_x)" .. to, constant)
-  state.sure, state.own, state.line = {}, nil, line
-  put("} else {\n")
-  for_loop(n, constant, from, to)
-  put("}\n}\n")
+  local line = w.line
+  w.sure, w.own = found.inside, found.labels
+  counted(w, n, "tide_x", "(tide_x)" .. from, "(tide_x)" .. to, constant)
+  w.sure, w.own, w.line = {}, nil, line
+  put(w, "} else {\n")
+  for_loop(w, n, constant, from, to)
+  put(w, "}\n}\n")
   return true
 end
 
 local statements = {
-  let = function(n) put("v" .. n.var .. " = " .. write(n.value) .. ";\n") end,
-  store = function(n)
-    local value, kept = write(n.value), dtype_of(n)
-    if tests(n) then
-      local place, ndim = place_text(n)
-      put("{ const auto x = " .. value .. "; if (auto at = " .. tested("at", ndim) .. "(" .. place .. ")) tk_put(*at, x); }\n")
+  let = function(w, n) put(w, "v" .. n.var .. " = " .. write(w, n.value) .. ";\n") end,
+  store = function(w, n)
+    local value, kept = write(w, n.value), dtype_of(w, n)
+    if tests(w, n) then
+      local place, ndim = place_text(w, n)
+      put(w, "{ const auto x = " .. value .. "; if (auto at = " .. tested(w, "at", ndim) .. "(" .. place .. ")) tk_put(*at, x); }\n")
     elseif packed[kept] or n.value.type == "f" and not find(kept, "float") then
-      put("tk_put(" .. element_text(n) .. ", " .. value .. ");\n")
+      put(w, "tk_put(" .. element_text(w, n) .. ", " .. value .. ");\n")
     else
-      put(element_text(n) .. " = (" .. storage[kept] .. ")" .. value .. ";\n")
+      put(w, element_text(w, n) .. " = (" .. storage[kept] .. ")" .. value .. ";\n")
     end
   end,
-  ["if"] = function(n)
-    put("if (" .. write(n.cond) .. ") {\n")
-    write_all(n.yes)
+  ["if"] = function(w, n)
+    put(w, "if (" .. write(w, n.cond) .. ") {\n")
+    write_all(w, n.yes)
     if n.no and #n.no > 0 then
-      put("} else {\n")
-      write_all(n.no)
+      put(w, "} else {\n")
+      write_all(w, n.no)
     end
-    put("}\n")
+    put(w, "}\n")
   end,
-  block = function(n)
-    put("{\n")
-    write_all(n.body)
-    put("}\n")
-    label(n, "leave")
+  block = function(w, n)
+    put(w, "{\n")
+    write_all(w, n.body)
+    put(w, "}\n")
+    label(w, n, "leave")
   end,
-  loop = function(n)
-    local unroll = state.host and "" or once(n)
-    if unroll == "" and not state.host then unroll = kernel_unrolls(n, state.typed) end
-    put("for (;;) {\n" .. unroll .. "for (int round = 0; round < TIDE_ROUNDS; round++) {\n")
-    loop_body(n, true)
-    label(n, "next")
-    put("}\nif (tk_stops(s)) return tk_stopped(s, " .. n.site - 1 .. ");\n}\n")
-    label(n, "leave")
+  loop = function(w, n)
+    local unroll = w.host and "" or once(w, n)
+    if unroll == "" and not w.host then unroll = kernel_unrolls(n, w.typed) end
+    put(w, "for (;;) {\n" .. unroll .. "for (int round = 0; round < TIDE_ROUNDS; round++) {\n")
+    loop_body(w, n, true)
+    label(w, n, "next")
+    put(w, "}\nif (tk_stops(s)) return tk_stopped(s, " .. n.site - 1 .. ");\n}\n")
+    label(w, n, "leave")
   end,
-  ["for"] = function(n)
+  ["for"] = function(w, n)
     local step = n.step
     local constant = step.op == "const" and type(step.value) == "number" and step.value
-    if not constant or constant == 0 or not hoisted(n, constant) then for_loop(n, constant, write(n.from), write(n.to)) end
-    label(n, "leave")
+    if not constant or constant == 0 or not hoisted(w, n, constant) then for_loop(w, n, constant, write(w, n.from), write(w, n.to)) end
+    label(w, n, "leave")
   end,
-  leave = function(n)
-    if n.id == state.loop then put("break;\n") else leave("leave", n.id) end
+  leave = function(w, n)
+    if n.id == w.loop then put(w, "break;\n") else leave(w, "leave", n.id) end
   end,
-  next = function(n) leave("next", n.id) end,
-  atomic = function(n)
-    local place, ndim = place_text(n)
-    local float = find(dtype_of(n), "float")
+  next = function(w, n) leave(w, "next", n.id) end,
+  atomic = function(w, n)
+    local place, ndim = place_text(w, n)
+    local float = find(dtype_of(w, n), "float")
     local kind = float and "tide_r" or "tide_i"
-    local value, call = "(" .. kind .. ")(" .. write(n.value) .. ")", n.kind
+    local value, call = "(" .. kind .. ")(" .. write(w, n.value) .. ")", n.kind
     if call == "sub" then call, value = "add", float and "-" .. value or "tk_neg(" .. value .. ")" end
-    if n.expected then value = "(" .. kind .. ")(" .. write(n.expected) .. "), " .. value end
+    if n.expected then value = "(" .. kind .. ")(" .. write(w, n.expected) .. "), " .. value end
     local var = n.var and "v" .. n.var .. " = "
-    put("{ auto at = " .. (tests(n) and tested("at", ndim) or "tk_in" .. ndim) .. "(" .. place .. ");\n" .. (var and var .. "0;\n" or "")
+    put(w, "{ auto at = " .. (tests(w, n) and tested(w, "at", ndim) or "tk_in" .. ndim) .. "(" .. place .. ");\n" .. (var and var .. "0;\n" or "")
       .. "if (at) " .. (var and var .. "(" .. kind .. ")" or "") .. "tk_atomic_" .. call .. "(at, " .. value .. "); }\n")
   end,
-  barrier = function() put("__syncthreads();\n") end,
-  block_sum = function(n)
-    local kind = kinds[state.typed.vars[n.var].type]
-    state.sums[kind] = true
-    put("v" .. n.var .. " = tk_sum_" .. kind .. (n.op == "warp_sum" and "_in_warp" or "") .. "(t, " .. write(n.value) .. ");\n")
+  barrier = function(w) put(w, "__syncthreads();\n") end,
+  block_sum = function(w, n)
+    local kind = kinds[w.typed.vars[n.var].type]
+    w.sums[kind] = true
+    put(w, "v" .. n.var .. " = tk_sum_" .. kind .. (n.op == "warp_sum" and "_in_warp" or "") .. "(t, " .. write(w, n.value) .. ");\n")
   end,
-  result = function(n)
-    local operands, typed = state.typed.operands, state.typed
+  result = function(w, n)
+    local operands, typed = w.typed.operands, w.typed
     local k, offset = #operands - typed.results + n.n, {}
-    for d = 1, typed.ndim do offset[d] = "(tide_x)(i" .. d .. " - 1) * " .. (state.unit and d == typed.ndim and "1" or "s" .. k .. "_" .. d) end
-    put("tk_put(p" .. k .. "[" .. join(offset, " + ") .. "], " .. write(n.value) .. ");\n")
+    for d = 1, typed.ndim do offset[d] = "(tide_x)(i" .. d .. " - 1) * " .. (w.unit and d == typed.ndim and "1" or "s" .. k .. "_" .. d) end
+    put(w, "tk_put(p" .. k .. "[" .. join(offset, " + ") .. "], " .. write(w, n.value) .. ");\n")
   end,
 }
 statements.warp_sum = statements.block_sum
 
 -- What follows is our own text again.
-local function end_line() return state.plain and "" or "#line 1 \"tide\"\n" end
+local function end_line(w) return w.plain and "" or "#line 1 \"tide\"\n" end
 
-write_all = function(list)
+write_all = function(w, list)
   for k = 1, #list do
     local n = list[k]
-    if n.line and n.line ~= state.line and not state.plain then
-      state.line = n.line
-      put("#line " .. n.line .. "\n")
+    if n.line and n.line ~= w.line and not w.plain then
+      w.line = n.line
+      put(w, "#line " .. n.line .. "\n")
     end
-    statements[n.op](n)
+    statements[n.op](w, n)
   end
 end
 
 -- ---- what the body works on ----
 
 -- Addresses, sizes, strides and numbers as the slots have them. What results are written to may have any strides.
-local function write_operands(typed)
-  local first, units = kernel_slots(typed), state.units and #typed.operands - typed.results or 0
+local function write_operands(w, typed)
+  local first, units = kernel_slots(typed), w.units and #typed.operands - typed.results or 0
   for k = 1, #typed.operands do
     local x, at = typed.operands[k], first[k]
     if x.kind == "tensor" then
-      put(storage[x.dtype] .. " *const p" .. k .. " = (" .. storage[x.dtype] .. " *)s[" .. at .. "];\n")
+      put(w, storage[x.dtype] .. " *const p" .. k .. " = (" .. storage[x.dtype] .. " *)s[" .. at .. "];\n")
       for d = 1, x.ndim do
         local stride = d == x.ndim and k <= units and "1" or "(tide_x)s[" .. at + x.ndim + d .. "]"
-        put("const tide_x n" .. k .. "_" .. d .. " = (tide_x)s[" .. at + d .. "], s" .. k .. "_" .. d .. " = " .. stride .. ";\n")
+        put(w, "const tide_x n" .. k .. "_" .. d .. " = (tide_x)s[" .. at + d .. "], s" .. k .. "_" .. d .. " = " .. stride .. ";\n")
       end
     elseif x.kind == "float" then
-      put("const tide_r a" .. k .. " = (tide_r)tk_bits<double>(s[" .. at .. "]);\n")
+      put(w, "const tide_r a" .. k .. " = (tide_r)tk_bits<double>(s[" .. at .. "]);\n")
     else
-      put("const " .. (x.kind == "boolean" and "bool a" or "tide_i a") .. k .. " = " .. (x.kind == "boolean" and "0 != " or "") .. "s[" .. at .. "];\n")
+      put(w, "const " .. (x.kind == "boolean" and "bool a" or "tide_i a") .. k .. " = " .. (x.kind == "boolean" and "0 != " or "") .. "s[" .. at .. "];\n")
     end
   end
 end
 
-local function write_vars(typed)
+local function write_vars(w, typed)
   for k = 1, #typed.vars do
     local v = typed.vars[k]
-    put((v.narrow and "int" or kinds[v.type]) .. " v" .. k .. " = 0;\n")
+    put(w, (v.narrow and "int" or kinds[v.type]) .. " v" .. k .. " = 0;\n")
   end
 end
 
-local function write_tables(typed, host)
+local function write_tables(w, typed)
   for k = 1, #typed.constants do
     local c, list = typed.constants[k], {}
     local float = c.dtype == "float64"
     for i = 1, #c.values do
-      list[i] = float and float_text(c.values[i], "double") or integer_text(c.values[i])
+      list[i] = float and float_text(w, c.values[i], "double") or integer_text(c.values[i])
     end
-    put("TIDE_TABLE const " .. storage[c.dtype] .. " c" .. k .. "[] = {" .. join(list, ", ") .. "};\n")
+    put(w, "TIDE_TABLE const " .. storage[c.dtype] .. " c" .. k .. "[] = {" .. join(list, ", ") .. "};\n")
   end
   for k = 1, #typed.shared do
     local a, n = typed.shared[k], 1
     for d = 1, #a.sizes do n = n * a.sizes[d] end
-    put("static TIDE_SHARED " .. storage[a.dtype] .. " sh" .. k .. "[" .. n .. "];\n")
+    put(w, "static TIDE_SHARED " .. storage[a.dtype] .. " sh" .. k .. "[" .. n .. "];\n")
   end
 end
 
 -- The place of a thread in its block and in the grid; blocks are counted with the last dimension fastest. On a GPU that one is
 -- the launch's first, and the second and third count the others (program_launch.c).
-local function write_place(typed, of_block, of_gpu)
-  local ndim, block = typed.ndim, state.block
+local function write_place(w, typed, of_block, of_gpu)
+  local ndim, block = typed.ndim, w.block
   local is_apart = of_gpu and ndim > 1
-  put("unsigned rest = " .. (is_apart and "blockIdx.z * 65535u + blockIdx.y" or of_block) .. ", inner = t;\n")
+  put(w, "unsigned rest = " .. (is_apart and "blockIdx.z * 65535u + blockIdx.y" or of_block) .. ", inner = t;\n")
   for d = ndim, 1, -1 do
     local of = "rest"
     if is_apart and d == ndim then
       of = of_block
     elseif d > 1 then
-      put("const unsigned along" .. d .. " = (unsigned)((s[" .. d - 1 .. "] + " .. block[d] - 1 .. ") / " .. block[d] .. ");\n")
+      put(w, "const unsigned along" .. d .. " = (unsigned)((s[" .. d - 1 .. "] + " .. block[d] - 1 .. ") / " .. block[d] .. ");\n")
       of = "(rest % along" .. d .. ")"
     end
-    put("const long long b" .. d .. " = (long long)" .. of .. " + 1;\n")
-    if of ~= of_block and d > 1 then put("rest /= along" .. d .. ";\n") end
-    put("const int t" .. d .. " = (int)" .. (d == 1 and "inner" or "(inner % " .. block[d] .. ")") .. " + 1;\n")
-    if d > 1 then put("inner /= " .. block[d] .. ";\n") end
-    put("const tide_x i" .. d .. " = (tide_x)((b" .. d .. " - 1) * " .. block[d] .. ") + t" .. d .. ";\n")
+    put(w, "const long long b" .. d .. " = (long long)" .. of .. " + 1;\n")
+    if of ~= of_block and d > 1 then put(w, "rest /= along" .. d .. ";\n") end
+    put(w, "const int t" .. d .. " = (int)" .. (d == 1 and "inner" or "(inner % " .. block[d] .. ")") .. " + 1;\n")
+    if d > 1 then put(w, "inner /= " .. block[d] .. ";\n") end
+    put(w, "const tide_x i" .. d .. " = (tide_x)((b" .. d .. " - 1) * " .. block[d] .. ") + t" .. d .. ";\n")
   end
 end
 
-local function write_outside(typed)
+local function write_outside(w, typed)
   local tests = {}
   for d = 1, typed.ndim do tests[d] = "i" .. d .. " > (tide_x)s[" .. d - 1 .. "]" end
-  put("if (" .. join(tests, " || ") .. ") return;\n")
+  put(w, "if (" .. join(tests, " || ") .. ") return;\n")
 end
 
-local function write_clear()
+local function write_clear(w)
   local any
-  for kind in next, state.sums do
-    put("tk_sum_" .. kind .. "_clear(t);\n")
+  for kind in next, w.sums do
+    put(w, "tk_sum_" .. kind .. "_clear(t);\n")
     any = true
   end
-  if any then put("__syncthreads();\n") end
+  if any then put(w, "__syncthreads();\n") end
 end
 
 -- The body for one thread. Where the indexes of its place are known, they are tested together, and a thread whose indexes
 -- all lie inside tests none of them on its way: so it may begin all that it reads at once. Those of a block that wait for
 -- each other go the same way. What the other threads do is rare, and takes a compiler longer than all the rest; so their
 -- accesses are calls, where there are more than a few.
-local function write_body(typed, of_gpu)
-  local ranges = of_gpu and state.check and kernel_ranges(typed, state.block)
+local function write_body(w, typed, of_gpu)
+  local ranges = of_gpu and w.check and kernel_ranges(typed, w.block)
   if ranges and next(ranges.inside) then
-    put("bool fast = true;\n" .. ranges.text)
-    if typed.barriers then put("fast = __syncthreads_and(fast);\n") end
-    put("if (fast) {\n")
-    state.fast, state.inside, state.copy, state.wanted = true, ranges.inside, 2, {}
-    write_all(typed.body)
-    put(end_line() .. "return;\n}\n")
-    state.fast, state.copy, state.wanted, state.line, state.outside = false, 1, {}, nil, true
-    if state.accesses > 3 then state.apart = "apart_" end
+    put(w, "bool fast = true;\n" .. ranges.text)
+    if typed.barriers then put(w, "fast = __syncthreads_and(fast);\n") end
+    put(w, "if (fast) {\n")
+    w.fast, w.inside, w.copy, w.wanted = true, ranges.inside, 2, {}
+    write_all(w, typed.body)
+    put(w, end_line(w) .. "return;\n}\n")
+    w.fast, w.copy, w.wanted, w.line, w.outside = false, 1, {}, nil, true
+    if w.accesses > 3 then w.apart = "apart_" end
   end
-  write_all(typed.body)
+  write_all(w, typed.body)
+end
+
+-- What fn(w, ...) writes, as a text.
+local function written(w, fn, ...)
+  local before = w.out
+  w.out = {}
+  fn(w, ...)
+  local text = join(w.out)
+  w.out = before
+  return text
 end
 
 -- A function of one thread: the kernel of a GPU, or what runs by turns on the CPU.
-local function write_thread(typed, head, of_block, of_gpu)
-  local body = out
-  out = {}
-  write_body(typed, of_gpu)
-  local inner = out
-  out = body
-  put(head)
-  write_place(typed, of_block, of_gpu)
-  write_clear()
-  write_outside(typed)
-  if next(state.stops) then put("int tk_left = TIDE_ROUNDS;\n" .. (of_gpu and "unsigned tk_looks = 0;\nif ((tide_u)gridDim.x * gridDim.y * gridDim.z > 4096 && tk_stops(s)) return tk_stopped(s, 0);\n" or "")) end
-  write_operands(typed)
-  write_vars(typed)
-  put(join(inner))
-  put(end_line() .. "}\n")
+local function write_thread(w, typed, head, of_block, of_gpu)
+  local inner = written(w, write_body, typed, of_gpu)
+  put(w, head)
+  write_place(w, typed, of_block, of_gpu)
+  write_clear(w)
+  write_outside(w, typed)
+  if next(w.stops) then put(w, "int tk_left = TIDE_ROUNDS;\n" .. (of_gpu and "unsigned tk_looks = 0;\nif ((tide_u)gridDim.x * gridDim.y * gridDim.z > 4096 && tk_stops(s)) return tk_stopped(s, 0);\n" or "")) end
+  write_operands(w, typed)
+  write_vars(w, typed)
+  put(w, inner)
+  put(w, end_line(w) .. "}\n")
 end
 
+-- The writer of a text, at its begin.
 local function begin(typed, opts, host)
-  out = {}
-  state = {
-    typed = typed, host = host, check = opts.check ~= false, small = opts.small, units = opts.unit, plain = opts.plain, ndims = {}, sums = {}, wanted = {}, copy = 1, inside = {}, sure = {}, decided = {}, accesses = 0, apart = "",
+  local w = {
+    out = {}, typed = typed, host = host, check = opts.check ~= false, small = opts.small, units = opts.unit, plain = opts.plain, ndims = {}, sums = {}, wanted = {}, copy = 1, inside = {}, sure = {}, decided = {}, accesses = 0, apart = "",
     block = opts.block or (typed.ndim == 1 and { 256 } or typed.ndim == 2 and { 1, 256 } or { 1, 1, 256 }),
   }
-  state.threads, state.stops = 1, kernel_stops(typed.body)
-  for d = 1, typed.ndim do state.threads = state.threads * state.block[d] end
+  w.threads, w.stops = 1, kernel_stops(typed.body)
+  for d = 1, typed.ndim do w.threads = w.threads * w.block[d] end
   -- what sums over a block is known before the body is written
   local function look(list)
     for k = 1, #list do
       local n = list[k]
-      if n.op == "block_sum" or n.op == "warp_sum" then state.sums[kinds[typed.vars[n.var].type]] = true end
+      if n.op == "block_sum" or n.op == "warp_sum" then w.sums[kinds[typed.vars[n.var].type]] = true end
       if n.yes then look(n.yes) end
       if n.no and not n.type then look(n.no) end
       if n.body then look(n.body) end
     end
   end
   look(typed.body)
+  return w
 end
 
-local function finish(typed, opts, host)
-  local text = join(out)
+local function finish(w, typed, opts, host)
   local first, slots = kernel_slots(typed)
-  out = {}
-  write_tables(typed, host)
-  local body = join(out) .. text
+  local body = written(w, write_tables, typed) .. join(w.out)
   return kernel_prelude({
-    host = host, float = typed.float, slots = slots, threads = state.threads, small = state.small, ndims = state.ndims, sums = state.sums,
-    random = state.random, index = kernel_mail_index, zero = kernel_mail_zero, stopped = kernel_mail_stopped, stops = next(state.stops) ~= nil,
+    host = host, float = typed.float, slots = slots, threads = w.threads, small = w.small, ndims = w.ndims, sums = w.sums,
+    random = w.random, index = kernel_mail_index, zero = kernel_mail_zero, stopped = kernel_mail_stopped, stops = next(w.stops) ~= nil,
   }, body) .. body
 end
 
 local function device_text(typed, opts)
-  begin(typed, opts)
-  write_thread(typed, "extern \"C\" __global__ void __launch_bounds__(" .. state.threads
+  local w = begin(typed, opts)
+  write_thread(w, typed, "extern \"C\" __global__ void __launch_bounds__(" .. w.threads
     .. ") tide_program(const __grid_constant__ tide_slots s) {\nTIDE_WAIT\nconst unsigned t = threadIdx.x;\n", "blockIdx.x", true)
-  return finish(typed, opts, false)
+  return finish(w, typed, opts, false), w
 end
 
 -- Threads that wait for each other.
 local function turns_text(typed, opts)
-  begin(typed, opts, true)
-  write_thread(typed, "static void tide_thread(const void *packed, unsigned t) {\nTIDE_S s = (TIDE_S)packed;\n"
+  local w = begin(typed, opts, true)
+  write_thread(w, typed, "static void tide_thread(const void *packed, unsigned t) {\nTIDE_S s = (TIDE_S)packed;\n"
     .. "threadIdx = {t, 0, 0};\n", "blockIdx.x")
-  put("static int tide_loop(const void *packed, const unsigned *dims, long long begin, long long end) {\n"
+  put(w, "static int tide_loop(const void *packed, const unsigned *dims, long long begin, long long end) {\n"
     .. "for (long long b = begin; b < end; b++) {\nblockIdx = {(unsigned)b, 0, 0};\n"
-    .. "if (int rc = tide_hook->block(tide_hook->self, " .. state.threads .. ", tide_thread, packed)) return rc;\n}\nreturn 0;\n}\n"
+    .. "if (int rc = tide_hook->block(tide_hook->self, " .. w.threads .. ", tide_thread, packed)) return rc;\n}\nreturn 0;\n}\n"
     .. "TIDE_KERNEL(tide_loop)\n")
-  return finish(typed, opts, true)
+  return finish(w, typed, opts, true)
 end
 
 -- ---- a run of places on the CPU ----
@@ -609,64 +608,54 @@ local most_places = 4096
 function kernel_run(typed) return loops(typed.body) and 256 or most_places end
 
 local function host_text(typed, opts)
-  begin(typed, opts, true)
+  local w = begin(typed, opts, true)
   local ndim = typed.ndim
   local run, places = { 1, 1, 1 }, kernel_run(typed)
   run[ndim] = places
-  state.block = run
+  w.block = run
   local ranges = kernel_ranges(typed)
-  local place = {}
+  local declared, operands, place = written(w, write_vars, typed), written(w, write_operands, typed), {}
   for d = 1, ndim - 1 do place[d] = "const tide_x i" .. d .. " = first" .. d .. ";\n" end
   -- level 0: every index and condition is tested; 1: the indexes of the whole run lie inside; 2: conditions hold as well
   local function body(level)
-    local before = out
-    out, state.fast, state.unit, state.copy, state.wanted, state.line = {}, level > 0, level > 0, level + 1, {}, nil
-    state.inside, state.decided = ranges.inside, level == 2 and ranges.decided or {}
-    write_all(typed.body)
-    local inner = join(out)
-    out, state.fast, state.unit = before, false, false
+    w.fast, w.unit, w.copy, w.wanted, w.line = level > 0, level > 0, level + 1, {}, nil
+    w.inside, w.decided = ranges.inside, level == 2 and ranges.decided or {}
+    local inner = written(w, write_all, typed.body)
+    w.fast, w.unit = false, false
     return "#pragma GCC ivdep\nfor (tide_x i" .. ndim .. " = from; i" .. ndim .. " <= upto; i" .. ndim .. "++) {\n"
-      .. state.declared .. inner .. end_line() .. "}\n"
+      .. declared .. inner .. end_line(w) .. "}\n"
   end
-  local before = out
-  out = {}
-  write_vars(typed)
-  state.declared = join(out)
-  out = {}
-  write_operands(typed)
-  local operands = join(out)
-  out = before
   local slow, quick, straight = body(0), ranges.any and body(1), ranges.any and next(ranges.decided) and body(2)
-  put("TIDE_FN void tide_run(TIDE_S s" .. (ndim > 1 and ", tide_x first1" or "") .. (ndim > 2 and ", tide_x first2" or "")
-    .. ", tide_x from, tide_x upto, int level) {\n" .. (next(state.stops) and "int tk_left = TIDE_ROUNDS;\n" or "") .. operands .. join(place))
-  if straight then put("if (level == 2) {\n" .. straight .. "return;\n}\n") end
-  if quick then put("if (level) {\n" .. quick .. "return;\n}\n") end
-  put(slow .. "}\n")
+  put(w, "TIDE_FN void tide_run(TIDE_S s" .. (ndim > 1 and ", tide_x first1" or "") .. (ndim > 2 and ", tide_x first2" or "")
+    .. ", tide_x from, tide_x upto, int level) {\n" .. (next(w.stops) and "int tk_left = TIDE_ROUNDS;\n" or "") .. operands .. join(place))
+  if straight then put(w, "if (level == 2) {\n" .. straight .. "return;\n}\n") end
+  if quick then put(w, "if (level) {\n" .. quick .. "return;\n}\n") end
+  put(w, slow .. "}\n")
   local passed = (ndim > 1 and ", first1" or "") .. (ndim > 2 and ", first2" or "")
   local params = (ndim > 1 and ", tide_x first1" or "") .. (ndim > 2 and ", tide_x first2" or "")
   if quick then
-    put("static int tide_level(TIDE_S s" .. params .. ", tide_x from, tide_x upto) {\n" .. operands
+    put(w, "static int tide_level(TIDE_S s" .. params .. ", tide_x from, tide_x upto) {\n" .. operands
       .. "bool fast = true, holds = " .. (straight and "true" or "false") .. ";\n" .. ranges.text .. "return fast + (fast & holds);\n}\n")
   end
-  put("static int tide_loop(const void *packed, const unsigned *dims, long long begin, long long end) {\nTIDE_S s = (TIDE_S)packed;\n"
+  put(w, "static int tide_loop(const void *packed, const unsigned *dims, long long begin, long long end) {\nTIDE_S s = (TIDE_S)packed;\n"
     .. "for (long long b = begin, many; b < end; b += many) {\nlong long rest = b, runs = (s[" .. ndim - 1 .. "] + " .. places - 1 .. ") / " .. places
     .. ", first = rest % runs;\nmany = runs - first < end - b ? runs - first : end - b;\n"
     .. "if (many > " .. most_places // places .. ") many = " .. most_places // places .. ";\n"
     .. "const long long size = s[" .. ndim - 1 .. "], least = first * " .. places .. ", most = least + many * " .. places .. ";\n"
     .. "const tide_x from = (tide_x)(least + 1), upto = (tide_x)(most < size ? most : size);\n"
     .. "rest /= runs;\n")
-  if ndim == 2 then put("const tide_x first1 = (tide_x)rest + 1;\n") end
-  if ndim == 3 then put("const tide_x first1 = (tide_x)(rest / s[1]) + 1, first2 = (tide_x)(rest % s[1]) + 1;\n") end
+  if ndim == 2 then put(w, "const tide_x first1 = (tide_x)rest + 1;\n") end
+  if ndim == 3 then put(w, "const tide_x first1 = (tide_x)(rest / s[1]) + 1, first2 = (tide_x)(rest % s[1]) + 1;\n") end
   if quick then
     local function all(a, z) return "tide_run(s" .. passed .. ", " .. a .. ", " .. z .. ", tide_level(s" .. passed .. ", " .. a .. ", " .. z .. "));\n" end
-    put("const int level = tide_level(s" .. passed .. ", from, upto);\n"
+    put(w, "const int level = tide_level(s" .. passed .. ", from, upto);\n"
       .. "if (level == " .. (straight and 2 or 1) .. " || upto - from < 8) { tide_run(s" .. passed .. ", from, upto, level); continue; }\n"
       .. "tide_run(s" .. passed .. ", from, from, 0);\n" .. all("from + 1", "upto - 1") .. "tide_run(s" .. passed .. ", upto, upto, 0);\n")
   else
-    put("tide_run(s" .. passed .. ", from, upto, 0);\n")
+    put(w, "tide_run(s" .. passed .. ", from, upto, 0);\n")
   end
-  put("}\nreturn 0;\n}\nTIDE_KERNEL(tide_loop)\n")
-  return finish(typed, opts, true), run
+  put(w, "}\nreturn 0;\n}\nTIDE_KERNEL(tide_loop)\n")
+  return finish(w, typed, opts, true), run
 end
 
 -- kernel_text(typed, opts): opts.plain leaves out from which lines of the script it comes, so that a kernel that has moved is
@@ -674,14 +663,13 @@ end
 -- a GPU waits itself for the kernel before it, so that it may be launched while that one ends.
 function kernel_text(typed, opts)
   local result = { waits = true }
-  result.device = device_text(typed, opts)
-  result.block, result.threads = state.block, state.threads
+  local device, w = device_text(typed, opts)
+  result.device, result.block, result.threads = device, w.block, w.threads
   if typed.barriers then
-    result.host, result.host_block, result.host_head = turns_text(typed, opts), state.block, "#define TIDE_FIBERS 1\n"
+    result.host, result.host_block, result.host_head = turns_text(typed, opts), w.block, "#define TIDE_FIBERS 1\n"
   else
     result.host, result.host_block = host_text(typed, opts)
     result.host_head = ""
   end
-  out, state = nil, nil -- the tree names functions, whose tensors would live on
   return result
 end
