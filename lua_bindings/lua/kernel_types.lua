@@ -3,7 +3,7 @@
 -- A kernel is specialised for the kinds of its arguments: dtype and ndim of tensors, integer, float or boolean. Every call of
 -- a function is written out where it stands, so that types flow through it. What a function finds outside of itself is an
 -- operand (numbers and tensors), compiled in (functions) or a constant (tables of numbers). The tree is described in
--- kernel_text.lua and kernel_blocks.lua, which make something of it.
+-- kernel_text.lua and kernel_code.lua, which make something of it.
 --
 -- Invariant: no name of the script's and no value that it can change is in the tree, but for numbers and dtypes.
 
