@@ -129,6 +129,16 @@ local function written(w, fn, ...)
   return text
 end
 
+-- Threads of a GPU that begin late look whether to end at all: a grid takes long by its loops, or by its size alone.
+local looping_blocks, blocks = 4096, 1 << 20
+local function write_looks(w, of_gpu)
+  local loops = next(w.stops) ~= nil
+  if loops then put(w, "int tk_left = TIDE_ROUNDS;\n") end
+  if not of_gpu then return end
+  put(w, "unsigned tk_looks = 0;\nif ((tide_u)gridDim.x * gridDim.y * gridDim.z > " .. literal(loops and looping_blocks or blocks)
+    .. " && tk_stops(s)) return tk_stopped(s, 0);\n")
+end
+
 -- A function of one thread: the kernel of a GPU, or what runs by turns on the CPU.
 local function write_thread(w, typed, head, of_block, of_gpu)
   local inner = written(w, write_body, typed, of_gpu)
@@ -136,7 +146,7 @@ local function write_thread(w, typed, head, of_block, of_gpu)
   write_place(w, typed, of_block, of_gpu)
   write_clear(w)
   write_outside(w, typed)
-  if next(w.stops) then put(w, "int tk_left = TIDE_ROUNDS;\n" .. (of_gpu and "unsigned tk_looks = 0;\nif ((tide_u)gridDim.x * gridDim.y * gridDim.z > 4096 && tk_stops(s)) return tk_stopped(s, 0);\n" or "")) end
+  write_looks(w, of_gpu)
   write_operands(w, typed)
   write_vars(w, typed)
   put(w, inner)
@@ -170,7 +180,7 @@ local function finish(w, typed, opts, host)
   local body = written(w, write_tables, typed) .. join(w.out)
   return kernel_prelude({
     host = host, float = typed.float, slots = slots, threads = w.threads, small = w.small, ndims = w.ndims, sums = w.sums,
-    random = w.random, index = kernel_mail_index, zero = kernel_mail_zero, stopped = kernel_mail_stopped, stops = next(w.stops) ~= nil,
+    random = w.random, index = kernel_mail_index, zero = kernel_mail_zero, stopped = kernel_mail_stopped, stops = not host or next(w.stops) ~= nil,
   }, body) .. body
 end
 
