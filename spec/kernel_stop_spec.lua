@@ -87,18 +87,25 @@ describe("loops of a kernel that look whether to end", function()
 
   it("do not look where constants bound them", function()
     local x = tide.zeros(4)
-    local function text(body)
+    local function looks(body, device) -- how many, and whether a grid that is long does
       local k = tide.kernel("function(i, x, n) " .. body .. " end")
       k(1, x, 0)
-      return k:source "cpu" .. k:source "cuda"
+      local text, begins = k:source(device):gsub("\nif %(%(tide_u%)gridDim.x [^\n]*tk_stops%(s%)%) return tk_stopped", "")
+      local _, n = text:gsub("TIDE_STOPS%(%d", "")
+      local _, ends = text:gsub("tk_stopped%(s, %d", "")
+      return n + ends, begins == 1
     end
-    local small = text "for k = 1, 3 do for m = -1, 1 do x[i] = x[i] + k * m end end"
-    assert.is_nil(small:find("tk_stops", 1, true))
+    local small = "for k = 1, 3 do for m = -1, 1 do x[i] = x[i] + k * m end end"
+    D.eq({ 0, false }, { looks(small, "cpu") })
+    D.eq({ 0, true }, { looks(small, "cuda") })
     for _, body in ipairs { "for k = 1, n do x[i] = k end", "for k = 1, #x do x[i] = k end", "for k = 1, 1000 do x[i] = k end",
       "while x[i] < n do x[i] = x[i] + 1 end", "repeat x[i] = x[i] + 1 until x[i] > 3", "for k = 1, 3 do while x[i] < n do x[i] = x[i] + 1 end end",
       "for k = 1, n do for m = 1, 3 do x[i] = m end end" } do
-      local _, n = text(body):gsub("tk_stopped%(s", "")
-      assert.is_true(n >= 2, body)
+      for _, device in ipairs { "cpu", "cuda" } do
+        local n, long = looks(body, device)
+        assert.is_true(n >= 1, body)
+        assert.are.equal(device == "cuda", long)
+      end
     end
   end)
 end)
