@@ -45,7 +45,8 @@ end
 if times then
   on_begin(function(core)
     local name = (path or "specs"):match "[^/]+$"
-    local file = assert(io.open(("%s/%s.%s"):format(times, name, tostring({}):match "0x(%x+)"), "w"))
+    local process = assert(io.open("/proc/self/stat")):read "n"
+    local file = assert(io.open(("%s/%s.%d"):format(times, name, process), "w"))
     local started = {}
     local function begin(element) started[element.descriptor] = os.clock() return nil, true end
     local function finish(element)
