@@ -184,8 +184,10 @@ static bool is_equal(const tide_tensor *a, const tide_tensor *b) {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 static const double most = 0.5;
+enum { STOPS = 4 };
 #else
 static const double most = 0.1; /* a few milliseconds where pages of memory come at once */
+enum { STOPS = 8 };
 #endif
 
 /* Whole, then interrupted at several of its looks, then whole again. An operation may end before the look that is
@@ -200,12 +202,12 @@ static void test_operation(const operation *o, int threads) {
   long all = asks;
   if (longest > most || all < 2) printf("%s: %ld looks, %.0f ms between two\n", o->name, all, 1e3 * longest);
   CHECK(all >= 2 && longest <= most);
-  for (int i = 0; i < 8; i++) {
-    begin_asks(i < 4 ? i : all * (i - 4) / 8);
+  for (int i = 0; i < STOPS; i++) {
+    begin_asks(i < STOPS / 2 ? i : all * (2 * i - STOPS) / (2 * STOPS));
     tide_tensor *none = NULL;
     tide_status status = o->run(&none, x);
     if (status == TIDE_OK) tide_tensor_release(none);
-    CHECK(status == TIDE_INTERRUPTED || ((i >= 4 || threads > 1) && asks <= stop_at));
+    CHECK(status == TIDE_INTERRUPTED || ((i >= STOPS / 2 || threads > 1) && asks <= stop_at));
     begin_asks(-1);
     OK(o->run(&again, x));
     CHECK(whole && again && (is_random || is_equal(whole, again)));
