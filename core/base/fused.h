@@ -14,17 +14,26 @@ enum {
 };
 
 /* out = op(in) or, with op 255, the cast of in[0], or with op 254 a reduction, by `compute`, of its last dim, or where
- * `across` of the one before. in: a value, or -1 - k for number k; param: the first of the numbers that it takes
- * beside; a reduction that takes one is divided by how many elements there are less that number. */
+ * `across` of the one before, or with op 253 what operand in[1] has at the places in[0], int32 or int64: number `param`
+ * is a tide_fused_line. in: a value, or -1 - k for number k; param: the first of the numbers that it takes beside; a
+ * reduction that takes one is divided by how many elements there are less that number. */
 typedef struct tide_fused_step {
   uint8_t op, compute, operands, params, out, param;
   int8_t in[3];
 } tide_fused_step;
 
+/* Place i is element i - base, or i + length where it is below 0, of those that lie `pitch` apart. */
+typedef struct tide_fused_line {
+  uint32_t length, pitch;
+  int32_t base;
+  uint32_t site;
+} tide_fused_line;
+
 /* ptr[k] is operand k, a tensor; the values after `operands` are pieces of scratch memory, of which there are `scratch`
  * at once. */
 typedef struct tide_fused_program {
   void *ptr[TIDE_FUSED_OPERANDS];
+  void *mail[4]; /* where a place that is outside is told: backend/compiler.h */
   int64_t size[TIDE_FUSED_DIMS], stride[TIDE_FUSED_OPERANDS][TIDE_FUSED_DIMS];
   int64_t rows, columns; /* of the two last dims, what a piece takes at most */
   int32_t ndim, operands, steps, scratch;

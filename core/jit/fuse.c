@@ -28,7 +28,7 @@ static tide_status add_slot(int16_t *out, tide_fused *f, int number, const tide_
   if (number < 0 || number >= f->numbers)
     return tide__fail(TIDE_ARGUMENT, "%s: number %d is not there, expected 0 to %d", f->name, number, f->numbers - 1);
   if (f->slots == TIDE_FUSE_SCALARS) return tide__fuse_refuse(f, "it takes too many numbers");
-  f->slot[f->slots] = (tide__fuse_slot){(uint8_t)number, v->common, v->compute, is_param};
+  f->slot[f->slots] = (tide__fuse_slot){TIDE__FUSE_NUMBER, (uint8_t)number, v->common, v->compute, is_param};
   *out = (int16_t)f->slots++;
   return TIDE_OK;
 }
@@ -81,10 +81,14 @@ static tide_status add_input(tide_fused *f, int at, const tide_fuse_node *node) 
     return tide__fail(TIDE_ARGUMENT, "%s: node %d is no tensor", f->name, at);
   if (tide__category(node->dtype) > 2) return tide__fuse_refuse(f, "complex numbers");
   if (f->inputs == TIDE_FUSE_INPUTS) return tide__fuse_refuse(f, "it reads too many tensors");
-  v->dtype = v->common = node->dtype, v->compute = tide__compute_dtype(node->dtype), v->ndim = (uint8_t)node->ndim;
+  if (node->kind == TIDE_FUSE_INPUT && (node->dims < 0 || node->ndim + node->dims > TIDE_MAX_DIMS))
+    return tide__fail(TIDE_ARGUMENT, "%s: node %d has too many dims", f->name, at);
+  v->dtype = v->common = node->dtype, v->compute = tide__compute_dtype(node->dtype);
+  v->given = (uint8_t)node->ndim, v->dims = (uint8_t)node->dims, v->ndim = (uint8_t)(node->ndim + node->dims);
+  f->views |= node->dims > 0;
   v->input = (uint8_t)f->inputs, v->reach = (uint16_t)(1u << f->inputs);
   f->input[f->inputs++] = (uint8_t)at;
-  return TIDE_OK;
+  return node->kind == TIDE_FUSE_GATHER ? tide__fuse_add_gather(f, at, node) : TIDE_OK;
 }
 
 static tide_status add_cast(tide_fused *f, int at, const tide_fuse_node *node) {
@@ -122,7 +126,8 @@ tide_status tide__fuse_add(int *out, tide_fused *f, const tide_fuse_node *node) 
   f->value[at] = (tide__fuse_value){.kind = (uint8_t)node->kind};
   *out = f->nodes++;
   switch (node->kind) {
-  case TIDE_FUSE_INPUT: return add_input(f, at, node);
+  case TIDE_FUSE_INPUT:
+  case TIDE_FUSE_GATHER: return add_input(f, at, node);
   case TIDE_FUSE_OP: return add_op(f, at, node);
   case TIDE_FUSE_CAST: return add_cast(f, at, node);
   case TIDE_FUSE_REDUCE: return add_reduce(f, at, node);
@@ -141,6 +146,10 @@ static tide_status add_given(tide_fused *f, int given, const tide_fuse_node *nod
                         given, n.in[k], -numbers);
     if (n.in[k] >= 0) n.in[k] = place[n.in[k]];
   }
+  int dtype = n.kind == TIDE_FUSE_GATHER && n.in[0] >= 0 ? f->value[n.in[0]].dtype : TIDE_INT64;
+  if (tide__category(dtype) == 1 && dtype != TIDE_INT64 && dtype != TIDE_INT32) /* as the functions alone read it */
+    TIDE_TRY(
+        tide__fuse_add(&n.in[0], f, &(tide_fuse_node){.kind = TIDE_FUSE_CAST, .in = {n.in[0]}, .dtype = TIDE_INT64}));
   return (n.kind == TIDE_FUSE_REDUCE ? tide__fuse_add_reduction : tide__fuse_add)(&place[given], f, &n);
 }
 
@@ -163,7 +172,8 @@ static void pack(tide_fused *f, int slot) {
 }
 
 void tide__fuse_pack(tide_fused *f) {
-  for (int k = 0; k < f->slots; k++) pack(f, k);
+  for (int k = 0; k < f->slots; k++)
+    if (f->slot[k].kind == TIDE__FUSE_NUMBER) pack(f, k);
 }
 
 static tide_status fill(tide_fused *f, const tide_fuse_node *nodes, int n, const int *outputs, int outputs_n) {

@@ -2,6 +2,7 @@
 #ifndef TIDE_JIT_FUSE_H
 #define TIDE_JIT_FUSE_H
 
+#include "base/fused.h"
 #include "function.h"
 #include "tide/fuse.h"
 
@@ -11,15 +12,16 @@ typedef struct tide__fuse_value {
   uint8_t common, compute, dtype; /* what it is computed in; what it is */
   uint8_t ndim, dims;
   bool is_row, keepdim; /* is_row: one value for each row; of a REDUCE, do its dims stay? */
-  uint8_t input;        /* INPUT: which one */
+  uint8_t input, given; /* INPUT, GATHER: which one; the dims of its tensor */
   int16_t in[3];        /* a node, or -1 - slot of a number */
-  int16_t param;        /* the first slot */
+  int16_t param;        /* the first slot; GATHER: that of a tide_fused_line */
   uint16_t reach;       /* the inputs that it depends on, one bit each */
 } tide__fuse_value;
 
-/* A number as one node takes it. */
+/* A number as one node takes it; or of gathers a line, and two slots for the addresses of a mailbox. */
+enum { TIDE__FUSE_NUMBER, TIDE__FUSE_LINE, TIDE__FUSE_MAIL };
 typedef struct tide__fuse_slot {
-  uint8_t number, common, compute;
+  uint8_t kind, number, common, compute;
   bool is_param;
 } tide__fuse_slot;
 
@@ -56,6 +58,8 @@ struct tide_fused {
   bool reduces, row_results; /* reduces: over the last `dims` dims; row_results: the results are one value a row */
   bool leading, is_part;     /* leading: over the first ones; is_part: a result is of a part of a row: fuse_stages.c */
   int dims;
+  bool views;                       /* some inputs are read in another shape than their tensor's: fuse_gather.c */
+  int mail;                         /* the slot of the mailbox's addresses; 0: there is no gather */
   struct tide__fuse_stages *stages; /* what rows that are too long for one kernel are done by; NULL: not needed yet */
   bool has_no_stages;               /* they cannot be made */
   bool in_pieces;                   /* a call, or one that was announced, is done by a host's loops for good */
@@ -76,6 +80,18 @@ tide_status tide__fuse_refuse(const tide_fused *f, const char *why);
 
 /* Any reduction: what a kernel knows and operations around it. */
 tide_status tide__fuse_add_reduction(int *out, tide_fused *f, const tide_fuse_node *node);
+
+/* ---- fuse_gather.c ---- */
+
+/* Fills what is particular in a value that gathers: its operand is there. */
+tide_status tide__fuse_add_gather(tide_fused *f, int at, const tide_fuse_node *node);
+/* The inputs in the shapes in which the kernel reads them. False: they are not what it can read. */
+bool tide__fuse_views(tide_tensor **list, tide_tensor *view, const tide_fused *f, tide_tensor *const *in);
+/* Puts what gathers need of these tensors into the slots. False: they are too large, or have no element. */
+bool tide__fuse_place(tide_fused *f, const tide_tensor *const *in);
+static inline bool tide__fuse_gathers(const tide_fused *f, int input) {
+  return f->value[f->input[input]].kind == TIDE_FUSE_GATHER;
+}
 
 /* ---- fuse_pieces.c ---- */
 
@@ -120,7 +136,7 @@ tide_status tide__fuse_run_rows(bool *done, tide_fused *f, const tide_compiler *
 /* Rows of any length, by several kernels. results: those that are one value a row; out gets the others. */
 typedef struct tide__fuse_long {
   const tide__fuse_rows *rows;
-  tide_tensor *const *in;
+  tide_tensor *const *in; /* as they were given */
   tide_tensor *const *results;
   tide_tensor **out;
   const tide_compiler *compiler;
@@ -141,6 +157,8 @@ char *tide__fuse_parts_source(const tide_fused *f, const tide__fuse_shape *shape
 /* ---- fuse_text.c ---- */
 
 const char *tide__fuse_value_type(int dtype);
+/* The value of a gather, whose source's first element of all that this thread may read lies at `from`. */
+void tide__fuse_add_read(tide__text *t, const tide_fused *f, int node, const char *from);
 void tide__fuse_add_op(tide__text *t, const tide_fused *f, int node);
 void tide__fuse_add_cast(tide__text *t, const tide_fused *f, int node);
 char *tide__fuse_helpers(const char *body); /* those that the text calls, malloc'ed */

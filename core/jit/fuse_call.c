@@ -15,7 +15,7 @@ _Static_assert((int)OPERANDS <= (int)TIDE_JIT_OPERANDS, "operands of a kernel");
 
 typedef struct call {
   tide_fused *f;
-  tide_tensor *const *in, *const *into;
+  tide_tensor *const *in, *const *into, *const *given; /* given: the inputs in the shapes that they have */
   const tide_compiler *compiler;
   int device, ndim, work, joined; /* work: dims of the kernel, 0 flat; joined: as few dims as they can be */
   uint32_t uniform;               /* inputs that are single values for a flat kernel */
@@ -54,6 +54,7 @@ static bool flat_match(call *c) {
       c->uniform |= 1u << k;
       continue;
     }
+    if (tide__fuse_gathers(f, k)) return false;
     if (!model) model = x;
     if (!x->contiguous || x->ndim != f->ndim || !tide__same_size(x, model)) return false;
     address |= (uintptr_t)tide__tensor_ptr(x);
@@ -109,6 +110,7 @@ static bool into_fits(const call *c, int k) {
 static const tide_tensor *layout_of(const call *c, int node) {
   const tide__fuse_value *v = &c->f->value[node];
   if (v->kind == TIDE_FUSE_INPUT) return c->in[v->input];
+  if (v->kind == TIDE_FUSE_GATHER) return NULL;
   for (int k = 0; k < v->operands; k++)
     if (v->in[k] >= 0 && !c->f->value[v->in[k]].is_row && is_full(c, c->f->value[v->in[k]].reach))
       return layout_of(c, v->in[k]);
@@ -137,6 +139,11 @@ static const tide_tensor *operand(const call *c, int k) {
   return k < c->f->outputs ? c->made[k] : c->in[k - c->f->outputs];
 }
 
+/* As a launch notes what it reads: of a source of gathers all. */
+static const tide_tensor *whole_operand(const call *c, int k) {
+  return k < c->f->outputs ? c->made[k] : c->given[k - c->f->outputs];
+}
+
 /* Dims as few as they can be. Flat: stride 1 and aligned, or a single value; a result that was there before is not
  * written past its end by the last thread of a GPU. */
 static void find_work(call *c) {
@@ -148,6 +155,7 @@ static void find_work(call *c) {
   bool flat = c->work == 1 && (!c->into || c->device < 0 || c->numel % 16 == 0);
   for (int k = 0; k < n; k++) {
     bool single = k >= f->outputs && c->stride[k][0] == 0;
+    if (k >= f->outputs && !single) flat = flat && !tide__fuse_gathers(f, k - f->outputs);
     flat = flat && (single || (c->stride[k][0] == 1 && ((uintptr_t)tide__tensor_ptr(operand(c, k)) & 15) == 0));
     if (single && c->work == 1) c->uniform |= 1u << (k - f->outputs);
   }
@@ -167,8 +175,11 @@ static void fill_special(tide__fuse_plan *p, const call *c, const tide_compiler 
       if ((int)(c->uniform >> k & 1) == pass) p->order[n++] = (uint8_t)k, s->uniform += pass;
   for (int k = 0; k < f->outputs; k++) s->dtype[k] = f->value[f->output[k]].dtype;
   for (int k = 0; k < f->inputs; k++) s->dtype[f->outputs + k] = f->value[f->input[p->order[k]]].dtype;
+  for (int k = 0; k < f->inputs && s->ndim; k++)
+    s->places |= (uint32_t)tide__fuse_gathers(f, p->order[k]) << (f->outputs + k);
+  s->mail = f->mail;
   tide__jit_layout(&p->plan.layout, s);
-  p->plan.compiler = compiler;
+  p->plan.compiler = compiler, p->plan.mail = (uint16_t)(16 * f->mail);
   p->plan.tile = (int64_t)compiler->threads * p->plan.layout.vector;
   for (int k = 0; k < s->operands - s->uniform; k++) p->plan.moved += tide__itemsize(s->dtype[k]);
 }
@@ -246,7 +257,7 @@ static tide__fuse_plan *end_plan(tide_status status, tide__fuse_plan *p, tide_fu
 static tide__fuse_plan *find_plan(call *c) {
   tide_fused *f = c->f;
   uint64_t key = (uint64_t)(c->device + 1) | (uint64_t)c->work << 16 | (uint64_t)c->uniform << 24;
-  if (f->costly && has_pieces(c->compiler)) f->in_pieces = true;
+  if ((f->costly || f->mail) && has_pieces(c->compiler)) f->in_pieces = true;
   if (f->in_pieces) return NULL;
   tide__fuse_plan *p = plan_of(f, key);
   if (TIDE_LIKELY(p && p->plan.function)) return p;
@@ -393,14 +404,14 @@ tide_status tide__fuse_run_rows(bool *done, tide_fused *f, const tide_compiler *
 static tide_status run_short(bool *done, call *c, tide__fuse_rows *r) {
   const tide_tensor *list[OPERANDS];
   if (!strides_fit(c, r, 0, NULL) || r->across) return TIDE_OK;
-  for (int k = 0; k < c->f->outputs + c->f->inputs; k++) list[k] = operand(c, k);
+  for (int k = 0; k < c->f->outputs + c->f->inputs; k++) list[k] = whole_operand(c, k);
   return tide__fuse_run_rows(done, c->f, c->compiler, r, list, c->device, c->supposed);
 }
 
 static tide_status run_long(bool *done, call *c, const tide__fuse_rows *r) {
   int64_t size[TIDE_MAX_DIMS];
   const tide__fuse_long l = {.rows = r,
-                             .in = c->in,
+                             .in = c->given,
                              .results = c->made,
                              .out = c->made,
                              .compiler = c->compiler,
@@ -438,7 +449,7 @@ static tide_status launch(call *c, const tide__fuse_plan *p) {
   tide__jit_launch_begin();
   for (int k = 0; k < f->outputs + f->inputs; k++) {
     int at = k < f->outputs ? k : f->outputs + p->order[k - f->outputs];
-    const tide_tensor *x = operand(c, at);
+    const tide_tensor *x = whole_operand(c, at);
     w.ptr[k] = tide__tensor_ptr(x);
     tide__jit_operand(x, k < f->outputs, q.stream);
     if (c->work) memcpy(stride[k], c->stride[at], (size_t)c->work * sizeof stride[k][0]);
@@ -460,7 +471,7 @@ static tide_status run_pieces(bool *done, call *c, bool flat) {
   if (!*done) return TIDE_OK;
   w.stride = (const int64_t(*)[TIDE_MAX_DIMS])(flat ? stride : c->stride);
   for (int k = 0; k < c->f->outputs + c->f->inputs; k++) {
-    w.operand[k] = operand(c, k);
+    w.operand[k] = whole_operand(c, k);
     stride[k][0] = k < c->f->outputs || !(c->uniform >> (k - c->f->outputs) & 1);
   }
   if (flat) w.size = &c->numel;
@@ -505,10 +516,13 @@ tide_status tide_fused_call(bool *done, tide_tensor **out, tide_fused *f, tide_t
     return tide__fail(TIDE_STATE, "%s: the function belongs to a runtime that has ended or was reset", f->name);
   if (TIDE_UNLIKELY(f->made != tide__epoch_now())) drop_plans(f);
   call c;
-  c.f = f, c.in = in, c.into = into, c.work = 0, c.uniform = 0;
+  tide_tensor view[TIDE_FUSE_INPUTS], *list[TIDE_FUSE_INPUTS];
+  c.f = f, c.in = c.given = in, c.into = into, c.work = 0, c.uniform = 0;
   memset(c.made, 0, sizeof c.made), c.supposed = false;
   *done = false;
-  if (!inputs_fit(&c)) return TIDE_OK;
+  if (f->views && (into || !tide__fuse_views(list, view, f, in))) return TIDE_OK;
+  if (f->views) c.in = list;
+  if (!inputs_fit(&c) || (f->mail && !tide__fuse_place(f, (const tide_tensor *const *)in))) return TIDE_OK;
   TIDE_TRY(find_compiler(&c));
   tide_status status = f->reduces ? rows_call(done, &c) : flat_match(&c) ? flat_call(done, &c) : general_call(done, &c);
   if (status != TIDE_OK || !*done)
@@ -516,7 +530,8 @@ tide_status tide_fused_call(bool *done, tide_tensor **out, tide_fused *f, tide_t
   else
     memcpy(out, c.made, (size_t)f->outputs * sizeof *out);
   if (status != TIDE_OK) *done = false;
-  return status;
+  /* A bad index on the CPU, which is told by the function alone; elsewhere what an earlier kernel has met. */
+  return status == TIDE_INDEX && f->mail && c.device < 0 ? TIDE_OK : status;
 }
 
 /* ---- before a call ---- */
@@ -539,19 +554,22 @@ static void suppose_results(call *c, bool flat, tide_tensor *result, tide_storag
 
 void tide_fused_begin(tide_fused *f, const tide_fuse_layout *in) {
   tide_tensor x[TIDE_FUSE_INPUTS], result[TIDE_FUSE_OUTPUTS], *list[TIDE_FUSE_INPUTS];
+  tide_tensor view[TIDE_FUSE_INPUTS], *viewed[TIDE_FUSE_INPUTS];
   tide_storage storage[TIDE_FUSE_INPUTS], to[TIDE_FUSE_OUTPUTS];
   call c;
-  c.f = f, c.in = list, c.into = NULL, c.work = 0, c.uniform = 0, c.device = in[0].device, c.supposed = true;
+  c.f = f, c.in = c.given = list, c.into = NULL, c.work = 0, c.uniform = 0, c.device = in[0].device, c.supposed = true;
   for (int k = 0; k < f->inputs; k++) {
     const tide__fuse_value *v = &f->value[f->input[k]];
     tide__tensor_wrap(&x[k], &storage[k], (void *)(uintptr_t)4096, SIZE_MAX / 4, in[k].device, (tide_dtype)v->dtype,
-                      in[k].size, v->ndim);
-    memcpy(x[k].stride, in[k].stride, v->ndim * sizeof *x[k].stride);
+                      in[k].size, v->given);
+    memcpy(x[k].stride, in[k].stride, v->given * sizeof *x[k].stride);
     tide__tensor_layout(&x[k]);
     list[k] = &x[k];
     if (in[k].device != c.device) return;
   }
   if (find_compiler(&c) != TIDE_OK) return;
+  if (f->views && !tide__fuse_views(viewed, view, f, list)) return;
+  if (f->views) c.in = viewed;
   if (f->reduces) {
     tide__fuse_rows r;
     bool done;

@@ -6,7 +6,7 @@
  * Invariant: scratch memory is given to another value only when no later step reads the one that was there. */
 #include "fuse.h"
 
-#include "base/fused.h"
+#include <stddef.h>
 
 enum { PIECE = 4096, ACROSS = 128, NONE = 255 };
 _Static_assert(sizeof(tide_fused_program) <= TIDE_LAUNCH_BYTES, "a program is the arguments of a launch");
@@ -28,7 +28,11 @@ static void number_values(tide_fused_program *p, const tide_fused *f, uint8_t *v
   int next = p->operands, until[TIDE_FUSED_VALUES];
   for (int i = 0; i < f->nodes; i++) value[i] = NONE;
   for (int k = 0; k < f->outputs; k++) value[f->output[k]] = (uint8_t)k;
-  for (int k = 0; k < f->inputs; k++) value[f->input[k]] = (uint8_t)(f->outputs + k);
+  for (int k = 0; k < f->inputs; k++)
+    if (tide__fuse_gathers(f, k))
+      p->dtype[f->outputs + k] = f->value[f->input[k]].dtype;
+    else
+      value[f->input[k]] = (uint8_t)(f->outputs + k);
   for (int i = 0; i < f->nodes; i++) {
     int place = 0;
     if (value[i] == NONE) {
@@ -48,6 +52,7 @@ static void add_step(tide_fused_program *p, const tide_fused *f, int node, const
   *s = (tide_fused_step){.compute = v->compute, .operands = v->operands, .params = v->params, .out = value[node]};
   s->op = v->kind == TIDE_FUSE_CAST ? 255 : v->op, s->param = (uint8_t)v->param;
   if (v->kind == TIDE_FUSE_REDUCE) s->op = 254, s->compute = v->op;
+  if (v->kind == TIDE_FUSE_GATHER) s->op = 253, s->in[1] = (int8_t)(f->outputs + v->input);
   for (int k = 0; k < v->operands; k++) s->in[k] = (int8_t)(v->in[k] < 0 ? v->in[k] : value[v->in[k]]);
 }
 
@@ -93,7 +98,11 @@ tide_status tide__fuse_run_pieces(const tide_fused *f, const tide_compiler *c, c
   number_values(&p, f, value);
   for (int i = 0; i < f->nodes; i++)
     if (f->value[i].kind != TIDE_FUSE_INPUT) add_step(&p, f, i, value);
-  for (int k = 0; k < f->slots; k++) p.number[k] = tide__value(tide__fuse_number(f, k));
+  for (int k = 0; k < f->slots; k++)
+    if (f->slot[k].kind == TIDE__FUSE_NUMBER)
+      p.number[k] = tide__value(tide__fuse_number(f, k));
+    else
+      memcpy(&p.number[k], f->packed + 16 * k, 16);
   p.parts = f->is_part ? f->outputs : 0, p.across = w->across;
   int64_t blocks = choose_pieces(&p, f->reduces && !f->is_part);
   tide__jit_launch_begin();
@@ -111,6 +120,7 @@ tide_status tide__fuse_run_pieces(const tide_fused *f, const tide_compiler *c, c
                          .params = 1,
                          .pointers = (uint16_t)p.operands,
                          .bytes = sizeof p,
+                         .mail = f->mail ? offsetof(tide_fused_program, mail) : 0,
                          .packed = &p,
                          .offset = no_offset,
                          .pointer = pointer};

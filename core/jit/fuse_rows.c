@@ -110,6 +110,7 @@ tide_status tide__fuse_launch_rows(const tide_fused *f, const tide__jit_plan *p,
                               .params = 1,
                               .pointers = (uint16_t)operands,
                               .bytes = (uint16_t)tail,
+                              .mail = (uint16_t)(16 * f->mail),
                               .packed = a.bytes,
                               .offset = no_offset,
                               .pointer = pointer};

@@ -15,7 +15,7 @@ typedef struct writer {
   tide__text t;
   const tide_fused *f;
   const tide__fuse_shape *shape;
-  const char *mine; /* behind an operand that has elements along the lanes: which one */
+  const char *mine, *here; /* behind an operand that has elements along the lanes: which one; where it lies in memory */
   bool kept[TIDE_FUSE_NODES], there[TIDE_FUSE_NODES]; /* there: declared in the running loop, or for the row */
 } writer;
 
@@ -80,6 +80,13 @@ static void need(writer *w, int node);
 static void add_input(writer *w, int node) {
   const tide__fuse_value *v = &w->f->value[node];
   int k = place_of(w, node);
+  if (v->kind == TIDE_FUSE_GATHER) {
+    char from[96], step[40] = "";
+    if (w->f->is_part) snprintf(step, sizeof step, " + i * tide_a.step[%d]", k);
+    snprintf(from, sizeof from, "a%d%s + %s", k, step, is_spread(w, k) ? w->here : "0");
+    tide__fuse_add_read(&w->t, w->f, node, from);
+    return;
+  }
   tide__text_add(&w->t, is_packed(v->dtype) ? "  const %s v%d = tide_get(p%d%s);\n" : "  const %s v%d = p%d%s;\n",
                  tide__fuse_value_type(v->dtype), node, k, is_spread(w, k) ? w->mine : "");
 }
@@ -95,7 +102,7 @@ static void need(writer *w, int node) {
   }
   for (int k = 0; k < v->operands; k++)
     if (v->in[k] >= 0) need(w, v->in[k]);
-  if (v->kind == TIDE_FUSE_INPUT)
+  if (v->kind == TIDE_FUSE_INPUT || v->kind == TIDE_FUSE_GATHER)
     add_input(w, node);
   else if (v->kind == TIDE_FUSE_OP)
     tide__fuse_add_op(&w->t, w->f, node);
@@ -149,6 +156,7 @@ static void add_loads(writer *w) {
   for (int k = f->outputs; k < f->outputs + f->inputs; k++) {
     tide__text_add(&w->t, "  const tide_s%d *a%d = (const tide_s%d *)tide_a.ptr[%d] + row * tide_a.stride[%d];\n", k, k,
                    k, k, k);
+    if (tide__fuse_gathers(f, k - f->outputs)) continue;
     if (!is_spread(w, k)) {
       tide__text_add(&w->t, "  const tide_s%d p%d = *a%d;\n", k, k, k);
       continue;
@@ -210,7 +218,7 @@ static void add_part_load(writer *w, int k, bool in_loop) {
   if (!in_loop)
     tide__text_add(&w->t, "  const tide_s%d *a%d = (const tide_s%d *)tide_a.ptr[%d] + row * tide_a.stride[%d];\n", k, k,
                    k, k, k);
-  if (moves != in_loop) return;
+  if (moves != in_loop || tide__fuse_gathers(w->f, k - w->f->outputs)) return;
   if (is_spread(w, k))
     tide__text_add(&w->t,
                    "  typedef tide_raw<sizeof(tide_s%d) * TIDE_LANES_>::type tide_r%d;\n"
@@ -222,7 +230,7 @@ static void add_part_load(writer *w, int k, bool in_loop) {
 }
 
 static char *parts_body(const tide_fused *f, const tide__fuse_shape *shape) {
-  writer w = {.f = f, .shape = shape, .mine = "[e]"};
+  writer w = {.f = f, .shape = shape, .mine = "[e]", .here = "e"};
   const char *across = shape->pieces ? "(row + e) * tide_a.parts + part" : "row * tide_a.parts + part";
   for (int k = 0; k < f->inputs; k++) add_part_load(&w, f->outputs + k, false);
   for (int k = 0; k < f->outputs; k++) {
@@ -257,7 +265,7 @@ static char *parts_body(const tide_fused *f, const tide__fuse_shape *shape) {
 /* ---- the whole ---- */
 
 static char *body_of(const tide_fused *f, const tide__fuse_shape *shape) {
-  writer w = {.f = f, .shape = shape, .mine = "[TIDE_MINE]"};
+  writer w = {.f = f, .shape = shape, .mine = "[TIDE_MINE]", .here = "(j * TIDE_GROUP + lane) * TIDE_LANES_ + e"};
   add_loads(&w);
   for (int i = 0; i < f->nodes; i++) {
     if (f->value[i].kind == TIDE_FUSE_REDUCE)
@@ -296,8 +304,11 @@ static char *around(const tide_fused *f, const tide__fuse_shape *shape, const ti
     add_declarations(&t, f, shape);
     tide__text_add(&t,
                    "%sextern \"C\" __global__ void __launch_bounds__(%d) tide_kernel(const __grid_constant__ tide_args "
-                   "tide_a) {\n  tide_begin();\n%s%s}\n",
-                   joins, threads, head, body);
+                   "tide_a) {\n  tide_begin();\n%s%s%s",
+                   joins, threads, head, f->mail ? "  tide_wrong tide_w = {0, 0};\n" : "", body);
+    if (f->mail)
+      tide__text_add(&t, "  if (tide_w.length) tide_report(tide_w, tide_a.c%d, tide_a.c%d);\n", f->mail - 1, f->mail);
+    tide__text_add(&t, "}\n");
   }
   free(body);
   free(helpers);

@@ -90,12 +90,22 @@ static int join_parts(writer *w, int node) {
   return add_cast(w, at, part_dtype(v->dtype), v->dtype);
 }
 
+static int copy(writer *w, int node);
+
+/* An input of the whole, or what is gathered from it. */
+static int add_given(writer *w, const tide__fuse_value *v) {
+  int index = v->kind == TIDE_FUSE_GATHER ? copy(w, v->in[0]) : 0, at = add_input(w, v->input, v->dtype, v->given);
+  w->node[at].kind = (tide_fuse_kind)v->kind, w->node[at].op = v->op, w->node[at].dims = v->dims;
+  w->node[at].in[0] = index;
+  return at;
+}
+
 static int copy(writer *w, int node) {
   const tide__fuse_value *v = &w->f->value[node];
   if (w->at[node] >= 0) return w->at[node];
   int at;
-  if (v->kind == TIDE_FUSE_INPUT)
-    at = add_input(w, v->input, v->dtype, v->ndim);
+  if (v->kind == TIDE_FUSE_INPUT || v->kind == TIDE_FUSE_GATHER)
+    at = add_given(w, v);
   else if (v->kind == TIDE_FUSE_REDUCE)
     at = w->of_parts ? join_parts(w, node) : add_input(w, -1 - node, v->dtype, w->f->ndim);
   else {
@@ -238,6 +248,7 @@ static tide_status run_parts(bool *done, run *x, const stage *s, const int16_t *
     r.row_stride[at] = from >= 0 ? whole->row_stride[x->f->outputs + from] : row_count(x) > 1;
     r.step[at] = from >= 0 ? whole->step[x->f->outputs + from] : 0;
   }
+  if (!tide__fuse_place(f, list + f->outputs)) return TIDE_OK;
   if (x->l->compiler->fused) {
     r.span = tide__fuse_piece(r.rows, r.across);
     r.parts = (r.columns + r.span - 1) / r.span;

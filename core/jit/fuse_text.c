@@ -25,6 +25,28 @@
   "TIDE_INLINE long long " name                                                                                        \
   "(long long a, long long b) { typedef long long T; typedef unsigned long long U; " body " }\n"
 
+/* Of a GPU's texts alone. tide_line and tide_note are what slots of gathers hold (fuse.h), the box is a tide_mail. What
+ * was wrong is told at the end of a thread, so that nothing stands between the reads of its lanes. */
+static const char gather_text[] =
+    "struct tide_line { unsigned length, pitch; int base; unsigned site; };\n"
+    "struct tide_box { volatile unsigned full, site; volatile int base, reserved; volatile long long value, length; "
+    "};\n"
+    "struct tide_note { unsigned *taken; tide_box *box; };\n"
+    "struct tide_wrong { long long value; unsigned length; };\n"
+    "TIDE_APART void tide_report(tide_wrong w, tide_line l, tide_note n) {\n"
+    "  unsigned was;\n"
+    "  asm volatile(\"atom.global.exch.b32 %0, [%1], 1;\" : \"=r\"(was) : \"l\"(n.taken) : \"memory\");\n"
+    "  if (was) return;\n"
+    "  n.box->site = l.site, n.box->base = l.base, n.box->value = w.value, n.box->length = w.length;\n"
+    "  asm volatile(\"membar.sys;\" ::: \"memory\");\n"
+    "  n.box->full = 1;\n"
+    "  asm volatile(\"membar.sys;\" ::: \"memory\");\n}\n"
+    "template <class T> TIDE_INLINE const T &tide_at(const T *p, long long i, const tide_line &l, tide_wrong &w) {\n"
+    "  const long long at = i < 0 ? i + l.length : i - l.base;\n"
+    "  const bool bad = (unsigned long long)at >= l.length;\n"
+    "  w.value = bad ? i : w.value, w.length = bad ? l.length : w.length;\n"
+    "  return p[(unsigned long long)(bad ? 0u : (unsigned)at) * l.pitch];\n}\n";
+
 /* Each stands behind those that it calls. */
 static const struct {
   const char *name, *text;
@@ -81,6 +103,7 @@ static const struct {
     {"tide_whole", "template <class T> TIDE_INLINE long long tide_whole(T x) {\n"
                    "  return x >= (T)-9223372036854775808.0 && x < (T)9223372036854775808.0 ? (long long)x\n"
                    "                                                      : -9223372036854775807ll - 1;\n}\n"},
+    {"tide_at", gather_text},
 };
 enum { HELPERS = sizeof helpers / sizeof *helpers };
 
@@ -115,6 +138,7 @@ const char *tide__fuse_value_type(int dtype) {
 }
 
 const char *tide__fuse_slot_type(const tide__fuse_slot *slot) {
+  if (slot->kind != TIDE__FUSE_NUMBER) return slot->kind == TIDE__FUSE_LINE ? "tide_line" : "tide_note";
   return tide__jit_compute_type((tide_dtype)slot->compute);
 }
 
@@ -123,16 +147,30 @@ static bool is_half(int dtype) { return dtype == TIDE_FLOAT16 || dtype == TIDE_B
 /* Integers below 32 bits wrap round. */
 static bool is_narrow(int dtype) { return dtype >= TIDE_UINT8 && dtype <= TIDE_INT16; }
 
+void tide__fuse_add_read(tide__text *t, const tide_fused *f, int node, const char *from) {
+  const tide__fuse_value *v = &f->value[node];
+  bool packed = v->dtype == TIDE_BOOL || is_half(v->dtype);
+  const char *get = packed ? "tide_get" : "";
+  tide__text_add(t, "  const %s v%d = %s(tide_at(%s, v%d, tide_a.c%d, tide_w));\n", tide__fuse_value_type(v->dtype),
+                 node, get, from, v->in[0], v->param);
+}
+
+/* A gather's source is an address. */
 static void add_input(tide__text *t, const tide_fused *f, int node, const tide__special *s, const uint8_t *order) {
   const tide__fuse_value *v = &f->value[node];
   char at[64];
   int k = 0;
+  bool gathers = v->kind == TIDE_FUSE_GATHER;
   while (order[k] != v->input) k++;
   k += s->outputs;
   if (k < s->operands - s->uniform)
     snprintf(at, sizeof at, "x%d", k);
   else
-    snprintf(at, sizeof at, "*(const tide_s%d *)tide_a.ptr[%d]", k, k);
+    snprintf(at, sizeof at, "%s(const tide_s%d *)tide_a.ptr[%d]", gathers ? "" : "*", k, k);
+  if (gathers) {
+    tide__fuse_add_read(t, f, node, at);
+    return;
+  }
   bool packed = v->dtype == TIDE_BOOL || is_half(v->dtype);
   tide__text_add(t, packed ? "  const %s v%d = tide_get(%s);\n" : "  const %s v%d = %s;\n",
                  tide__fuse_value_type(v->dtype), node, at);
@@ -180,7 +218,8 @@ static void add_output(tide__text *t, const tide_fused *f, int k) {
 
 static void add_node(tide__text *t, const tide_fused *f, int node, const tide__special *s, const uint8_t *order) {
   switch (f->value[node].kind) {
-  case TIDE_FUSE_INPUT: add_input(t, f, node, s, order); break;
+  case TIDE_FUSE_INPUT:
+  case TIDE_FUSE_GATHER: add_input(t, f, node, s, order); break;
   case TIDE_FUSE_OP: tide__fuse_add_op(t, f, node); break;
   default: tide__fuse_add_cast(t, f, node); break;
   }

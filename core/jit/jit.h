@@ -75,6 +75,8 @@ typedef struct tide__special {
   int operands, outputs, scalars, ndim, uniform;
   tide_dtype common;
   uint8_t dtype[TIDE_JIT_OPERANDS];
+  uint32_t places; /* the operands of a strided one whose addresses are wanted, not what lies there */
+  int mail;        /* the scalar that is the addresses of a mailbox, behind what else is told in it; 0: none */
 } tide__special;
 /* Where things lie in the packed arguments; see source.c. */
 typedef struct tide__layout {

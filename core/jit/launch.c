@@ -35,6 +35,7 @@ static tide_status launch_part(const tide__jit_plan *p, tide__queue *q, char *pa
                          .params = 1,
                          .pointers = (uint16_t)operands,
                          .bytes = p->layout.bytes,
+                         .mail = p->mail,
                          .packed = packed,
                          .offset = no_offset,
                          .pointer = pointer};

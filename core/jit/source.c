@@ -9,6 +9,10 @@
  * function that is called, or, where TIDE_ROLLED says so, in a loop over the lanes. TIDE_TAKES_ANY says that it ends
  * well with any value, as operations of core's own do, so that lanes past the end need no value of another one.
  *
+ * Where core's own statements read by an index, TIDE_EACH_PLACE are the operands of a strided kernel of which a lane
+ * has the address instead of the value (its type is tide_v<k>). TIDE_OPEN declares what a thread keeps of an index that
+ * is outside, TIDE_WATCH hands it to tide_apply, and TIDE_CLOSE reports it.
+ *
  * Packed arguments: 16 bytes for each scalar, the pointers, the count (int64), then for flat kernels how many threads
  * there are and how many of them have all their lanes (uint32), for strided ones the strides [ndim][operands] (int64)
  * and a divisor for each dim. tide__jit_layout and the struct in the text say the same, which
@@ -102,6 +106,14 @@ static void add_args(tide__text *t, const char *const *scalar_types, const tide_
 static void add_list(tide__text *t, const char *name, int from, int to, const char *between) {
   tide__text_add(t, "#define %s(X)", name);
   for (int k = from; k < to; k++) tide__text_add(t, "%s X(%d)", k > from ? between : "", k);
+  tide__text_add(t, "\n");
+}
+
+/* Of what is read, the operands whose addresses are wanted, or the others. */
+static void add_places(tide__text *t, const tide__special *s, const char *name, bool wanted) {
+  tide__text_add(t, "#define %s(X)", name);
+  for (int k = s->outputs; k < s->operands - s->uniform; k++)
+    if ((s->places >> k & 1) == wanted) tide__text_add(t, " X(%d)", k);
   tide__text_add(t, "\n");
 }
 
@@ -218,10 +230,21 @@ static void add_declarations(tide__text *t, const tide__special *s, const char *
   int lanes = s->operands - s->uniform;
   for (int k = 0; k < s->operands; k++)
     tide__text_add(t, "typedef %s tide_s%d;\n", tide__jit_storage_type(s->dtype[k]), k);
+  for (int k = 0; k < lanes && s->ndim && !c->host; k++) /* what a thread has of each */
+    tide__text_add(t, s->places >> k & 1 ? "typedef const tide_s%d *tide_v%d;\n" : "typedef tide_s%d tide_v%d;\n", k,
+                   k);
   add_list(t, "TIDE_EACH", 0, lanes, "");
   add_list(t, "TIDE_EACH_OUT", 0, s->outputs, "");
-  add_list(t, "TIDE_EACH_IN", s->outputs, lanes, "");
+  add_places(t, s, "TIDE_EACH_IN", false);
+  add_places(t, s, "TIDE_EACH_PLACE", true);
   add_list(t, "TIDE_ARGS", 0, lanes, ",");
+  if (s->mail)
+    tide__text_add(t,
+                   "#define TIDE_WATCH , tide_w\n#define TIDE_OPEN tide_wrong tide_w = {0, 0};\n"
+                   "#define TIDE_CLOSE if (tide_w.length) tide_report(tide_w, a.c%d, a.c%d);\n",
+                   s->mail - 1, s->mail);
+  else
+    tide__text_add(t, "#define TIDE_WATCH\n#define TIDE_OPEN\n#define TIDE_CLOSE\n");
   tide__text_add(t, "#define TIDE_THREADS %d\n#define TIDE_ROLLED %d\n", c->threads, rolled);
   tide__jit_layout(&l, s);
   add_lanes(t, l.vector, s->ndim);
@@ -250,12 +273,12 @@ char *tide__jit_around(const char *before, const char *apply, const char *const 
                        const tide_compiler *c) {
   tide__text t = {0};
   add_prelude(&t, s, strstr(apply, "tide_put") != NULL, c);
-  tide__text_add(&t, "#define TIDE_TAKES_ANY 1\n%s", before);
+  tide__text_add(&t, "#define TIDE_TAKES_ANY %d\n%s", !s->mail, before); /* what lies past the end is no index */
   add_declarations(&t, s, scalar_types, is_long(apply, s, find_own), c);
   tide__text_add(&t, "static TIDE_INLINE void tide_apply(const tide_args &tide_a");
   for (int k = 0; k < s->operands - s->uniform; k++)
-    tide__text_add(&t, ", %stide_s%d &x%d", k < s->outputs ? "" : "const ", k, k);
-  tide__text_add(&t, ") {\n%s}\n%s", apply, s->ndim ? c->strided : c->flat);
+    tide__text_add(&t, ", %stide_s%d %cx%d", k < s->outputs ? "" : "const ", k, s->places >> k & 1 ? '*' : '&', k);
+  tide__text_add(&t, "%s) {\n%s}\n%s", s->mail ? ", tide_wrong &tide_w" : "", apply, s->ndim ? c->strided : c->flat);
   return tide__text_end(&t, "fuse");
 }
 

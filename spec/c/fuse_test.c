@@ -1,8 +1,9 @@
 /* fuse_test.c: fused operations without a script: what they refuse, what a call does and leaves alone, reductions of
- * rows of any length on the CPU and on a simulated device. */
+ * rows of any length and gathers on the CPU and on a simulated device. */
 #include "jit/fuse.h"
 
 #include "tensor_test.h"
+#include "tide/scatter.h"
 
 static tide_fuse_node input(tide_dtype dtype, int ndim) {
   return (tide_fuse_node){.kind = TIDE_FUSE_INPUT, .dtype = dtype, .ndim = ndim};
@@ -18,6 +19,11 @@ static tide_fuse_node reduce(tide_reduction what, int a, int dims, bool leading,
                           .dims = dims,
                           .leading = leading,
                           .keepdim = keepdim};
+}
+
+static tide_fuse_node gather(tide_fuse_places what, int ndim, int dim, int index) {
+  return (tide_fuse_node){
+      .kind = TIDE_FUSE_GATHER, .op = what, .dtype = TIDE_FLOAT32, .ndim = ndim, .dims = dim, .in = {index}};
 }
 
 static tide_tensor *ramp(int device, const int64_t *size, int ndim, int modulus) {
@@ -87,6 +93,17 @@ static void refusals(void) {
                            4, 3, 0));
   OK(make((tide_fuse_node[]){x, reduce(TIDE_SUM, 0, 1, false, false), op(TIDE_OP_sqrt, 1, 0)}, 3, 2, 0));
   FAILS(TIDE_ARGUMENT, tide_fused_call(NULL, NULL, NULL, NULL, NULL));
+  OK(make((tide_fuse_node[]){i, gather(TIDE_FUSE_LINE, 1, 0, 0)}, 2, 1, 0));
+  OK(make((tide_fuse_node[]){i, gather(TIDE_FUSE_ALONG, 2, 1, 0)}, 2, 1, 0));
+  FAILS(TIDE_ARGUMENT, make((tide_fuse_node[]){i, gather(TIDE_FUSE_SLICES, 2, 2, 0)}, 2, 1, 0)); /* no such dim */
+  FAILS(TIDE_ARGUMENT, make((tide_fuse_node[]){i, gather((tide_fuse_places)3, 2, 1, 0)}, 2, 1, 0));
+  FAILS(TIDE_ARGUMENT, make((tide_fuse_node[]){i, gather(TIDE_FUSE_LINE, 1, 0, 1)}, 2, 1, 0)); /* by itself */
+  FAILS(TIDE_ARGUMENT, make((tide_fuse_node[]){i, gather(TIDE_FUSE_LINE, 1, 0, -1)}, 2, 1, 1));
+  FAILS(TIDE_SUPPORT, make((tide_fuse_node[]){x, gather(TIDE_FUSE_LINE, 1, 0, 0)}, 2, 1, 0)); /* no integers */
+  FAILS(TIDE_SUPPORT, make((tide_fuse_node[]){i, gather(TIDE_FUSE_ALONG, 1, 0, 0)}, 2, 1, 0));
+  FAILS(TIDE_SUPPORT, make((tide_fuse_node[]){i, gather(TIDE_FUSE_SLICES, 5, 0, 0)}, 2, 1, 0)); /* no dims behind */
+  FAILS(TIDE_SUPPORT,
+        make((tide_fuse_node[]){i, reduce(TIDE_SUM, 0, 1, false, true), gather(TIDE_FUSE_LINE, 1, 0, 1)}, 3, 2, 0));
 }
 
 /* ---- calls ---- */
@@ -162,6 +179,90 @@ static void reductions(int device) {
   for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) reduction(device, sizes[s], TIDE_SUM, false, false, true);
 }
 
+/* ---- gathers ---- */
+
+static int one(void) { return 1; }
+
+static tide_tensor *places(int device, const int64_t *size, int ndim, int64_t first, int64_t n, int64_t last) {
+  int64_t values[64], count = 1;
+  for (int d = 0; d < ndim; d++) count *= size[d];
+  for (int64_t i = 0; i < count; i++) values[i] = i % 4 == 3 ? -1 - i * 5 % n : first + i * 7 % n;
+  values[count - 1] = last;
+  tide_tensor *index = NULL;
+  const tide_options options = {TIDE_INT64, device, false};
+  OK(tide_from_data(&index, values, size, ndim, &options));
+  return index;
+}
+
+typedef struct form {
+  tide_fuse_places what;
+  int dim, index_ndim, behind; /* behind: the dims of x that the index has not */
+  int64_t index[2], length;
+} form;
+
+/* relu(x[index]), or its sum over the last dim, against what the functions give alone. */
+static void gathered(int device, const form *g, bool sums, int64_t last, bool is_bad) {
+  const int64_t size[] = {6, 5};
+  const int output = sums ? 3 : 2;
+  const int ndim = g->what == TIDE_FUSE_SLICES ? g->index_ndim + 1 : g->index_ndim;
+  tide_fuse_node nodes[] = {input(TIDE_INT64, g->index_ndim), gather(g->what, 2, g->dim, 0), op(TIDE_OP_relu, 1, 0),
+                            reduce(TIDE_SUM, 2, 1, false, false)};
+  nodes[0].dims = g->behind;
+  tide_fused *f = NULL;
+  int base = tide_get_index_base();
+  tide_tensor *x = ramp(device, size, 2, 23), *index = places(device, g->index, g->index_ndim, base, g->length, last);
+  tide_tensor *out = NULL, *alone = NULL, *chain = NULL, *want = NULL;
+  bool done = false;
+  OK(tide_fused_new(&f, "gather", nodes, output + 1, &output, 1, NULL, 0));
+  OK(tide_fused_call(&done, &out, f, (tide_tensor *[]){index, x}, NULL));
+  if (is_bad && device < 0) CHECK(!done && !out);
+  if (is_bad && device >= 0) {
+    CHECK(done);
+    FAILS(TIDE_INDEX, tide_device_synchronize(device));
+    OK(tide_device_synchronize(device)); /* it lives on */
+  }
+  if (!is_bad) {
+    tide_reduce_options o = TIDE_REDUCE_OPTIONS;
+    int dim = ndim - 1;
+    o.dims = &dim, o.ndims = 1;
+    OK(g->what == TIDE_FUSE_LINE    ? tide_take(&alone, x, index, NULL)
+       : g->what == TIDE_FUSE_ALONG ? tide_take_along_dim(&alone, x, index, g->dim, NULL)
+                                    : tide_index_get(&alone, x, g->dim, index));
+    OK(tide_unary(&chain, TIDE_OP_relu, alone, NULL));
+    if (sums) OK(tide_reduce(&want, TIDE_SUM, chain, &o, NULL));
+    if (!want) tide_tensor_retain(want = chain);
+    CHECK(done && out && out->ndim == want->ndim && !memcmp(out->size, want->size, (size_t)out->ndim * sizeof *size));
+    for (int64_t i = 0; out && i < out->numel; i++) CHECK(fabs(element(out, i) - element(want, i)) < 1e-5);
+  }
+  tide_tensor *in_place = x; /* gathers write to nothing that was there */
+  OK(tide_fused_call(&done, &chain, f, (tide_tensor *[]){index, x}, &in_place));
+  CHECK(!done);
+  tide_tensor *const list[] = {x, index, out, alone, chain, want};
+  for (size_t i = 0; i < sizeof list / sizeof *list; i++) tide_tensor_release(list[i]);
+  tide_fused_free(f);
+}
+
+static void gathers(int device) {
+  static const form forms[] = {
+      {TIDE_FUSE_SLICES, 0, 1, 1, {7}, 6},    {TIDE_FUSE_SLICES, 1, 1, 0, {7}, 5},
+      {TIDE_FUSE_SLICES, 0, 2, 1, {3, 4}, 6}, {TIDE_FUSE_SLICES, 1, 2, 0, {3, 4}, 5},
+      {TIDE_FUSE_ALONG, 0, 2, 0, {3, 5}, 6},  {TIDE_FUSE_ALONG, 1, 2, 0, {6, 8}, 5},
+      {TIDE_FUSE_LINE, 0, 2, 0, {4, 3}, 30},  {TIDE_FUSE_LINE, 0, 1, 0, {40}, 30},
+  };
+  for (int base = 0; base < 2; base++) {
+    tide_index_base_set(base ? one : NULL);
+    for (size_t k = 0; k < sizeof forms / sizeof *forms; k++)
+      for (int sums = 0; sums < 2 - (k == 3); sums++) { /* its rows are of dims that do not join */
+        int64_t n = forms[k].length;
+        const int64_t bad[] = {base - 1 < 0 ? -n - 1 : base - 1, n + base, -n - 1, INT64_MIN, INT64_MAX};
+        gathered(device, &forms[k], sums, n - 1 + base, false);
+        gathered(device, &forms[k], sums, -n, false);
+        for (int i = 0; i < 5; i++) gathered(device, &forms[k], sums, bad[i], true);
+      }
+  }
+  tide_index_base_set(NULL);
+}
+
 int main(void) {
   setenv("TIDE_SIM_DEVICES", "1", 1);
   setenv("TIDE_CXX", "/nowhere", 1); /* the loops of the host do all */
@@ -171,6 +272,7 @@ int main(void) {
   for (int device = -1; device < 1; device++) {
     elementwise(device);
     reductions(device);
+    gathers(device);
   }
   tide_shutdown();
   printf("fuse_test: %d checks, %d failures\n", checks, failures);

@@ -1,7 +1,7 @@
 /* jit_test.c: the parts of run-time kernels that scripts do not see: signatures, packed arguments, keys and entries of
  * the cache, and, where libtide_cuda and NVRTC are there, that every kind of kernel compiles for a GPU. No GPU is
  * needed for that. `jit_test time` tells how long NVRTC takes. */
-#include "jit/jit.h"
+#include "jit/fuse.h"
 
 #include <dlfcn.h>
 #include <libgen.h>
@@ -295,7 +295,7 @@ static void compile_special(const tide_compiler *c, const char *code, const char
     number[p] = (uint8_t)(scalar ? scalars++ : out ? outs++ : inputs++);
   }
   int n = outputs ? outputs : 1;
-  tide__special s = {inputs + n, n, scalars, ndim, 0, common, {0}};
+  tide__special s = {inputs + n, n, scalars, ndim, 0, common, {0}, 0, 0};
   for (int k = 0; k < n + inputs && k < 2 * TIDE_JIT_TENSORS; k++) s.dtype[k] = (uint8_t)(k < n ? common : in[k - n]);
   const tide__jit_text t = {code, &f, outputs == 0, role, number, scalar_kinds};
   char *source = tide__jit_source(&t, &s, c), *log = NULL;
@@ -305,6 +305,52 @@ static void compile_special(const tide_compiler *c, const char *code, const char
   OK(status);
   if (same) check_same(c, source);
   free(log), free(source);
+}
+
+static void compile_fused(const tide_compiler *c, char *source) {
+  char *log = NULL;
+  CHECK(source != NULL);
+  tide_status status = source ? try_compile(c, source, "tide_kernel", &log) : TIDE_MEMORY;
+  if (status != TIDE_OK) fprintf(stderr, "%s\n", log ? log : "");
+  OK(status);
+  if (source) check_same(c, source);
+  free(log), free(source);
+}
+
+/* Fused reads by an index: what no compiler of a host is given. not x[index], or the sum of such rows. */
+static void compile_gathers(const tide_compiler *c) {
+  static const uint8_t order[] = {0, 1};
+  const tide_dtype dtypes[] = {TIDE_FLOAT32, TIDE_FLOAT16, TIDE_BOOL};
+  for (int d = 0; d < 3; d++)
+    for (int sums = 0; sums < 2; sums++) {
+      const int output = sums ? 3 : 2;
+      tide_fused *f = NULL;
+      tide_fuse_node nodes[4] = {
+          {.kind = TIDE_FUSE_INPUT, .dtype = d ? TIDE_INT64 : TIDE_INT32, .ndim = 1, .dims = 1},
+          {.kind = TIDE_FUSE_GATHER, .op = TIDE_FUSE_SLICES, .dtype = dtypes[d], .ndim = 2, .in = {0}},
+          {.kind = TIDE_FUSE_OP, .op = TIDE_OP_logical_not, .in = {1}, .param = -1},
+          {.kind = TIDE_FUSE_REDUCE, .op = TIDE_SUM, .in = {2}, .param = -1, .dims = 1}};
+      if (sums) nodes[2] = (tide_fuse_node){.kind = TIDE_FUSE_CAST, .in = {1}, .dtype = TIDE_FLOAT32};
+      OK(tide_fused_new(&f, "test", nodes, output + 1, &output, 1, NULL, 0));
+      if (!f) return;
+      tide__special s = {.operands = 3, .outputs = 1, .scalars = f->slots, .mail = f->mail};
+      s.dtype[0] = f->value[f->output[0]].dtype, s.dtype[1] = nodes[0].dtype, s.dtype[2] = dtypes[d];
+      for (s.ndim = 0; s.ndim < 3 && !sums; s.ndim++) {
+        s.uniform = !s.ndim, s.places = s.ndim ? 4 : 0; /* flat: x is a line */
+        compile_fused(c, tide__fuse_source(f, &s, order, c));
+      }
+      for (int lanes = 1; lanes < 5 && sums; lanes += 3) {
+        const tide__fuse_shape rows = {.group = 32, .lanes = lanes, .pieces = 2, .spread = 4};
+        const tide__fuse_shape along = {.lanes = lanes, .spread = 2, .moves = 2};
+        const tide__fuse_shape across = {.lanes = lanes, .pieces = 1, .spread = 2, .moves = 1};
+        compile_fused(c, tide__fuse_rows_source(f, &rows, c));
+        f->is_part = true;
+        compile_fused(c, tide__fuse_parts_source(f, &along, c));
+        compile_fused(c, tide__fuse_parts_source(f, &across, c));
+        f->is_part = false;
+      }
+      tide_fused_free(f);
+    }
 }
 
 static tide_status real_arch(char *text, size_t size, int device) {
@@ -365,6 +411,7 @@ static void test_nvrtc(bool timing) {
   compile_special(c, functions, "", 0, 1, TIDE_FLOAT64, (tide_dtype[]){TIDE_FLOAT64});
   compile_special(c, complexes, "", 0, 0, TIDE_COMPLEX64, (tide_dtype[]){TIDE_COMPLEX64});
   compile_special(c, complexes, "", 0, 2, TIDE_COMPLEX128, (tide_dtype[]){TIDE_COMPLEX64});
+  compile_gathers(c);
   static const char needs[] = "template <typename T> T f(T x) { assert(x == x); dim3 d(2); return x + __popc(d.x); }";
   same = false;
   compile_special(c, needs, "", 0, 0, TIDE_FLOAT32, (tide_dtype[]){TIDE_FLOAT32});

@@ -12,7 +12,7 @@
 #include "cpu.h"
 #include "os/os.h"
 
-enum { REDUCE = 254, CAST };
+enum { GATHER = 253, REDUCE, CAST };
 
 typedef struct piece {
   const tide_fused_program *p;
@@ -90,10 +90,36 @@ static tide_status do_reduce(const piece *x, const tide_fused_step *s) {
   return tide__cpu_reduce(NULL, &a);
 }
 
+/* The first of all threads tells of a place that is outside. */
+static void note_bad(const piece *x, int64_t value, const tide_fused_line *l) {
+  uint32_t none = 0;
+  tide_mail *m = x->p->mail[1];
+  if (!__atomic_compare_exchange_n((uint32_t *)x->p->mail[0], &none, 1u, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+    return;
+  m->site = l->site, m->base = l->base, m->value = value, m->length = l->length, m->full = 1;
+}
+
+static void do_gather(const piece *x, const tide_fused_step *s) {
+  const tide_fused_program *p = x->p;
+  const tide_fused_line *l = (const void *)&p->number[s->param];
+  int64_t value;
+  tide_index_args a = {
+      .head = {.nptr = 3, .device = -1}, .index_base = l->base, .length = l->length, .pitch = l->pitch};
+  const int part[3] = {s->out, s->in[1], s->in[0]};
+  for (int k = 0; k < 3; k++) a.head.ptr[k] = operand(x, part[k], a.stride[k]);
+  a.dtype = p->dtype[s->out], a.item_size = (int32_t)tide__itemsize(a.dtype), a.index_dtype = p->dtype[s->in[0]];
+  a.numel = x->rows * x->columns, a.size[0] = x->rows, a.size[1] = x->columns;
+  a.ndim = tide__collapse(a.size, a.stride, 3, 2, false);
+  if (tide__cpu_gather_bad(&a, &value)) note_bad(x, value, l);
+}
+
 static tide_status do_piece(const piece *x) {
   for (int i = 0; i < x->p->steps; i++) {
     const tide_fused_step *s = &x->p->step[i];
-    TIDE_TRY(s->op == CAST ? do_cast(x, s) : s->op == REDUCE ? do_reduce(x, s) : do_op(x, s));
+    if (s->op == GATHER)
+      do_gather(x, s);
+    else
+      TIDE_TRY(s->op == CAST ? do_cast(x, s) : s->op == REDUCE ? do_reduce(x, s) : do_op(x, s));
   }
   return TIDE_OK;
 }

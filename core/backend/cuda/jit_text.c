@@ -158,21 +158,21 @@ const char tide__cuda_complex[] =
 #define APPLY                                                                                                          \
   "#if TIDE_ROLLED\n"                                                                                                  \
   "#define TIDE_AT(k) p##k[0]\n"                                                                                       \
-  "#define TIDE_ROTATE(k) { const tide_s##k tide_0 = p##k[0]; TIDE_SHIFT(p##k) p##k[TIDE_VECTOR - 1] = tide_0; }\n"    \
+  "#define TIDE_ROTATE(k) { const auto tide_0 = p##k[0]; TIDE_SHIFT(p##k) p##k[TIDE_VECTOR - 1] = tide_0; }\n"         \
   "#pragma unroll 1\n"                                                                                                 \
   "  for (int e = 0; e < TIDE_VECTOR; e++) {\n"                                                                        \
-  "    if (TIDE_LIVE(e)) tide_apply(a, TIDE_ARGS(TIDE_AT));\n"                                                         \
+  "    if (TIDE_LIVE(e)) tide_apply(a, TIDE_ARGS(TIDE_AT) TIDE_WATCH);\n"                                              \
   "    TIDE_EACH(TIDE_ROTATE)\n"                                                                                       \
   "  }\n"                                                                                                              \
   "#else\n"                                                                                                            \
   "#define TIDE_AT(k) p##k[tide_e]\n"                                                                                  \
-  "#define TIDE_STEP(e) { enum { tide_e = e }; tide_apply(a, TIDE_ARGS(TIDE_AT)); }\n"                                 \
+  "#define TIDE_STEP(e) { enum { tide_e = e }; tide_apply(a, TIDE_ARGS(TIDE_AT) TIDE_WATCH); }\n"                      \
   "  TIDE_LANES(TIDE_STEP)\n"                                                                                          \
   "#endif\n"
 
 #define KERNEL_HEAD                                                                                                    \
   "extern \"C\" __global__ void __launch_bounds__(TIDE_THREADS) tide_kernel(const __grid_constant__ tide_args a) {\n"  \
-  "  tide_begin();\n"
+  "  tide_begin();\n  TIDE_OPEN\n"
 
 const char tide__cuda_flat[] =
     "template <int BYTES> struct tide_raw;\n"
@@ -195,7 +195,7 @@ const char tide__cuda_flat[] =
     "#define TIDE_FILL(e) { enum { tide_e = e }; TIDE_EACH_IN(TIDE_KEEP) }\n"
     "  if (mine >= a.full) { TIDE_LANES(TIDE_FILL) }\n"
     "#endif\n" APPLY "#define TIDE_STORE(k) ((tide_r##k *)a.ptr[k])[mine] = *(tide_r##k *)p##k;\n"
-    "  TIDE_EACH_OUT(TIDE_STORE)\n"
+    "  TIDE_EACH_OUT(TIDE_STORE)\n  TIDE_CLOSE\n"
     "}\n";
 
 const char tide__cuda_dims[] = "struct tide_div {\n"
@@ -210,7 +210,7 @@ const char tide__cuda_dims[] = "struct tide_div {\n"
 /* Threads past the end do the last element again, which costs less than a branch for each lane. */
 const char tide__cuda_strided[] = KERNEL_HEAD
     "  const unsigned n = (unsigned)a.n, start = blockIdx.x * (TIDE_THREADS * TIDE_VECTOR) + threadIdx.x;\n"
-    "#define TIDE_DECLARE(k) tide_s##k p##k[TIDE_VECTOR]; long long at##k[TIDE_VECTOR];\n"
+    "#define TIDE_DECLARE(k) tide_v##k p##k[TIDE_VECTOR]; long long at##k[TIDE_VECTOR];\n"
     "  TIDE_EACH(TIDE_DECLARE)\n"
     "#define TIDE_ZERO(k) at##k[tide_e] = 0;\n"
     "#define TIDE_MOVE(k) at##k[tide_e] += i * a.stride[tide_d][k];\n"
@@ -220,9 +220,10 @@ const char tide__cuda_strided[] = KERNEL_HEAD
     "  unsigned rest = start + e * TIDE_THREADS < n ? start + e * TIDE_THREADS : n - 1; TIDE_DIMS(TIDE_DIM) }\n"
     "  TIDE_LANES(TIDE_FIND)\n"
     "#define TIDE_LOAD(k) p##k[tide_e] = ((const tide_s##k *)a.ptr[k])[at##k[tide_e]];\n"
-    "#define TIDE_READ(e) { enum { tide_e = e }; TIDE_EACH_IN(TIDE_LOAD) }\n"
+    "#define TIDE_POINT(k) p##k[tide_e] = (const tide_s##k *)a.ptr[k] + at##k[tide_e];\n"
+    "#define TIDE_READ(e) { enum { tide_e = e }; TIDE_EACH_IN(TIDE_LOAD) TIDE_EACH_PLACE(TIDE_POINT) }\n"
     "  TIDE_LANES(TIDE_READ)\n"
     "#define TIDE_LIVE(e) true\n" APPLY "#define TIDE_STORE(k) ((tide_s##k *)a.ptr[k])[at##k[tide_e]] = p##k[tide_e];\n"
     "#define TIDE_WRITE(e) { enum { tide_e = e }; TIDE_EACH_OUT(TIDE_STORE) }\n"
-    "  TIDE_LANES(TIDE_WRITE)\n"
+    "  TIDE_LANES(TIDE_WRITE)\n  TIDE_CLOSE\n"
     "}\n";

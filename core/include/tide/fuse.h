@@ -1,5 +1,5 @@
-/* tide/fuse.h: several elementwise operations, casts and reductions as one kernel. Conventions as in tide.h. On
- * accelerators the kernel is made in the background; on the CPU and simulated devices it is too, and until then, or
+/* tide/fuse.h: several elementwise operations, casts, gathers and reductions as one kernel. Conventions as in tide.h.
+ * On accelerators the kernel is made in the background; on the CPU and simulated devices it is too, and until then, or
  * where there is no compiler, the operations run over pieces of the tensors that stay in the caches. */
 #ifndef TIDE_FUSE_H
 #define TIDE_FUSE_H
@@ -21,18 +21,28 @@ typedef enum tide_fuse_kind {
   TIDE_FUSE_OP,     /* an elementwise operation */
   TIDE_FUSE_CAST,   /* a value as another dtype */
   TIDE_FUSE_REDUCE, /* a reduction over the last dims, or over the first ones */
+  TIDE_FUSE_GATHER, /* elements of a tensor that is given, which is an input too, at the places that a value says */
 } tide_fuse_kind;
+
+/* Which elements an index stands for, as these functions give them. */
+typedef enum tide_fuse_places {
+  TIDE_FUSE_SLICES, /* tide_index_get */
+  TIDE_FUSE_ALONG,  /* tide_take_along_dim */
+  TIDE_FUSE_LINE,   /* tide_take of a contiguous tensor */
+} tide_fuse_places;
 
 /* One value. */
 typedef struct tide_fuse_node {
   tide_fuse_kind kind;
-  int op;           /* OP: a tide_op; REDUCE: a tide_reduction */
-  tide_dtype dtype; /* INPUT: of the tensor; CAST: of the result */
-  int ndim;         /* INPUT: its dims */
-  int in[3];        /* operands: a node before this one, or -1 - k for number k */
+  int op;           /* OP: a tide_op; REDUCE: a tide_reduction; GATHER: tide_fuse_places */
+  tide_dtype dtype; /* INPUT, GATHER: of the tensor; CAST: of the result */
+  int ndim;         /* INPUT, GATHER: its dims */
+  int in[3];        /* operands: a node before this one, or -1 - k for number k; GATHER: the index */
   int param;        /* OP: the first of the numbers that it takes beside its operands, which follow each other;
                        REDUCE: the number that the reduction takes (var's correction, norm's p), or -1 */
-  int dims;         /* REDUCE: over how many dims, the last ones */
+  int dims;         /* REDUCE: over how many dims, the last ones; GATHER: the dim that the index is of; INPUT: how many
+                       dims of size 1 stand behind the tensor's own, as those of an index for SLICES do that has as many
+                       dims behind the one that it is of */
   bool leading;     /* REDUCE: the first ones instead */
   bool keepdim;     /* REDUCE: they stay, with size 1 */
 } tide_fuse_node;
@@ -53,7 +63,9 @@ TIDE_API void tide_fused_free(tide_fused *fused);
 /* Runs it. *done is false, and nothing has happened, where its kernel is not there yet, or where these tensors are not
  * what it can be applied to: other dtypes or dims, several devices, results of different sizes, destinations that
  * share memory with an input otherwise than element by element. into: NULL, or for each result the tensor that it is
- * written to, or NULL; out gets new references to all results. */
+ * written to, or NULL; out gets new references to all results. Nothing is written to tensors where there are gathers.
+ * What an index of a gather has outside is an error of the same kind as in the function that gives it alone: on the CPU
+ * *done is false, as that one tells it; elsewhere a later wait fails. */
 TIDE_API tide_status tide_fused_call(bool *done, tide_tensor **out, tide_fused *fused, tide_tensor *const *in,
                                      tide_tensor *const *into);
 /* How a tensor lies. */
