@@ -377,6 +377,9 @@ void ltide_fuse_note(lua_State *L, ltide_state *S, tide_op op, const tide_operan
 /* Likewise of a reduction of x to new tensors. */
 void ltide_fuse_note_reduction(lua_State *L, ltide_state *S, tide_reduction op, const tide_tensor *x,
                                const tide_reduce_options *o);
+/* Likewise of a new tensor of what x has at the places that the index says: tide_fuse_places of tide/fuse.h. */
+void ltide_fuse_note_gather(lua_State *L, ltide_state *S, const tide_tensor *x, const tide_tensor *index, int dim,
+                            int places);
 
 /* util.c: lets hooks run, an interruption among them, in a long loop that calls no Lua function; `i` counts its steps.
  * A hook may do what it likes, so the loop reads no argument afterwards that it does not hold. */

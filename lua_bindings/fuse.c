@@ -204,6 +204,11 @@ void ltide_fuse_note_reduction(lua_State *L, ltide_state *S, tide_reduction op, 
   (void)L, (void)S, (void)op, (void)x, (void)o;
 }
 
+void ltide_fuse_note_gather(lua_State *L, ltide_state *S, const tide_tensor *x, const tide_tensor *index, int dim,
+                            int places) {
+  (void)L, (void)S, (void)x, (void)index, (void)dim, (void)places;
+}
+
 static int lfused_call(lua_State *L) {
   ltide_begin(L);
   check_fused(L, 1);
@@ -264,6 +269,7 @@ static int lfused_wait(lua_State *L, ltide_call *c) {
 
 static const char *node_name(const tide_fuse_node *n) {
   if (n->kind == TIDE_FUSE_REDUCE) return tide_reduction_get((tide_reduction)n->op)->name;
+  if (n->kind == TIDE_FUSE_GATHER) return "gather";
   return n->kind == TIDE_FUSE_CAST ? tide_dtype_name(n->dtype) : tide_op_get((tide_op)n->op)->name;
 }
 
@@ -273,9 +279,6 @@ static void push_operations(lua_State *L, const fuse_step *s) {
     if (s->node[i].kind != TIDE_FUSE_INPUT) lua_pushstring(L, node_name(&s->node[i])), lua_rawseti(L, -2, ++n);
 }
 
-/* It is done by the operation's own kernel. */
-static bool has_one(const fuse_step *s) { return s->nodes - s->inputs == 1; }
-
 static void push_kernel(lua_State *L, const fuse_step *s) {
   lua_createtable(L, 0, 8);
   push_operations(L, s);
@@ -284,7 +287,7 @@ static void push_kernel(lua_State *L, const fuse_step *s) {
   ltide_set_integer(L, "writes", s->outputs);
   ltide_set_integer(L, "bytes", s->bytes);
   ltide_set_integer(L, "elements", s->numel);
-  lua_pushboolean(L, s->fused ? tide_fused_ready(s->fused) : has_one(s));
+  lua_pushboolean(L, s->fused ? tide_fused_ready(s->fused) : fuse_has_one(s));
   lua_setfield(L, -2, "ready");
   lua_pushstring(L, s->fused ? tide_fused_problem(s->fused) : NULL);
   lua_setfield(L, -2, "problem");
@@ -330,7 +333,7 @@ static void push_explanation(lua_State *L, const fuse_function *f) {
       lua_pop(L, 1);
       lua_pushfstring(L, "\n  %d. calls %s", i + 1, row ? row->name : "x[...]");
     } else {
-      const char *state = has_one(s)                     ? ""
+      const char *state = fuse_has_one(s)                ? ""
                           : !s->fused                    ? ", its operations one by one"
                           : tide_fused_problem(s->fused) ? ", which the compiler refuses"
                           : tide_fused_ready(s->fused)   ? ""

@@ -109,15 +109,16 @@ typedef enum fuse_what {
   FUSE_OP,
   FUSE_CAST,
   FUSE_REDUCE,
+  FUSE_GATHER,
   FUSE_CALL
-} fuse_what; /* a REDUCE may be done as the CALL that it was */
+} fuse_what; /* a REDUCE or GATHER may be done as the CALL that it was */
 
 typedef struct fuse_event {
   uint8_t what, op, operands, params, dtype;
   bool is_view;          /* CALL: the result looks at an operand's memory */
   bool keepdim, leading; /* leading: the first dims */
-  uint8_t dims;          /* REDUCE */
-  int16_t in[3];         /* a value, or -1: number[k] */
+  uint8_t dims;          /* REDUCE; GATHER: the dim */
+  int16_t in[3];         /* a value, or -1: number[k]; GATHER: the index, and beyond the operands the source */
   int16_t out, into;     /* into: the value whose memory is written, or -1 */
   tide_scalar number[3], param[3];
   fuse_step call;
@@ -131,6 +132,7 @@ typedef struct fuse_seen {
 /* The call of a C function that is under way. */
 typedef struct fuse_call {
   bool is_reduction;    /* reduce.c has, of one that event.dims and the like tell of */
+  bool is_gather;       /* index.c or scatter.c has, likewise */
   bool is_op, is_vague; /* ops.c has told about one operation; of something that is not known, or twice */
   int op, operands, params, seen_count;
   int16_t in[3];
@@ -214,6 +216,7 @@ bool fuse_push_template(fuse_recorder *r, int index, int depth, bool *has_values
 /* Makes the steps of what was recorded; the results of the run lie at first .. top. */
 void fuse_plan(fuse_recorder *r, const char *name, int first, int top);
 void fuse_record_free(fuse_record *p);
+bool fuse_has_one(const fuse_step *s); /* it is done by the operation's own kernel */
 /* Runs the steps; for `return`. base: where slot 0 is. */
 int fuse_run(lua_State *L, ltide_state *S, fuse_record *p, int refs, int base);
 

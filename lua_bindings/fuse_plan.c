@@ -1,14 +1,16 @@
 /* fuse_plan.c: what was recorded becomes steps: calls that are made again, and kernels between them.
  *
- * Operations are gathered into a group until something stands in the way: a call that is no view of a tensor that is
- * there, a write to memory that the group reads otherwise, a limit of one kernel. Then those of its values that
- * somebody uses later, or that are written to memory that was there before, become results of kernels, one for each
- * size; what only leads to them is computed on the way and never stored.
+ * Operations are put into a group until something stands in the way: a call that is no view of a tensor that is there,
+ * a read by an index of what the group computes, a write to memory that it reads otherwise, a limit of one kernel. Then
+ * those of its values that somebody uses later, or that are written to memory that was there before, become results of
+ * kernels, one for each size; what only leads to them is computed on the way and never stored.
  *
  * Invariant: a step reads what the function read there, as every write ends the group that could read it too late. */
 #include "fuse.h"
 
 #include <stdlib.h>
+
+#include "tide/scatter.h"
 
 #if LUA_VERSION_NUM == 504
 
@@ -16,7 +18,7 @@ enum { GROUP = 48, NUMBERS = TIDE_FUSE_SCALARS - 6 };
 
 typedef struct group {
   int16_t event[GROUP], leaf[TIDE_FUSE_INPUTS];
-  int events, leaves, numbers;
+  int events, leaves, numbers, gathered; /* gathered: inputs that are no leaves, as they are read by an index */
   bool writes;
   int16_t reduced; /* the value that reductions are over, or -1 */
   int dims;
@@ -99,9 +101,34 @@ static int add_number(fuse_step *s, tide_scalar number) {
   return s->numbers++;
 }
 
+/* How many dims of x stand behind the one that the index is of, where it has no dims for them. */
+static int dims_behind(const planner *p, const fuse_event *e) {
+  return e->op == TIDE_FUSE_SLICES ? p->r->value[e->in[1]].ndim - 1 - e->dims : 0;
+}
+
+static void add_gather_node(const planner *p, fuse_step *s, int16_t *node, const fuse_event *e) {
+  const fuse_value *x = &p->r->value[e->in[1]], *index = &p->r->value[e->in[0]];
+  const int behind = dims_behind(p, e);
+  tide_fuse_node n = {.kind = TIDE_FUSE_GATHER, .op = e->op, .dtype = (tide_dtype)x->dtype, .ndim = x->ndim};
+  if (behind) {
+    s->input[s->inputs++] = e->in[0];
+    n.in[0] = add_node(
+        s, (tide_fuse_node){
+               .kind = TIDE_FUSE_INPUT, .dtype = (tide_dtype)index->dtype, .ndim = index->ndim, .dims = behind});
+  } else
+    n.in[0] = node_of(p, s, node, e->in[0]);
+  s->input[s->inputs++] = e->in[1];
+  n.dims = e->dims;
+  node[e->out] = (int16_t)add_node(s, n);
+}
+
 static void add_event_node(const planner *p, fuse_step *s, int16_t *node, const fuse_event *e) {
   static const tide_fuse_kind kinds[] = {
       [FUSE_OP] = TIDE_FUSE_OP, [FUSE_CAST] = TIDE_FUSE_CAST, [FUSE_REDUCE] = TIDE_FUSE_REDUCE};
+  if (e->what == FUSE_GATHER) {
+    add_gather_node(p, s, node, e);
+    return;
+  }
   tide_fuse_node n = {
       .kind = kinds[e->what], .op = e->op, .param = -1, .dims = e->dims, .leading = e->leading, .keepdim = e->keepdim};
   if (e->what == FUSE_CAST) n.dtype = (tide_dtype)e->dtype;
@@ -128,6 +155,12 @@ static void begin_ahead(const planner *p, const fuse_step *s) {
     in[k] = (tide_fuse_layout){v->device, v->size, v->stride};
   }
   tide_fused_begin(s->fused, in);
+}
+
+bool fuse_has_one(const fuse_step *s) {
+  int n = 0;
+  for (int i = 0; i < s->nodes; i++) n += s->node[i].kind != TIDE_FUSE_INPUT;
+  return n == 1;
 }
 
 /* A kernel with these results, which are events of the group. */
@@ -158,7 +191,7 @@ static void add_kernel(planner *p, const int *results, int n) {
   for (int i = 0; i < s->inputs + n; i++)
     s->bytes +=
         (int64_t)tide_dtype_size((tide_dtype)p->r->value[i < s->inputs ? s->input[i] : s->output[i - s->inputs]].dtype);
-  if (s->nodes - s->inputs == 1) return; /* one operation has a kernel already, which no other one is faster than */
+  if (fuse_has_one(s)) return; /* one operation has a kernel already, which no other one is faster than */
   tide_status status = tide_fused_new(&s->fused, p->name, s->node, s->nodes, s->written, n, s->number, s->numbers);
   if (status == TIDE_OK && !s->writes) begin_ahead(p, s);
 }
@@ -193,7 +226,8 @@ static bool is_leaf(const group *g, int value) {
 
 static bool fits(const planner *p, const fuse_event *e) {
   const group *g = &p->g;
-  int leaves = g->leaves;
+  int leaves = g->leaves + g->gathered;
+  if (e->what == FUSE_GATHER) leaves += 1 + !e->operands;
   for (int k = 0; k < e->operands; k++)
     if (e->in[k] >= 0 && !is_pending(p, e->in[k]) && !is_leaf(g, e->in[k])) leaves++;
   return g->events < GROUP - 1 && leaves <= TIDE_FUSE_INPUTS && g->numbers <= NUMBERS;
@@ -204,6 +238,7 @@ static bool conflicts(const planner *p, const fuse_event *e, int target) {
   const fuse_recorder *r = p->r;
   const group *g = &p->g;
   bool writes = g->writes || target >= 0;
+  if (writes && (g->gathered || e->what == FUSE_GATHER)) return true;
   for (int i = 0; writes && i < g->events; i++) {
     const fuse_event *other = &r->event[g->event[i]];
     const fuse_value *v = &r->value[other->out];
@@ -262,6 +297,10 @@ static bool breaks_rows(const planner *p, const fuse_event *e, int target) {
 static void add_operation(planner *p, int at) {
   fuse_event *e = &p->r->event[at];
   group *g = &p->g;
+  if (e->what == FUSE_GATHER) {
+    bool made = is_pending(p, e->in[1]) || (is_pending(p, e->in[0]) && !e->operands);
+    if (made || kind_of(p, e) != PLAIN) close_group(p, at); /* what lies in memory is read */
+  }
   int target = target_of(p, e);
   if (!fits(p, e) || conflicts(p, e, target) || breaks_rows(p, e, target)) {
     close_group(p, at);
@@ -271,6 +310,7 @@ static void add_operation(planner *p, int at) {
     if (e->in[k] >= 0 && !is_pending(p, e->in[k]) && !is_leaf(g, e->in[k])) g->leaf[g->leaves++] = e->in[k];
   for (int k = 0; k < e->operands; k++) g->numbers += e->in[k] < 0;
   g->numbers += e->params;
+  if (e->what == FUSE_GATHER) g->numbers += g->gathered ? 1 : 3, g->gathered += 1 + !e->operands;
   g->kind[g->events] = (uint8_t)kind_of(p, e);
   g->event[g->events++] = (int16_t)at;
   if (e->what == FUSE_REDUCE) g->reduced = e->in[0], g->dims = e->dims, g->leading = e->leading;
@@ -305,6 +345,31 @@ static bool is_better_alone(const planner *p, const fuse_event *e) {
   return x->device < 0 && spreads && (e->leading || tide_fuse_numel(x->size + x->ndim - e->dims, e->dims) > 16384);
 }
 
+static bool is_computed_with(const planner *p, int at) {
+  const fuse_recorder *r = p->r;
+  for (int i = at + 1; i < r->events; i++)
+    for (int k = 0; k < r->event[i].operands && r->event[i].what != FUSE_CALL; k++)
+      if (r->event[i].in[k] == r->event[at].out) return true;
+  return false;
+}
+
+/* Does a reduction follow of what has its size, before the group ends? */
+static bool is_reduced_later(const planner *p, int at) {
+  const fuse_recorder *r = p->r;
+  for (int i = at + 1; i < r->events && (r->event[i].what != FUSE_CALL || r->event[i].is_view); i++)
+    if (r->event[i].what == FUSE_REDUCE && same_size(&r->value[r->event[i].in[0]], &r->value[r->event[at].out]))
+      return true;
+  return false;
+}
+
+/* A gather that stands alone is the call that it was. On the CPU it is faster by itself, and the rest as a kernel of
+ * its own, than both piece by piece; but where a reduction ends the chain nothing as large as the chain is written. */
+static bool is_gather_part(const planner *p, int at) {
+  const fuse_event *e = &p->r->event[at];
+  if (p->r->value[e->out].device < 0 && !is_reduced_later(p, at)) return false;
+  return is_computed_with(p, at) || (e->operands && is_pending(p, e->in[0]));
+}
+
 /* A reduction that stands alone, or whose second result is used, is the call that it was. */
 static bool is_row_part(const planner *p, int at) {
   const fuse_recorder *r = p->r;
@@ -312,10 +377,7 @@ static bool is_row_part(const planner *p, int at) {
   if (is_better_alone(p, e)) return false;
   if (e->call.results > 1 && r->value[e->call.result[1]].last >= 0) return false;
   if (is_pending(p, e->in[0])) return true;
-  for (int i = at + 1; i < r->events; i++) /* what follows may use both */
-    for (int k = 0; k < r->event[i].operands && r->event[i].what != FUSE_CALL; k++)
-      if (r->event[i].in[k] == e->out && e->keepdim) return true;
-  return false;
+  return e->keepdim && is_computed_with(p, at); /* what follows may use both */
 }
 
 /* {==== The whole */
@@ -384,7 +446,8 @@ void fuse_plan(fuse_recorder *r, const char *name, int first, int top) {
   for (int i = 0; i < r->values; i++) r->value[i].target = -1;
   place_inputs(p);
   for (int i = 0; i < r->events && !record->eager; i++)
-    if (r->event[i].what == FUSE_CALL || (r->event[i].what == FUSE_REDUCE && !is_row_part(p, i)))
+    if (r->event[i].what == FUSE_CALL || (r->event[i].what == FUSE_REDUCE && !is_row_part(p, i)) ||
+        (r->event[i].what == FUSE_GATHER && !is_gather_part(p, i)))
       add_call(p, i);
     else
       add_operation(p, i);
@@ -466,6 +529,14 @@ static void run_call(lua_State *L, const fuse_record *p, const fuse_step *s, int
   lua_settop(L, top);
 }
 
+static tide_status gather(tide_tensor **out, const tide_fuse_node *n, tide_tensor *x, tide_tensor *index) {
+  switch (n->op) {
+  case TIDE_FUSE_LINE: return tide_take(out, x, index, NULL);
+  case TIDE_FUSE_ALONG: return tide_take_along_dim(out, x, index, n->dims, NULL);
+  default: return tide_index_get(out, x, n->dims, index);
+  }
+}
+
 /* One node alone. */
 static tide_status do_node(tide_tensor **made, const fuse_step *s, int i, tide_tensor *into) {
   const tide_fuse_node *n = &s->node[i];
@@ -500,6 +571,10 @@ static tide_status do_nodes(tide_tensor **out, const fuse_step *s, tide_tensor *
   for (int i = 0; i < s->nodes && status == TIDE_OK; i++) {
     if (s->node[i].kind == TIDE_FUSE_INPUT) {
       tide_tensor_retain(made[i] = in[inputs++]);
+      continue;
+    }
+    if (s->node[i].kind == TIDE_FUSE_GATHER) {
+      status = gather(&made[i], &s->node[i], in[inputs++], made[s->node[i].in[0]]);
       continue;
     }
     tide_tensor *to = NULL;

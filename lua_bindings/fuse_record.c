@@ -249,6 +249,34 @@ void ltide_fuse_note_reduction(lua_State *L, ltide_state *S, tide_reduction op, 
   e->param[0] = tide_float(o->param);
 }
 
+/* May the index stand for a dim of x, or for all of x where that is a line, in a kernel? */
+static bool is_gatherable(const fuse_value *x, const fuse_value *index, int dim, int places, bool contiguous) {
+  char kind = tide_dtype_kind((tide_dtype)index->dtype);
+  bool along = places == TIDE_FUSE_ALONG;
+  if ((kind != 'I' && kind != 'U') || tide_dtype_kind((tide_dtype)x->dtype) == 'C' || x->device != index->device)
+    return false;
+  if (places == TIDE_FUSE_LINE) return contiguous;
+  if (dim < 0 || dim >= x->ndim || (along && x->ndim != index->ndim)) return false;
+  for (int d = 0; along && d < x->ndim; d++)
+    if (d != dim && x->size[d] != index->size[d]) return false;
+  return true;
+}
+
+void ltide_fuse_note_gather(lua_State *L, ltide_state *S, const tide_tensor *x, const tide_tensor *index, int dim,
+                            int places) {
+  fuse_recorder *r = S->recorder;
+  fuse_call *c = &r->call;
+  if (r->L != L || !r->frames || r->record->eager) return;
+  c->in[0] = find_seen(c, index), c->in[1] = find_seen(c, x);
+  if (dim < 0) dim += tide_tensor_ndim(x);
+  c->is_gather = !c->is_op && !c->is_gather && c->in[0] >= 0 && c->in[1] >= 0 &&
+                 is_gatherable(&r->value[c->in[1]], &r->value[c->in[0]], dim, places, tide_tensor_is_contiguous(x));
+  c->is_vague = true;
+  c->op = places, c->event.dims = (uint8_t)dim;
+  /* Where other dims of x stand behind, the index is read as if it had them, and so from memory. */
+  c->event.operands = places != TIDE_FUSE_SLICES || dim == tide_tensor_ndim(x) - 1;
+}
+
 /* {==== What a call has done */
 
 static fuse_event *add_event(fuse_recorder *r) {
@@ -387,6 +415,13 @@ static void end_call(fuse_recorder *r, int first, int top) {
     fuse_event *e = &r->event[r->events - 1];
     if (r->record->eager) return;
     e->what = FUSE_REDUCE, e->op = (uint8_t)c->op, e->operands = 1, e->in[0] = c->in[0], e->into = -1;
+    e->out = e->call.result[0];
+    return;
+  }
+  if (u && c->is_gather && fuse_value_of(r, first) < 0 && add_call(r, first, top)) {
+    fuse_event *e = &r->event[r->events - 1];
+    if (r->record->eager) return;
+    e->what = FUSE_GATHER, e->op = (uint8_t)c->op, e->in[0] = c->in[0], e->in[1] = c->in[1], e->into = -1;
     e->out = e->call.result[0];
     return;
   }

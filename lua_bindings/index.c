@@ -6,6 +6,7 @@
  * that is a tensor by itself is a mask when its dtype is bool.
  *
  * The views of the chain live in one closed handle that is refilled, so that an error on the way loses nothing. */
+#include "tide/fuse.h"
 #include "tide/scatter.h"
 #include "row.h"
 #include "names.h"
@@ -226,6 +227,7 @@ static int get_values(lua_State *L) {
     get_parts(L, S, u, x, key);
   else
     ltide_try(L, is_mask(key) ? tide_mask_get(&u->t, x, key) : tide_index_get(&u->t, x, 0, key));
+  if (S->recorder && !is_mask(key)) ltide_fuse_note_gather(L, S, x, key, 0, TIDE_FUSE_SLICES);
   ltide_made(L, S);
   return 1;
 }
@@ -378,8 +380,11 @@ static int lindex_select(lua_State *L, ltide_call *c) {
     return ltide_error(L, "ShapeError", "index_select: index: got %d dimensions, expected 1", tide_tensor_ndim(index));
   tide_tensor **slot = ltide_slot(L, c);
   int ndim = tide_tensor_ndim(c->x), dim = c->v[1].dim < 0 ? c->v[1].dim + ndim : c->v[1].dim;
-  if (!c->into || dim < 0 || dim >= ndim)
-    return ltide_finish_into(L, c, tide_index_get(slot ? slot : ltide_result(L, c), c->x, c->v[1].dim, index));
+  if (!c->into || dim < 0 || dim >= ndim) {
+    tide_status status = tide_index_get(slot ? slot : ltide_result(L, c), c->x, c->v[1].dim, index);
+    if (status == TIDE_OK && c->S->recorder) ltide_fuse_note_gather(L, c->S, c->x, index, dim, TIDE_FUSE_SLICES);
+    return ltide_finish_into(L, c, status);
+  }
   /* Only this writes to a destination itself. */
   int64_t size[TIDE_MAX_DIMS];
   for (int d = 0; d < ndim; d++) size[d] = d == dim ? tide_tensor_numel(index) : 1;

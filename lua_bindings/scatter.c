@@ -3,6 +3,7 @@
 #include "tide/scatter.h"
 
 #include "row.h"
+#include "tide/fuse.h"
 
 /* Where the result goes: x itself, out=, or a new handle. */
 static tide_tensor **begin(lua_State *L, ltide_call *c) {
@@ -20,20 +21,28 @@ static int finish(lua_State *L, ltide_call *c, tide_status status) {
 
 /* {==== Element by element */
 
+/* Ends a read by the index that argument k is. */
+static int noted(lua_State *L, ltide_call *c, tide_status status, int k, int dim, int places) {
+  if (c->S->recorder && status == TIDE_OK && !c->into)
+    ltide_fuse_note_gather(L, c->S, c->x, c->v[k].tensor, dim, places);
+  return finish(L, c, status);
+}
+
 static int lgather(lua_State *L, ltide_call *c) {
   tide_tensor **slot = begin(L, c);
-  return finish(L, c, tide_gather(slot, c->x, c->v[1].dim, c->v[2].tensor, c->into));
+  return noted(L, c, tide_gather(slot, c->x, c->v[1].dim, c->v[2].tensor, c->into), 2, c->v[1].dim, TIDE_FUSE_ALONG);
 }
 
 static int ltake(lua_State *L, ltide_call *c) {
   tide_tensor **slot = begin(L, c);
-  return finish(L, c, tide_take(slot, c->x, c->v[1].tensor, c->into));
+  return noted(L, c, tide_take(slot, c->x, c->v[1].tensor, c->into), 1, 0, TIDE_FUSE_LINE);
 }
 
 static int ltake_along_dim(lua_State *L, ltide_call *c) {
   tide_tensor **slot = begin(L, c);
   const tide_tensor *index = c->v[1].tensor;
-  if (c->v[2].given) return finish(L, c, tide_take_along_dim(slot, c->x, index, c->v[2].dim, c->into));
+  int dim = c->v[2].dim;
+  if (c->v[2].given) return noted(L, c, tide_take_along_dim(slot, c->x, index, dim, c->into), 1, dim, TIDE_FUSE_ALONG);
   int64_t all = -1;
   ltide_tensor *line = ltide_new_tensor(L, c->S);
   ltide_try(L, tide_reshape(&line->t, index, &all, 1));

@@ -6,49 +6,8 @@ if rawget(_G, "jit") then return pending "fused functions run each time under Lu
 local dev, unpack, type, ipairs, pcall, error, yield = D.dev, table.unpack, type, ipairs, pcall, error, coroutine.yield
 local huge = math.huge
 
-local function fill(size, dtype, low)
-  local n = tide.zeros(size):numel()
-  local x = (tide.arange(1, n + 1, { device = dev }) * 37 % 23):view(size):to "float32"
-  return (x / 4 - (low or 2)):to(dtype or "float32")
-end
-
--- f(...) gives what fn(...) gives, when it is noted, before a kernel is there, and with one.
-local function check(fn, tolerance, ...)
-  local f = tide.fuse(fn)
-  local expected = table.pack(fn(...))
-  for pass = 1, 3 do
-    local got = table.pack(f(...))
-    assert.are.equal(expected.n, got.n)
-    for i = 1, got.n do
-      local a, b = expected[i], got[i]
-      if tide.is_tensor(a) then
-        assert.are.equal(a.dtype, b.dtype)
-        assert.are.same(a:size(), b:size())
-        for d = 1, a:dim() do -- where one element stands alone, any stride is right
-          if a:size(d) > 1 then assert.are.equal(a:stride(d), b:stride(d)) end
-        end
-        D.eq(a:to "float64", b:to "float64", tolerance, "pass " .. pass .. ", result " .. i)
-      else
-        assert.are.same(a, b)
-      end
-    end
-    if pass == 2 and D.compiler then f:wait() end
-  end
-  return f
-end
-
--- The text that f:explain() prints; it gives nothing, so that a prompt shows it once.
-local function explained(f)
-  local old, text = _G.print, nil
-  rawset(_G, "print", function(...)
-    assert.are.equal(1, select("#", ...))
-    text = ...
-  end)
-  local given = select("#", f:explain())
-  rawset(_G, "print", old)
-  assert.are.equal(0, given)
-  return text
-end
+local fused = require "spec.support.fused"
+local fill, check, explained = fused.fill, fused.check, fused.explained
 
 local function quietly(fn)
   warn "@off"

@@ -1,5 +1,6 @@
 -- Random functions for tide.fuse (spec/stress/fuse.lua): elementwise chains over tensors of several dtypes, sizes that
--- broadcast and layouts, with casts, reductions, views, writes in place and what is no part of a kernel in between.
+-- broadcast and layouts, with casts, reductions, gathers, views, writes in place and what is no part of a kernel in
+-- between.
 --
 -- Of each value the largest absolute value is known, and how far rounding may take it: fused operations keep 16-bit floats
 -- in float32, and sum up in another order. What is exact has an error of 0 and has to be equal; what jumps (comparisons,
@@ -267,6 +268,46 @@ function steps.view(p)
   end
 end
 
+-- By an index that is computed, of any size, from either end; it is exact, and within both sizes of the source.
+function steps.gather(p)
+  local a = p:pick(function(v) return #v.first > 0 end)
+  local i = p:pick(function(v) return is_exact(v) and number(v) end)
+  if not a or not i then return end
+  local dim, from, to = p.roll(#a.first), 1, nil
+  local form = ({ "rows", "select", "gather", "take" })[p.roll(4)]
+  if form == "rows" then dim = 1 end
+  local n = math.min(a.first[dim], a.second[dim])
+  if form == "take" then n = math.min(count(a.first), count(a.second)) end
+  if form == "select" and #i.first ~= 1 then return end
+  local function size_of(x, y)
+    local size = { table.unpack(y) }
+    if form == "gather" then
+      for d = 1, math.max(#x, #y) do
+        if d ~= dim and x[d] ~= y[d] then return nil end
+      end
+      return #x == #y and size or nil
+    elseif form == "take" then
+      return size
+    end
+    size = { table.unpack(x, 1, dim - 1) }
+    for _, m in ipairs(y) do size[#size + 1] = m end
+    for d = dim + 1, #x do size[#size + 1] = x[d] end
+    return size
+  end
+  local first, second = size_of(a.first, i.first), size_of(a.second, i.second)
+  if not first or not second or #first > 4 or math.max(count(first), count(second)) > 50000 then return end
+  if p.roll(3) == 1 then from, to = -n, -1 else to = n end
+  local index = ("%s:to '%s':clamp(%d, %d)"):format(i.name, p.roll(3) == 1 and "int32" or "int64", from, to)
+  local v = like(a, { first = first, second = second })
+  if form == "rows" then
+    p:add(v, "%s[%s]", a.name, index)
+  elseif form == "take" then
+    p:add(v, "%s:take(%s)", a.name, index)
+  else
+    p:add(v, "%s:%s(%d, %s)", a.name, form == "select" and "index_select" or form, dim, index)
+  end
+end
+
 -- What is no part of a kernel.
 function steps.between(p)
   local a = p:pick(function(v) return #v.first > 0 and number(v) end)
@@ -274,7 +315,7 @@ function steps.between(p)
 end
 
 local weights = { "binary", "binary", "binary", "number", "number", "unary", "unary", "smooth", "smooth", "compare", "cast",
-  "reduce", "reduce", "write", "view", "between" }
+  "reduce", "reduce", "write", "view", "between", "gather", "gather" }
 
 -- { fn, text, inputs = { { dtype, first, second, layout }, ... }, results = { value, ... } }
 function M.program(seed, tide)
