@@ -110,6 +110,16 @@ end, tall)
 tall:free()
 across:free()
 big:free()
+do -- places all over a source that the caches of a GPU hold, and rows of 1 KB
+  local points, source = n // 4, cpu and 1 << 16 or 1 << 22
+  local function three(x, i, y) return (x[i] * y + 1):relu() end
+  local i = tide.randint(1, source + 1, { points }, { dtype = "int64", device = options.device })
+  local x, y = tide.randn(source, options), tide.randn(points, options)
+  rate("gather_points", (8 + 4 + 4 + 4) * points, three, x, i, y)
+  rate("gather_points_sum", (8 + 4 + 4) * points, function(a, j, b) return (a[j] * b + 1):relu():sum() end, x, i, y)
+  local w, r = tide.randn(source // 64, 256, options), tide.randint(1, source // 64 + 1, { points // 256 }, { dtype = "int64", device = options.device })
+  rate("gather_rows", 3 * 4 * points, three, w, r, y:view(-1, 256))
+end
 local rows = cpu and 512 or 4096
 for _, dtype in ipairs { "float32", "bfloat16" } do
   local x = tide.randn(rows, 4096, options):to(dtype)

@@ -58,6 +58,20 @@ rate("columns_65536", 4 * n, lambda x: (x * 2 + 1).sum(0), across)
 rate("softmax_65536", 2 * 4 * n, softmax, across)
 rate("standardise_columns", 2 * 4 * n, lambda x: (x - x.mean(0, keepdim=True)) / x.std(0, keepdim=True), tall)
 del tall, across, big
+points, source = n // 4, 1 << 22
+
+
+def three(x, i, y):
+    return (x[i] * y + 1).relu()
+
+
+i = torch.randint(0, source, (points,), device="cuda")
+x, y = torch.randn(source, device="cuda"), torch.randn(points, device="cuda")
+rate("gather_points", (8 + 4 + 4 + 4) * points, three, x, i, y)
+rate("gather_points_sum", (8 + 4 + 4) * points, lambda a, j, b: (a[j] * b + 1).relu().sum(), x, i, y)
+w, r = torch.randn(source // 64, 256, device="cuda"), torch.randint(0, source // 64, (points // 256,), device="cuda")
+rate("gather_rows", 3 * 4 * points, three, w, r, y.view(-1, 256))
+del i, x, y, w, r
 for dtype in (torch.float32, torch.bfloat16):
     name = str(dtype).split(".")[1]
     x = torch.randn(4096, 4096, device="cuda").to(dtype)
