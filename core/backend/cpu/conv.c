@@ -19,6 +19,7 @@ enum {
   ROOM_BYTES = 32 << 20,
   BLOCK_BYTES = 256 << 10,
   MOST_ACROSS = 16,
+  MOST_WIDTH = 64,
   EACH = 4,
   THIN = 2,
   LINE = 64,
@@ -285,61 +286,18 @@ static void run_groups(void *arg, int64_t begin, int64_t end) {
 
 /* ---- as products ---- */
 
-typedef struct run { /* lanes that lie together in the laid out planes */
-  int64_t from, to, count;
-} run;
-
 /* The runs of some lanes. */
-static int runs_of(const work *w, run *runs, int64_t lane, int64_t lanes) {
+static int runs_of(const work *w, tide__run *runs, int64_t lane, int64_t lanes) {
   const axis *x = w->axis;
   int n = 0;
   for (int64_t to = 0; to < lanes; n++) {
     const int64_t image = (lane + to) / w->each, l = (lane + to) % w->each, in_row = l % x[2].count;
     const int64_t from = image * w->a->channels * w->plane + row_from(w, l / x[2].count) + in_row;
-    runs[n] = (run){from, to, least(x[2].count - in_row, lanes - to)};
+    runs[n] = (tide__run){from, to, least(x[2].count - in_row, lanes - to)};
     to += runs[n].count;
     if (n && runs[n - 1].from + runs[n - 1].count == from) runs[n - 1].count += runs[n].count, n--;
   }
   return n;
-}
-
-/* A panel: k rows of some lanes from row `from` on. What is copied too much is written again by what follows. */
-#define PACK_WHOLE(bytes)                                                                                              \
-  for (int64_t r = 0; r < k; r++, out += bytes) memcpy(out, planes + (row[r] + runs->from) * wide, bytes)
-#define PACK_TWO(bytes)                                                                                                \
-  for (int64_t r = 0; r < k; r++, out += bytes)                                                                        \
-  memcpy(out, planes + (row[r] + runs[0].from) * wide, bytes),                                                         \
-      memcpy(out + runs[1].to * wide, planes + (row[r] + runs[1].from) * wide, bytes)
-#define PACK_RUNS(bytes)                                                                                               \
-  for (int64_t r = 0; r < k; r++, out += panel)                                                                        \
-    for (int i = 0; i < n; i++) memcpy(out + runs[i].to * wide, planes + (row[r] + runs[i].from) * wide, bytes)
-static void pack(const work *w, char *restrict out, const char *restrict planes, const char *end, int64_t from,
-                 int64_t k, const run *runs, int n) {
-  const int64_t wide = w->wide, panel = w->width * wide, *restrict row = w->row + from;
-  const bool whole = n == 1 && runs->count == w->width, loose = !w->lies;
-  int64_t longest = 0;
-  for (int i = 0; i < n; i++) longest = runs[i].count > longest ? runs[i].count : longest;
-  if (whole && panel == LINE)
-    PACK_WHOLE(LINE);
-  else if (whole && panel == 2 * LINE)
-    PACK_WHOLE(2 * LINE);
-  else if (loose && n == 2 && panel == LINE)
-    PACK_TWO(LINE);
-  else if (loose && n == 2 && panel == 2 * LINE)
-    PACK_TWO(2 * LINE);
-  else if (loose && longest * wide <= LINE)
-    PACK_RUNS(LINE);
-  else
-    for (int64_t r = 0; r < k; r++, out += panel)
-      for (int i = 0; i < n; i++) {
-        const char *in = planes + (row[r] + runs[i].from) * wide;
-        char *to = out + runs[i].to * wide;
-        for (int64_t left = runs[i].count * wide; left > 0; left -= LINE, in += LINE, to += LINE)
-          if (in + LINE <= end)
-            memcpy(to, in, LINE);
-          else
-            memcpy(to, in, (size_t)least(left, LINE));
-      }
 }
 
 /* One tile; c is in the result, or among a task's sums, and holds what it is added to, or nothing yet. b is a panel, or
@@ -367,10 +325,9 @@ static void run_tile(const work *w, char *c, int64_t c_row, const char *weights,
 /* Sums of a task's block into c: all results of the group for n lanes from `lane` on. */
 static void run_products(const work *w, char *c, int64_t c_row, char *b, int64_t image, int64_t group, int64_t lane,
                          int64_t n) {
-  const int64_t all = (w->n / w->each - 1) * w->a->channels + w->a->channels / w->a->groups;
-  const char *planes = planes_of(w, image, group), *end = planes + all * w->plane * w->wide;
+  const char *planes = planes_of(w, image, group);
   const char *packed = w->packed + group * w->panels * w->rows.width * w->k * w->wide;
-  run runs[MOST_ACROSS * 4];
+  tide__run runs[MOST_WIDTH];
   for (int64_t from = 0; from < w->k && !tide__loop_stops(); from += w->slice) {
     const int64_t k = least(w->slice, w->k - from);
     for (int64_t left = 0; left < n; left += w->width) {
@@ -378,8 +335,7 @@ static void run_products(const work *w, char *c, int64_t c_row, char *b, int64_t
       const char *weights = packed + from * w->panels * w->rows.width * w->wide;
       const int n_runs = runs_of(w, runs, lane + left, lanes);
       const bool placed = w->placed && n_runs == 1 && (lanes == w->width || !w->lies);
-      if (lanes < w->width && !placed) memset(b, 0, (size_t)(k * w->width * w->wide));
-      if (!placed) pack(w, b, planes, end, from, k, runs, n_runs);
+      if (!placed) w->isa->pack_runs(b, planes, w->row + from, k, runs, n_runs, (int)w->wide);
       for (int64_t p = 0; p < w->panels; p++, weights += w->rows.width * k * w->wide) {
         const int64_t top = tide__panel_lane(&w->rows, p);
         run_tile(w, c + (top * c_row + left) * w->wide, c_row, weights, placed ? planes + runs->from * w->wide : b,

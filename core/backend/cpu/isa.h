@@ -34,6 +34,14 @@ typedef void (*tide__loop)(void *out, const void *a, const void *b, const void *
  * `high` lanes of in, the others one less. */
 typedef void (*tide__pack)(void *out, const void *in, int64_t lanes_apart, int64_t k_apart, int64_t k, int64_t panels,
                            int64_t high, int64_t tall);
+/* Lanes `to` and so on of a panel are numbers that lie together, from number `from` on. */
+typedef struct tide__run {
+  int64_t from, to, count;
+} tide__run;
+/* out[k][lane] = the number at base + (row[k] + from + lane - to) * item bytes of the lane's run, or 0 where there is
+ * none. No other number is read. */
+typedef void (*tide__pack_runs)(void *out, const void *base, const int64_t *row, int64_t k, const tide__run *runs,
+                                int count, int item);
 /* A tile of a matrix product: c[row * c_row + lane] = the sum over k of the number at a + row * a_row + k *
  * a_step bytes by b[k * b_step + lane], added to c or in its place. The first cache gets b's numbers b_ahead before
  * they are needed, the second gets tide__isa.product_next bytes from `next` on meanwhile. Placed: a is a packed panel,
@@ -115,6 +123,7 @@ typedef struct tide__isa {
   tide__product product[4][TIDE__PRODUCT_HEIGHTS], product_placed[2][TIDE__PRODUCT_HEIGHTS]; /* F32 F64 */
   int product_rows, product_bytes, product_next;
   tide__pack pack_rows[2], pack_lanes[2];
+  tide__pack_runs pack_runs;
   /* Matrix by vector, F32 and F64: along the rows, which lie pitch apart, and along the columns, added to acc. */
   void (*dots[2])(double *out, const void *a, int64_t pitch, const void *x, int64_t rows, int64_t n);
   void (*columns[2])(void *acc, const void *a, int64_t pitch, const void *x, int64_t columns, int64_t n);

@@ -247,5 +247,5 @@ static void stream_end(void) {
               {PRODUCT_HEIGHTS(PRODUCT_NAME, f64)}},                                                                   \
   .product_placed = {{PRODUCT_HEIGHTS(PRODUCT_PLACED_NAME, f32)}, {PRODUCT_HEIGHTS(PRODUCT_PLACED_NAME, f64)}},        \
   .product_rows = PRODUCT_ROWS, .product_bytes = 2 * FOLD_WIDTH, .product_next = PRODUCT_ROWS * PRODUCT_NEXT,          \
-  .pack_rows = {pack_rows_4, pack_rows_8}, .pack_lanes = {pack_lanes_4, pack_lanes_8}, .dots = {dots_f32, dots_f64},   \
-  .columns = {columns_f32, columns_f64}, .stream = stream_copy, .stream_end = stream_end
+  .pack_rows = {pack_rows_4, pack_rows_8}, .pack_lanes = {pack_lanes_4, pack_lanes_8}, .pack_runs = pack_runs,         \
+  .dots = {dots_f32, dots_f64}, .columns = {columns_f32, columns_f64}, .stream = stream_copy, .stream_end = stream_end

@@ -125,3 +125,73 @@ PACK(rows, uint32_t, 4, PRODUCT_ROWS)
 PACK(rows, uint64_t, 8, PRODUCT_ROWS)
 PACK(lanes, uint32_t, 4, 2 * PRODUCT_LANES(uint32_t))
 PACK(lanes, uint64_t, 8, 2 * PRODUCT_LANES(uint64_t))
+
+/* What lanes of two vectors come from: words of 4 bytes, so that numbers of 8 bytes are two of them. */
+#if defined(TIDE_ISA_AVX512) || defined(TIDE_ISA_AVX2)
+enum { PIECE_WORDS = FOLD_WIDTH / 4 };
+#  if defined(TIDE_ISA_AVX512)
+typedef __mmask16 piece_mask;
+#    define PIECE_FIRST(from, mask)   _mm512_maskz_loadu_ps(mask, from)
+#    define PIECE_MORE(v, from, mask) _mm512_mask_loadu_ps(v, mask, from)
+#    define PIECE_STORE(to, v)        _mm512_storeu_ps(to, v)
+static piece_mask piece_mask_of(int64_t begin, int64_t end) { return (piece_mask)((1u << end) - (1u << begin)); }
+#  else
+typedef __m256i piece_mask;
+#    define PIECE_FIRST(from, mask)   _mm256_maskload_ps(from, mask)
+#    define PIECE_MORE(v, from, mask) _mm256_or_ps(v, _mm256_maskload_ps(from, mask))
+#    define PIECE_STORE(to, v)        _mm256_storeu_ps(to, v)
+static piece_mask piece_mask_of(int64_t begin, int64_t end) {
+  int32_t words[PIECE_WORDS];
+  for (int i = 0; i < PIECE_WORDS; i++) words[i] = i >= begin && i < end ? -1 : 0;
+  return _mm256_loadu_si256((const __m256i *)words);
+}
+#  endif
+#  define PIECES(count)                                                                                                \
+    for (int64_t r = 0; r < k; r++, out += 2 * PIECE_WORDS) {                                                          \
+      const char *at = base + row[r] * item;                                                                           \
+      PRODUCT_UNROLL                                                                                                   \
+      for (int h = 0; h < 2; h++) {                                                                                    \
+        __typeof__(PIECE_FIRST(out, mask[0][0])) v = PIECE_FIRST((const void *)(at + from[h][0]), mask[h][0]);         \
+        for (int i = 1; i < count; i++) v = PIECE_MORE(v, (const void *)(at + from[h][i]), mask[h][i]);                \
+        PIECE_STORE(out + h * PIECE_WORDS, v);                                                                         \
+      }                                                                                                                \
+    }
+static void pack_runs(void *out_, const void *base_, const int64_t *row, int64_t k, const tide__run *runs, int count,
+                      int item) {
+  const char *base = base_;
+  float *restrict out = out_;
+  piece_mask mask[2][PIECE_WORDS];
+  int64_t from[2][PIECE_WORDS], most = 1;
+  for (int h = 0; h < 2; h++) {
+    int64_t n = 0;
+    for (int i = 0; i < PIECE_WORDS; i++) mask[h][i] = piece_mask_of(0, 0), from[h][i] = runs->from * item;
+    for (int i = 0; i < count; i++) {
+      const int64_t begin = runs[i].to * item / 4 - h * PIECE_WORDS, end = begin + runs[i].count * item / 4;
+      if (begin >= PIECE_WORDS || end <= 0) continue;
+      mask[h][n] = piece_mask_of(begin > 0 ? begin : 0, end < PIECE_WORDS ? end : PIECE_WORDS);
+      from[h][n++] = runs[i].from * item - begin * 4;
+    }
+    if (most < n) most = n;
+  }
+  if (most == 1)
+    PIECES(1)
+  else if (most == 2)
+    PIECES(2)
+  else if (most == 3)
+    PIECES(3)
+  else
+    PIECES(most)
+}
+#else
+static void pack_runs(void *out_, const void *base, const int64_t *row, int64_t k, const tide__run *runs, int count,
+                      int item) {
+  char *out = out_;
+  for (int64_t r = 0; r < k; r++, out += 2 * FOLD_WIDTH) {
+    const int64_t end = (runs[count - 1].to + runs[count - 1].count) * item;
+    memset(out + end, 0, (size_t)(2 * FOLD_WIDTH - end));
+    for (int i = 0; i < count; i++)
+      memcpy(out + runs[i].to * item, (const char *)base + (row[r] + runs[i].from) * item,
+             (size_t)(runs[i].count * item));
+  }
+}
+#endif
