@@ -70,7 +70,7 @@ enum { PRODUCT_NEXT = 512 };
   {                                                                                                                    \
     wide_##s x = *(const wide_load_##s *)(b), y = *(const wide_load_##s *)((b) + N);                                   \
     __builtin_prefetch(a_ahead);                                                                                       \
-    if (FOLD_WIDTH == 64) __builtin_prefetch((a_ahead) + 64);                                                          \
+    if (FOLD_WIDTH == 64 && sizeof(T) == 8) __builtin_prefetch((a_ahead) + 64);                                        \
     PRODUCT_UNROLL                                                                                                     \
     for (int r = 0; r < rows; r++) {                                                                                   \
       wide_##s one = *(const T *)(const void *)(a_at) - (wide_##s){0};                                                 \

@@ -151,36 +151,49 @@ static piece_mask piece_mask_of(int64_t begin, int64_t end) {
       const char *at = base + row[r] * item;                                                                           \
       PRODUCT_UNROLL                                                                                                   \
       for (int h = 0; h < 2; h++) {                                                                                    \
-        __typeof__(PIECE_FIRST(out, mask[0][0])) v = PIECE_FIRST((const void *)(at + from[h][0]), mask[h][0]);         \
-        for (int i = 1; i < count; i++) v = PIECE_MORE(v, (const void *)(at + from[h][i]), mask[h][i]);                \
+        __typeof__(PIECE_FIRST(out, p.mask[0][0])) v = PIECE_FIRST((const void *)(at + p.from[h][0]), p.mask[h][0]);   \
+        for (int64_t i = 1; i < count; i++) v = PIECE_MORE(v, (const void *)(at + p.from[h][i]), p.mask[h][i]);        \
         PIECE_STORE(out + h * PIECE_WORDS, v);                                                                         \
       }                                                                                                                \
     }
-static void pack_runs(void *out_, const void *base_, const int64_t *row, int64_t k, const tide__run *runs, int count,
-                      int item) {
+/* Nothing here gains from unrolling. */
+#  if defined(__clang__)
+#    define PIECES_SMALL
+#  else
+#    define PIECES_SMALL __attribute__((noinline, optimize("O2")))
+#  endif
+typedef struct pieces {
+  piece_mask mask[2][PIECE_WORDS];
+  int64_t from[2][PIECE_WORDS], most; /* bytes behind a row's number 0, of the vector's; pieces of a vector, at most */
+} pieces;
+PIECES_SMALL static void find_pieces(pieces *p, const tide__run *runs, int count, int item) {
+  int64_t n[2] = {0};
+  for (int r = 0; r < count; r++)
+    for (int h = 0; h < 2; h++) {
+      const int64_t begin = runs[r].to * item / 4 - h * PIECE_WORDS, end = begin + runs[r].count * item / 4;
+      if (begin >= PIECE_WORDS || end <= 0) continue;
+      p->mask[h][n[h]] = piece_mask_of(begin > 0 ? begin : 0, end < PIECE_WORDS ? end : PIECE_WORDS);
+      p->from[h][n[h]++] = runs[r].from * item - begin * 4;
+    }
+  p->most = n[0] > n[1] ? n[0] : n[1];
+  if (PIECE_WORDS == 8 && p->most < 2) p->most = 2;
+  for (int h = 0; h < 2; h++)
+    for (int64_t i = n[h]; i < p->most; i++) p->mask[h][i] = piece_mask_of(0, 0), p->from[h][i] = p->from[0][0];
+}
+PIECES_SMALL static void pack_runs(void *out_, const void *base_, const int64_t *row, int64_t k, const tide__run *runs,
+                                   int count, int item) {
   const char *base = base_;
   float *restrict out = out_;
-  piece_mask mask[2][PIECE_WORDS];
-  int64_t from[2][PIECE_WORDS], most = 1;
-  for (int h = 0; h < 2; h++) {
-    int64_t n = 0;
-    for (int i = 0; i < PIECE_WORDS; i++) mask[h][i] = piece_mask_of(0, 0), from[h][i] = runs->from * item;
-    for (int i = 0; i < count; i++) {
-      const int64_t begin = runs[i].to * item / 4 - h * PIECE_WORDS, end = begin + runs[i].count * item / 4;
-      if (begin >= PIECE_WORDS || end <= 0) continue;
-      mask[h][n] = piece_mask_of(begin > 0 ? begin : 0, end < PIECE_WORDS ? end : PIECE_WORDS);
-      from[h][n++] = runs[i].from * item - begin * 4;
-    }
-    if (most < n) most = n;
-  }
-  if (most == 1)
+  pieces p;
+  find_pieces(&p, runs, count, item);
+  if (SQUARE_4 == 8 && p.most == 1)
     PIECES(1)
-  else if (most == 2)
+  else if (p.most == 2)
     PIECES(2)
-  else if (most == 3)
+  else if (SQUARE_4 == 8 && p.most == 3)
     PIECES(3)
   else
-    PIECES(most)
+    PIECES(p.most)
 }
 #else
 static void pack_runs(void *out_, const void *base, const int64_t *row, int64_t k, const tide__run *runs, int count,
