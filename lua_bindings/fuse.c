@@ -187,7 +187,8 @@ static int lfused_call(lua_State *L) {
     if (!fuse_guards_hold(L, S, p, top + 2, 2, handles)) continue;
     f->changes = 0;
     if (*at != f->records) *at = p->next, p->next = f->records, f->records = p;
-    return p->eager ? call_plain(L, top) : fuse_run(L, S, p, top + 2, top + 2);
+    int n = p->eager ? -1 : fuse_run(L, S, p, top + 2, top + 2);
+    return n < 0 ? call_plain(L, top) : n;
   }
   return is_worth_recording(L, f) ? record(L, S, top) : call_plain(L, top);
 }

@@ -120,6 +120,8 @@ typedef struct fuse_event {
   uint8_t dims;          /* REDUCE; GATHER: the dim */
   int16_t in[3];         /* a value, or -1: number[k]; GATHER: the index, and beyond the operands the source */
   int16_t out, into;     /* into: the value whose memory is written, or -1 */
+  int line;              /* GATHER: where it stands */
+  const char *file;
   tide_scalar number[3], param[3];
   fuse_step call;
 } fuse_event;
@@ -217,7 +219,7 @@ bool fuse_push_template(fuse_recorder *r, int index, int depth, bool *has_values
 void fuse_plan(fuse_recorder *r, const char *name, int first, int top);
 void fuse_record_free(fuse_record *p);
 bool fuse_has_one(const fuse_step *s); /* it is done by the operation's own kernel */
-/* Runs the steps; for `return`. base: where slot 0 is. */
+/* Runs the steps; for `return`. base: where slot 0 is. -1: the function itself has to tell what is wrong. */
 int fuse_run(lua_State *L, ltide_state *S, fuse_record *p, int refs, int base);
 
 #endif

@@ -110,6 +110,7 @@ static void add_gather_node(const planner *p, fuse_step *s, int16_t *node, const
   const fuse_value *x = &p->r->value[e->in[1]], *index = &p->r->value[e->in[0]];
   const int behind = dims_behind(p, e);
   tide_fuse_node n = {.kind = TIDE_FUSE_GATHER, .op = e->op, .dtype = (tide_dtype)x->dtype, .ndim = x->ndim};
+  n.line = e->line, n.file = e->line > 0 ? e->file : NULL;
   if (behind) {
     s->input[s->inputs++] = e->in[0];
     n.in[0] = add_node(
@@ -587,7 +588,8 @@ static tide_status do_nodes(tide_tensor **out, const fuse_step *s, tide_tensor *
   return status;
 }
 
-static void run_kernel(lua_State *L, ltide_state *S, const fuse_record *p, const fuse_step *s, int base) {
+/* False: an index is outside, and the function, which has written nothing yet, is to say where. */
+static bool run_kernel(lua_State *L, ltide_state *S, const fuse_record *p, const fuse_step *s, int base) {
   tide_tensor *in[TIDE_FUSE_INPUTS], *into[TIDE_FUSE_OUTPUTS], *out[TIDE_FUSE_OUTPUTS];
   ltide_tensor *made[TIDE_FUSE_OUTPUTS];
   bool done = false;
@@ -600,20 +602,23 @@ static void run_kernel(lua_State *L, ltide_state *S, const fuse_record *p, const
   for (int k = 0; k < s->inputs; k++) in[k] = tensor_of(L, S, p, base, s->input[k]);
   for (int k = 0; k < s->outputs; k++) into[k] = s->into[k] < 0 ? NULL : tensor_of(L, S, p, base, s->into[k]);
   if (s->fused) ltide_try(L, tide_fused_call(&done, out, s->fused, in, s->writes ? into : NULL));
-  if (!done) ltide_try(L, do_nodes(out, s, in, into));
+  tide_status status = done ? TIDE_OK : do_nodes(out, s, in, into);
+  if (status == TIDE_INDEX && !p->writes && tide_tensor_device(in[0]) == TIDE_CPU) return false;
+  ltide_try(L, status);
   for (int k = 0; k < s->outputs; k++)
     if (made[k])
       made[k]->t = out[k];
     else
       tide_tensor_release(out[k]);
+  return true;
 }
 
 int fuse_run(lua_State *L, ltide_state *S, fuse_record *p, int refs, int base) {
   for (int i = 0; i < p->steps; i++)
     if (p->step[i].is_call)
       run_call(L, p, &p->step[i], refs, base);
-    else
-      run_kernel(L, S, p, &p->step[i], base);
+    else if (!run_kernel(L, S, p, &p->step[i], base))
+      return -1;
   luaL_checkstack(L, p->results, "tide.fuse");
   for (int k = 0; k < p->results; k++) push_arg(L, p, &p->result[k], refs, base);
   ltide_made(L, S);

@@ -273,6 +273,7 @@ void ltide_fuse_note_gather(lua_State *L, ltide_state *S, const tide_tensor *x, 
                  is_gatherable(&r->value[c->in[1]], &r->value[c->in[0]], dim, places, tide_tensor_is_contiguous(x));
   c->is_vague = true;
   c->op = places, c->event.dims = (uint8_t)dim;
+  c->event.line = ltide_line(L, &c->event.file);
   /* Where other dims of x stand behind, the index is read as if it had them, and so from memory. */
   c->event.operands = places != TIDE_FUSE_SLICES || dim == tide_tensor_ndim(x) - 1;
 }

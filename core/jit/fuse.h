@@ -16,6 +16,7 @@ typedef struct tide__fuse_value {
   int16_t in[3];        /* a node, or -1 - slot of a number */
   int16_t param;        /* the first slot; GATHER: that of a tide_fused_line */
   uint16_t reach;       /* the inputs that it depends on, one bit each */
+  uint32_t site;        /* GATHER: of its errors; 0: that of the call */
 } tide__fuse_value;
 
 /* A number as one node takes it; or of gathers a line, and two slots for the addresses of a mailbox. */

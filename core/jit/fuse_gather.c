@@ -25,6 +25,7 @@ tide_status tide__fuse_add_gather(tide_fused *f, int at, const tide_fuse_node *n
   v->ndim = (uint8_t)(is_line || along ? index->ndim : node->dims + index->ndim);
   v->operands = 1, v->in[0] = (int16_t)node->in[0], v->reach |= index->reach;
   v->param = (int16_t)f->slots;
+  v->site = node->file ? tide__site_of(node->file, node->line) : (uint32_t)node->line; /* a stage's is known */
   f->slot[f->slots++].kind = TIDE__FUSE_LINE;
   if (!f->mail) f->mail = f->slots;
   for (; slots > 1; slots--) f->slot[f->slots++].kind = TIDE__FUSE_MAIL;
@@ -71,7 +72,9 @@ bool tide__fuse_place(tide_fused *f, const tide_tensor *const *in) {
     int64_t length = is_line ? x->numel : x->size[v->dims], pitch = is_line ? 1 : x->stride[v->dims];
     if (length < 1 || length > INT32_MAX || pitch > INT32_MAX || (is_line && !x->contiguous)) return false;
     const tide_fused_line line = {(uint32_t)length, (uint32_t)pitch, tide_get_index_base(),
-                                  x->storage->device < 0 ? 0 : tide__site_now()};
+                                  x->storage->device < 0 ? 0
+                                  : v->site              ? v->site
+                                                         : tide__site_now()};
     memcpy(f->packed + 16 * v->param, &line, sizeof line);
   }
   return true;

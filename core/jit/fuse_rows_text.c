@@ -305,7 +305,7 @@ static char *around(const tide_fused *f, const tide__fuse_shape *shape, const ti
     tide__text_add(&t,
                    "%sextern \"C\" __global__ void __launch_bounds__(%d) tide_kernel(const __grid_constant__ tide_args "
                    "tide_a) {\n  tide_begin();\n%s%s%s",
-                   joins, threads, head, f->mail ? "  tide_wrong tide_w = {0, 0};\n" : "", body);
+                   joins, threads, head, f->mail ? "  tide_wrong tide_w = {0};\n" : "", body);
     if (f->mail)
       tide__text_add(&t, "  if (tide_w.length) tide_report(tide_w, tide_a.c%d, tide_a.c%d);\n", f->mail - 1, f->mail);
     tide__text_add(&t, "}\n");

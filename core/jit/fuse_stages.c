@@ -96,7 +96,7 @@ static int copy(writer *w, int node);
 static int add_given(writer *w, const tide__fuse_value *v) {
   int index = v->kind == TIDE_FUSE_GATHER ? copy(w, v->in[0]) : 0, at = add_input(w, v->input, v->dtype, v->given);
   w->node[at].kind = (tide_fuse_kind)v->kind, w->node[at].op = v->op, w->node[at].dims = v->dims;
-  w->node[at].in[0] = index;
+  w->node[at].in[0] = index, w->node[at].line = (int)v->site;
   return at;
 }
 

@@ -29,22 +29,20 @@
  * was wrong is told at the end of a thread, so that nothing stands between the reads of its lanes. */
 static const char gather_text[] =
     "struct tide_line { unsigned length, pitch; int base; unsigned site; };\n"
-    "struct tide_box { volatile unsigned full, site; volatile int base, reserved; volatile long long value, length; "
-    "};\n"
-    "struct tide_note { unsigned *taken; tide_box *box; };\n"
-    "struct tide_wrong { long long value; unsigned length; };\n"
+    "struct tide_box { unsigned full, site; int base, reserved; long long value, length; };\n"
+    "struct tide_note { unsigned *taken; volatile tide_box *box; };\n"
+    "struct tide_wrong { long long value; unsigned length, site; };\n"
     "TIDE_APART void tide_report(tide_wrong w, tide_line l, tide_note n) {\n"
     "  unsigned was;\n"
     "  asm volatile(\"atom.global.exch.b32 %0, [%1], 1;\" : \"=r\"(was) : \"l\"(n.taken) : \"memory\");\n"
     "  if (was) return;\n"
-    "  n.box->site = l.site, n.box->base = l.base, n.box->value = w.value, n.box->length = w.length;\n"
+    "  n.box->site = w.site, n.box->base = l.base, n.box->value = w.value, n.box->length = w.length;\n"
     "  asm volatile(\"membar.sys;\" ::: \"memory\");\n"
-    "  n.box->full = 1;\n"
-    "  asm volatile(\"membar.sys;\" ::: \"memory\");\n}\n"
+    "  n.box->full = 1;\n}\n"
     "template <class T> TIDE_INLINE const T &tide_at(const T *p, long long i, const tide_line &l, tide_wrong &w) {\n"
     "  const long long at = i < 0 ? i + l.length : i - l.base;\n"
     "  const bool bad = (unsigned long long)at >= l.length;\n"
-    "  w.value = bad ? i : w.value, w.length = bad ? l.length : w.length;\n"
+    "  w.value = bad ? i : w.value, w.length = bad ? l.length : w.length, w.site = bad ? l.site : w.site;\n"
     "  return p[(unsigned long long)(bad ? 0u : (unsigned)at) * l.pitch];\n}\n";
 
 /* Each stands behind those that it calls. */

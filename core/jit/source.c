@@ -240,7 +240,7 @@ static void add_declarations(tide__text *t, const tide__special *s, const char *
   add_list(t, "TIDE_ARGS", 0, lanes, ",");
   if (s->mail)
     tide__text_add(t,
-                   "#define TIDE_WATCH , tide_w\n#define TIDE_OPEN tide_wrong tide_w = {0, 0};\n"
+                   "#define TIDE_WATCH , tide_w\n#define TIDE_OPEN tide_wrong tide_w = {0};\n"
                    "#define TIDE_CLOSE if (tide_w.length) tide_report(tide_w, a.c%d, a.c%d);\n",
                    s->mail - 1, s->mail);
   else

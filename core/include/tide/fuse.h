@@ -43,6 +43,8 @@ typedef struct tide_fuse_node {
   int dims;         /* REDUCE: over how many dims, the last ones; GATHER: the dim that the index is of; INPUT: how many
                        dims of size 1 stand behind the tensor's own, as those of an index for SLICES do that has as many
                        dims behind the one that it is of */
+  int line;         /* GATHER: the script's line that the error of a bad index names; 0: that which calls */
+  const char *file; /* and its script, as a tide_site_fn names it */
   bool leading;     /* REDUCE: the first ones instead */
   bool keepdim;     /* REDUCE: they stay, with size 1 */
 } tide_fuse_node;
