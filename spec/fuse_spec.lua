@@ -507,3 +507,27 @@ if D.simulated then
     end
   end)
 end
+
+if D.cuda and not D.simulated then
+  -- More than there are threads that compile: several are one program then.
+  it("many fused functions and kernels that are made at once are each their own", function()
+    local unary, x = { "abs", "neg", "relu", "square", "floor", "ceil", "sigmoid", "tanh" }, fill { 40, 8 }
+    local fused, made, expected = {}, {}, {}
+    for i = 1, 40 do
+      local a, b = unary[i % 8 + 1], unary[i // 8 + 1]
+      local fn = function(t) return (t[a](t) * i)[b](t) + t:mean(i % 3 - 2, { keepdim = true }) end
+      if i % 3 == 2 then fn = function(t) return t[b](t[a](t) + 1) / 2 end end
+      fused[i], expected[i] = tide.fuse(fn), fn(x)
+      fused[i](x)
+      made[i] = tide.kernel(("function(i, t, r) r[i] = t[i] * %d + 0.5 end"):format(1000 + i),
+        { types = { "float32", 1, "float32", 1 } })
+    end
+    for i = 40, 1, -1 do
+      fused[i]:wait()
+      D.eq(expected[i], fused[i](x), 1e-5, "fused function " .. i)
+      local r = tide.zeros(8, { device = dev })
+      made[i]({ 8 }, x[1], r)
+      D.eq(x[1] * (1000 + i) + 0.5, r, 1e-5, "kernel " .. i)
+    end
+  end)
+end

@@ -48,6 +48,8 @@ typedef struct tide_image {
   char name[512]; /* of the function in it */
 } tide_image;
 
+#define TIDE_JOINED "tide_joined_"
+
 typedef struct tide_function_info {
   int max_threads, registers;
   int64_t shared, local; /* bytes: static shared memory of a block, local memory of a thread */
@@ -63,6 +65,8 @@ typedef struct tide_compiler {
   const char *prelude, *with_small, *with_complex, *with_dims, *flat, *strided;
   int threads;
   bool ahead;      /* it compiles in the process, on any thread: kernels may be made before they are called */
+  bool joins;      /* it may get several texts that core writes as one, each in a namespace; its functions are then
+                      called TIDE_JOINED and a number, and out->name is that of the first */
   const char *raw; /* what stands before a kernel of the user's own; of a host, behind prelude and with_small */
   bool host;       /* kernels are functions that loop over threads: `raw` defines what the loop is made of
                       that core writes (jit/source.c); prelude and raw define tide_by, by which the code divides

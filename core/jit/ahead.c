@@ -10,6 +10,11 @@
  * so that the thread does this, too. What counts against a quota counts once: a job that is
  * dropped because the threads are stopped is given back, as a later call begins it again.
  *
+ * Half of what a small kernel costs is what any program costs. So where more jobs wait than there are threads for, a
+ * thread takes several, and its compiler reads their texts as one; where that fails it reads each, so that a text
+ * that is refused spoils no other. While there are threads enough each takes one job, as the kernels of one program
+ * are there only when all of them are.
+ *
  * The threads see no Lua state and no stream. They start with the first kernel and end when the runtime
  * ends, or the process, both of which wait for the one compilation that each is in: a compiler may not run while its
  * library is torn down. What was registered last with atexit runs first, and a compiler registers things of its own
@@ -22,7 +27,7 @@
 #include "jit.h"
 #include "os/os.h"
 
-enum { WORKERS = 8, JOBS = 256, ARCH = 64 };
+enum { WORKERS = 8, JOBS = 256, ARCH = 64, TOGETHER = 4 };
 typedef enum state { WAITING, RUNNING, DONE } state;
 
 typedef struct job {
@@ -33,6 +38,7 @@ typedef struct job {
   char arch[ARCH];
   int device;
   bool load, tried; /* it is asked for where nothing may wait: so it is to be loaded, and has been if it can be */
+  bool loads;       /* of a running one: `load` as it was when it was taken */
   tide_image image;
   tide_status status; /* DONE: and its message */
   char *message;
@@ -43,8 +49,8 @@ static struct {
   pthread_mutex_t lock, stopping;
   pthread_cond_t wake, done;
   job *jobs;
-  _Atomic int count; /* of jobs */
-  int waiting, idle, started;
+  _Atomic int count;                      /* of jobs */
+  int waiting, idle, started, busy, most; /* jobs; threads that wait, are there, compile, and may be there */
   pthread_t thread[WORKERS];
   bool quit;
 } ahead = {.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -118,25 +124,51 @@ static void watch_thread(void) {
   watched = true;
 }
 
-static tide_status job_make(job *j, bool load) {
-  static pthread_once_t compiled = PTHREAD_ONCE_INIT;
+/* Is it in no memory and on no disk, and is to be compiled? */
+static tide_status job_look(bool *missing, job *j) {
   const tide__jit_request *r = &j->request;
-  bool missing = false;
-  if (!j->image.bytes) {
-    TIDE_TRY(load ? tide__jit_bring(&missing, NULL, r, j->compiler, j->arch, j->device)
-                  : tide__jit_missing(&missing, r, j->compiler, j->arch, j->device));
-    tide_status status = missing ? tide__jit_compile(&j->image, r, j->compiler, j->arch) : TIDE_OK;
-    if (missing) pthread_once(&compiled, watch_exit);
-    if (!missing || status != TIDE_OK) return status;
-  }
-  return load ? tide__jit_bring(&missing, &j->image, r, j->compiler, j->arch, j->device) : TIDE_OK;
+  *missing = false;
+  if (j->image.bytes) return TIDE_OK;
+  return j->loads ? tide__jit_bring(missing, NULL, r, j->compiler, j->arch, j->device)
+                  : tide__jit_missing(missing, r, j->compiler, j->arch, j->device);
 }
 
-static void job_run(job *j, bool load) {
-  j->status = job_make(j, load);
-  if (j->status == TIDE_OK) return;
-  j->image.bytes = NULL;
+static void job_fail(job *j, tide_status status) {
+  j->status = status;
   j->message = strdup(tide_error_get()->message); /* the call will tell */
+}
+
+/* Those that are missing, in one program where there are several and that works. */
+static void compile_missing(job *const *list, int n) {
+  static pthread_once_t compiled = PTHREAD_ONCE_INIT;
+  const tide__jit_request *request[TOGETHER];
+  tide_image *image[TOGETHER];
+  for (int i = 0; i < n; i++) request[i] = &list[i]->request, image[i] = &list[i]->image;
+  bool all = n > 1 && tide__jit_compile_joined(image, request, n, list[0]->compiler, list[0]->arch) == TIDE_OK;
+  for (int i = 0; i < n && !all; i++) {
+    tide_status status = tide__jit_compile(image[i], request[i], list[i]->compiler, list[i]->arch);
+    if (status != TIDE_OK) image[i]->bytes = NULL, job_fail(list[i], status);
+  }
+  if (n) pthread_once(&compiled, watch_exit);
+}
+
+static void jobs_run(job *const *list, int n) {
+  job *missing[TOGETHER];
+  int k = 0;
+  for (int i = 0; i < n; i++) {
+    bool is_missing;
+    tide_status status = job_look(&is_missing, list[i]);
+    if (status != TIDE_OK) job_fail(list[i], status);
+    if (status == TIDE_OK && is_missing) missing[k++] = list[i];
+  }
+  compile_missing(missing, k);
+  for (int i = 0; i < n; i++) {
+    job *j = list[i];
+    if (!j->loads || !j->image.bytes) continue;
+    bool unused;
+    tide_status status = tide__jit_bring(&unused, &j->image, &j->request, j->compiler, j->arch, j->device);
+    if (status != TIDE_OK) j->image.bytes = NULL, job_fail(j, status);
+  }
 }
 
 static job *first_that_is(state s) {
@@ -151,27 +183,52 @@ static void drop(job *j) {
   job_free(unlink_job(p));
 }
 
+static bool goes_with(const job *a, const job *b) {
+  return a->state == WAITING && !a->image.bytes && a->request.ours && a->compiler == b->compiler &&
+         a->device == b->device && a->request.raw == b->request.raw && same_options(&a->request, &b->request);
+}
+
+/* The first one that waits and its share of the others that can go with it. The lock is held. */
+static int take_jobs(job **list) {
+  job *first = first_that_is(WAITING);
+  int n = 0, share = ahead.waiting / (ahead.most - ahead.busy);
+  if (first && !(first->compiler->joins && goes_with(first, first))) share = 1;
+  if (share > TOGETHER) share = TOGETHER;
+  for (job *j = first; j && (!n || n < share); j = j->next) {
+    if (j != first && !goes_with(j, first)) continue;
+    j->state = RUNNING, j->loads = j->load, ahead.waiting--;
+    list[n++] = j;
+  }
+  return n;
+}
+
+/* The lock is held. */
+static void end_job(job *j) {
+  j->state = DONE, j->tried = j->loads;
+  if (!j->image.bytes && !j->message)
+    drop(j); /* it is there, or nothing can be told */
+  else if (j->load && !j->loads && !j->message && !ahead.quit)
+    j->state = WAITING, ahead.waiting++;
+  atomic_fetch_add(&tide__jit_ended, 1);
+}
+
 static void *worker(void *unused) {
+  job *list[TOGETHER];
   pthread_mutex_lock(&ahead.lock);
   while (!ahead.quit) {
-    job *j = first_that_is(WAITING);
-    if (!j) {
+    int n = take_jobs(list);
+    if (!n) {
       ahead.idle++;
       pthread_cond_wait(&ahead.wake, &ahead.lock);
       ahead.idle--;
       continue;
     }
-    bool load = j->load;
-    j->state = RUNNING, ahead.waiting--;
+    ahead.busy++;
     pthread_mutex_unlock(&ahead.lock);
-    job_run(j, load);
+    jobs_run(list, n);
     pthread_mutex_lock(&ahead.lock);
-    j->state = DONE, j->tried = load;
-    if (!j->image.bytes && !j->message)
-      drop(j); /* it is there, or nothing can be told */
-    else if (j->load && !load && !j->message && !ahead.quit)
-      j->state = WAITING, ahead.waiting++;
-    atomic_fetch_add(&tide__jit_ended, 1);
+    ahead.busy--;
+    for (int i = 0; i < n; i++) end_job(list[i]);
     pthread_cond_broadcast(&ahead.done);
   }
   pthread_mutex_unlock(&ahead.lock);
@@ -184,7 +241,7 @@ static void child_after_fork(void) {
   pthread_mutex_init(&ahead.stopping, NULL);
   pthread_cond_init(&ahead.wake, NULL);
   pthread_cond_init(&ahead.done, NULL);
-  ahead.jobs = NULL, ahead.waiting = ahead.idle = ahead.started = 0, ahead.quit = false;
+  ahead.jobs = NULL, ahead.waiting = ahead.idle = ahead.started = ahead.busy = 0, ahead.quit = false;
   atomic_store(&ahead.count, 0);
   tide__jit_cache_forked();
   tide__jit_module_forked();
@@ -193,10 +250,11 @@ static void child_after_fork(void) {
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static void watch_forks(void) { pthread_atfork(NULL, NULL, child_after_fork); }
 
-/* Half of the processors, as the program wants to go on. The lock is held. */
+/* Half of the processors at most, as the program wants to go on. The lock is held. */
 static void start_worker(void) {
-  int most = tide__os_processors(false) / 2;
-  if (ahead.started >= WORKERS || ahead.started >= (most > 1 ? most : 1)) return;
+  int half = ahead.most ? 0 : tide__os_processors(false) / 2;
+  if (!ahead.most) ahead.most = half > WORKERS ? WORKERS : half > 1 ? half : 1;
+  if (ahead.started >= ahead.most) return;
   if (pthread_create(&ahead.thread[ahead.started], NULL, worker, NULL) == 0) ahead.started++;
 }
 

@@ -167,6 +167,10 @@ tide_status tide__jit_missing(bool *out, const tide__jit_request *r, const tide_
                               int device);
 /* Compiles it, whatever is in memory and on disk. The image is the caller's. */
 tide_status tide__jit_compile(tide_image *out, const tide__jit_request *r, const tide_compiler *c, const char *arch);
+/* Several texts of ours as one program, whose image all of them get, each with a name of its own in it: for a compiler
+ * that joins. Where it fails none has an image. It counts against no quota. */
+tide_status tide__jit_compile_joined(tide_image *const *out, const tide__jit_request *const *r, int n,
+                                     const tide_compiler *c, const char *arch);
 /* Puts it into memory: the image, which it takes unless nobody can tell what it includes, or, with NULL, what is on
  * disk: *missing where nothing is there. */
 tide_status tide__jit_bring(bool *missing, tide_image *image, const tide__jit_request *r, const tide_compiler *c,

@@ -180,19 +180,26 @@ static tide_status fail_ours(const tide__jit_request *r, const char *log) {
   return tide__error_set(&(tide_error){.status = TIDE_VALUE, .device = TIDE_CPU}, text, "");
 }
 
-tide_status tide__jit_compile(tide_image *out, const tide__jit_request *r, const tide_compiler *c, const char *arch) {
+/* Runs the compiler. */
+static tide_status run(tide_image *out, char **log, const char *source, const options *o, const tide_compiler *c,
+                       const char *arch) {
   struct timespec start, end;
+  atomic_store(&tide__jit_opened, true);
+  clock_gettime(CLOCK_MONOTONIC, &start);
+  tide_status status = c->compile(out, log, source, o->list, o->count, arch);
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  int64_t ns = (int64_t)(end.tv_sec - start.tv_sec) * 1000000000 + (end.tv_nsec - start.tv_nsec);
+  atomic_fetch_add_explicit(&stats.nanoseconds, ns, memory_order_relaxed);
+  return status;
+}
+
+tide_status tide__jit_compile(tide_image *out, const tide__jit_request *r, const tide_compiler *c, const char *arch) {
   char *log = NULL, text[900];
   options o;
   TIDE_TRY(tide__quota_count(TIDE_QUOTA_COMPILES));
   TIDE_TRY(gather(&o, r, c));
-  atomic_store(&tide__jit_opened, true);
   snprintf(out->name, sizeof out->name, "%s", r->name);
-  clock_gettime(CLOCK_MONOTONIC, &start);
-  tide_status status = c->compile(out, &log, r->source, o.list, o.count, arch);
-  clock_gettime(CLOCK_MONOTONIC, &end);
-  int64_t ns = (int64_t)(end.tv_sec - start.tv_sec) * 1000000000 + (end.tv_nsec - start.tv_nsec);
-  atomic_fetch_add_explicit(&stats.nanoseconds, ns, memory_order_relaxed);
+  tide_status status = run(out, &log, r->source, &o, c, arch);
   if (status != TIDE_OK && log && r->ours && strstr(log, "error"))
     status = fail_ours(r, log);
   else if (status != TIDE_OK && log) {
@@ -201,6 +208,43 @@ tide_status tide__jit_compile(tide_image *out, const tide__jit_request *r, const
   }
   free(log);
   return status;
+}
+
+static void name_joined(char *to, size_t size, int i) { snprintf(to, size, TIDE_JOINED "%d", i); }
+
+/* Each text in a namespace; its macros go on, but it defines what it uses itself. */
+static char *join(const tide__jit_request *const *r, int n) {
+  tide__text t = {0};
+  char name[32];
+  for (int i = 0; i < n; i++) {
+    name_joined(name, sizeof name, i);
+    tide__text_add(&t, "#define %s %s\nnamespace tide_of_%s {\n%s\n}\n#undef %s\n", r[i]->name, name, name,
+                   r[i]->source, r[i]->name);
+  }
+  return tide__text_end(&t, "jit");
+}
+
+tide_status tide__jit_compile_joined(tide_image *const *out, const tide__jit_request *const *r, int n,
+                                     const tide_compiler *c, const char *arch) {
+  tide_image image = {0};
+  char *log = NULL, *source = join(r, n);
+  options o;
+  bool copied = true;
+  if (!source) return TIDE_MEMORY;
+  name_joined(image.name, sizeof image.name, 0);
+  tide_status status = gather(&o, r[0], c);
+  if (status == TIDE_OK) status = run(&image, &log, source, &o, c, arch);
+  for (int i = 0; i < n && status == TIDE_OK; i++) {
+    copied &= (out[i]->bytes = malloc(image.size)) != NULL;
+    if (!out[i]->bytes) continue;
+    memcpy(out[i]->bytes, image.bytes, image.size);
+    out[i]->size = image.size;
+    name_joined(out[i]->name, sizeof out[i]->name, i);
+  }
+  for (int i = 0; i < n && !copied; i++) free(out[i]->bytes), out[i]->bytes = NULL;
+  if (status == TIDE_OK) free(image.bytes);
+  free(source), free(log);
+  return copied ? status : TIDE_MEMORY;
 }
 
 static void warn_damaged(void) {

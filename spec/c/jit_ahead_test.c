@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include "base/quota.h"
+#include "os/os.h"
 #include "tensor_test.h"
 
 static _Atomic int begun, ended, here, loaded, loaded_here; /* here: on the thread of the test */
+static _Atomic int joined, texts_joined, functions_joined;
 static _Atomic bool hold;
 static pthread_t test_thread;
 
@@ -26,12 +28,15 @@ static tide_status fake_arch(char *text, size_t size, int device) {
 static tide_status fake_compile(tide_image *out, char **log, const char *source, const char *const *options, int n,
                                 const char *arch) {
   (void)log, (void)options, (void)n, (void)arch;
+  bool is_joined = !strncmp(out->name, TIDE_JOINED, sizeof TIDE_JOINED - 1);
+  for (const char *p = source; is_joined && (p = strstr(p, "\nnamespace ")); p++) atomic_fetch_add(&texts_joined, 1);
+  atomic_fetch_add(&joined, is_joined);
   atomic_fetch_add(&begun, 1);
   if (pthread_equal(pthread_self(), test_thread)) atomic_fetch_add(&here, 1);
   while (!strcmp(source, "held") && atomic_load(&hold)) sched_yield();
   nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
   atomic_fetch_add(&ended, 1);
-  if (!strcmp(source, "bad")) return tide__fail(TIDE_VALUE, "bad");
+  if (is_joined ? strstr(source, "bad") != NULL : !strcmp(source, "bad")) return tide__fail(TIDE_VALUE, "bad");
   out->bytes = strdup(source), out->size = strlen(source);
   return TIDE_OK;
 }
@@ -46,7 +51,8 @@ static tide_status fake_load(void **module, const void *image, size_t bytes, int
 static void fake_unload(void *module, int device) { (void)module, (void)device; }
 
 static tide_status fake_function(void **out, tide_function_info *info, void *module, const char *name, int device) {
-  (void)info, (void)name, (void)device;
+  (void)info, (void)device;
+  atomic_fetch_add(&functions_joined, !strncmp(name, TIDE_JOINED, sizeof TIDE_JOINED - 1));
   *out = module;
   return TIDE_OK;
 }
@@ -188,6 +194,134 @@ static void test_loading(void) {
   for (int ms = 0; !is && ms < 5000; ms++) OK(ready(&is, &any));
   CHECK(is && atomic_load(&loaded) == by_threads + 3 && atomic_load(&loaded_here) == 1 && !atomic_load(&here));
   tide__jit_elsewhere = false;
+}
+
+/* ---- several at once ---- */
+
+/* Every thread is busy until `hold` ends. */
+static void hold_threads(void) {
+  int half = tide__os_processors(false) / 2;
+  atomic_store(&hold, true);
+  for (int i = 0; i < (half < 1 ? 1 : half > 8 ? 8 : half); i++) begin_and_see("held");
+}
+
+static tide__jit_request own(const char *source) {
+  tide__jit_request r = request(source);
+  r.ours = true;
+  return r;
+}
+
+static void begin_own(const char *source) {
+  const tide__jit_request r = own(source);
+  CHECK(tide__jit_ahead(&r, &fake, 0, TIDE_WISH_GUESS) == TIDE_AHEAD_PENDING);
+}
+
+/* Whose text stands in an image that the function with that name is of. */
+static bool took_own(const char *source, const char *name) {
+  tide_image image = {0};
+  const tide__jit_request r = own(source);
+  tide__ahead state = tide__jit_ahead_take(&image, &r, &fake, "arch 0", true);
+  bool good =
+      state == TIDE_AHEAD_TAKEN && memmem(image.bytes, image.size, source, strlen(source)) && !strcmp(image.name, name);
+  free(image.bytes);
+  return good;
+}
+
+static void wait_for(const _Atomic int *count, int least) {
+  for (int ms = 0; atomic_load(count) < least && ms < 5000; ms++)
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  CHECK(atomic_load(count) == least);
+}
+
+/* Six wait for the first thread that is free: it takes four, the next one two. */
+static void test_joined(void) {
+  static const char *const text[] = {"text 0", "text 1", "text 2", "text 3", "text 4", "text 5"};
+  static const char *const name[] = {TIDE_JOINED "0", TIDE_JOINED "1", TIDE_JOINED "2", TIDE_JOINED "3"};
+  int so_far = atomic_load(&begun);
+  hold_threads();
+  int held = atomic_load(&begun) - so_far;
+  for (int i = 0; i < 6; i++) begin_own(text[i]);
+  atomic_store(&hold, false);
+  wait_for(&begun, so_far + held + 2);
+  CHECK(atomic_load(&joined) == 2 && atomic_load(&texts_joined) == 6);
+  for (int i = 0; i < 6; i++) CHECK(took_own(text[i], name[i % 4]));
+}
+
+/* A text that is refused spoils itself alone. */
+static void test_joined_bad(void) {
+  tide_image image = {0};
+  const tide__jit_request bad = own("bad");
+  int before = atomic_load(&joined);
+  hold_threads();
+  int so_far = atomic_load(&begun);
+  begin_own("good 0"), begin_own("bad"), begin_own("good 1");
+  atomic_store(&hold, false);
+  wait_for(&begun, so_far + 4);
+  CHECK(atomic_load(&joined) == before + 1);
+  CHECK(took_own("good 0", "tide_kernel") && took_own("good 1", "tide_kernel"));
+  CHECK(tide__jit_ahead_take(&image, &bad, &fake, "arch 0", true) == TIDE_AHEAD_FAILED && !image.bytes);
+}
+
+/* A user's text, and what is compiled with other options, is a program of its own. */
+static void test_joined_others(void) {
+  const char *const one[] = {"-DN=1"};
+  tide__jit_request other = own("theirs 2");
+  int before = atomic_load(&joined);
+  other.options = one, other.options_count = 1;
+  hold_threads();
+  int so_far = atomic_load(&begun);
+  begin("theirs 0"), begin("theirs 1"), begin_own("ours");
+  CHECK(tide__jit_ahead(&other, &fake, 0, TIDE_WISH_GUESS) == TIDE_AHEAD_PENDING);
+  atomic_store(&hold, false);
+  wait_for(&begun, so_far + 4);
+  CHECK(atomic_load(&joined) == before && take("theirs 0") && take("theirs 1") && took_own("ours", "tide_kernel"));
+}
+
+/* Each is loaded by the thread that made it, and found on the disk by itself. */
+static void test_joined_stored(void) {
+  char folder[] = "/tmp/tide_ahead_XXXXXX";
+  static const char *const text[] = {"kept 0", "kept 1", "kept 2"};
+  tide_jit_stats before, after;
+  bool is;
+  CHECK(mkdtemp(folder));
+  setenv("TIDE_KERNEL_CACHE_PATH", folder, 1);
+  unsetenv("TIDE_KERNEL_CACHE");
+  hold_threads();
+  tide__jit_elsewhere = true;
+  int programs = atomic_load(&joined), functions = atomic_load(&functions_joined);
+  tide_jit_get_stats(&before);
+  for (int i = 0; i < 3; i++) {
+    const tide__jit_request r = own(text[i]);
+    OK(ready(&is, &r));
+    CHECK(!is);
+  }
+  atomic_store(&hold, false);
+  for (int pass = 0; pass < 2; pass++) {
+    for (int i = 0; i < 3; i++) {
+      const tide__jit_request r = own(text[i]);
+      is = false;
+      for (int ms = 0; !is && ms < 5000; ms++) OK(ready(&is, &r));
+      CHECK(is);
+    }
+    tide_jit_get_stats(&after);
+    CHECK(after.stored == before.stored + 3 && after.disk_hits == before.disk_hits + 3 * pass);
+    CHECK(atomic_load(&joined) == programs + 1 && atomic_load(&functions_joined) == functions + 3 * (pass + 1));
+    tide__jit_unload(true);
+  }
+  tide__jit_elsewhere = false;
+  OK(tide_jit_cache_clear());
+  rmdir(folder);
+  unsetenv("TIDE_KERNEL_CACHE_PATH");
+  setenv("TIDE_KERNEL_CACHE", "0", 1);
+}
+
+static void test_all_joined(void) {
+  fake.joins = true;
+  test_joined();
+  test_joined_bad();
+  test_joined_others();
+  test_joined_stored();
+  fake.joins = false;
 }
 
 static void *take_one(void *count) { /* CHECK is for one thread */
@@ -337,6 +471,7 @@ static void test_ahead(void) {
   }
   test_loading();
   test_stored();
+  test_all_joined();
   test_stopping();
   char text[16];
   int so_far = atomic_load(&begun);

@@ -353,6 +353,37 @@ static void compile_gathers(const tide_compiler *c) {
     }
 }
 
+/* Kernels of all kinds that core writes as one program, in which each has its name; one that is refused leaves none. */
+static void test_joined(const tide_compiler *c) {
+  const tide__special flat = {.operands = 2, .outputs = 1, .dtype = {TIDE_FLOAT32, TIDE_FLOAT16}};
+  const tide__special strided = {.operands = 2, .outputs = 1, .ndim = 2, .dtype = {TIDE_INT64, TIDE_INT64}};
+  static char program[] =
+      "#define TIDE_THREADS 64\nstatic __device__ __noinline__ float f(float x) { return exp(x); }\n"
+      "extern \"C\" __global__ void __launch_bounds__(TIDE_THREADS) tide_program(float *x) {\n"
+      "  x[threadIdx.x] = f(x[threadIdx.x]);\n}\n";
+  static char bad[] = "extern \"C\" __global__ void tide_program(float *x) { *x = y; }";
+  char *first =
+      tide__jit_around("TIDE_INLINE float f(float x) { return x * x; }\n", "  x0 = f(tide_get(x1));\n", NULL, &flat, c);
+  char *last = tide__jit_around("", "  x0 = x1 * 3;\n", NULL, &strided, c);
+  const tide__jit_request r[4] = {{.what = "test", .source = first, .name = "tide_kernel", .ours = true},
+                                  {.what = "test", .source = program, .name = "tide_program", .ours = true},
+                                  {.what = "test", .source = last, .name = "tide_kernel", .ours = true},
+                                  {.what = "test", .source = bad, .name = "tide_program", .ours = true}};
+  const tide__jit_request *list[] = {&r[0], &r[1], &r[2], &r[3]};
+  tide_image image[4] = {{0}}, *out[] = {&image[0], &image[1], &image[2], &image[3]};
+  FAILS(TIDE_LIBRARY, tide__jit_compile_joined(out, list, 4, c, "sm_90"));
+  CHECK(!image[0].bytes && !image[1].bytes && !image[2].bytes && !image[3].bytes);
+  OK(tide__jit_compile_joined(out, list, 3, c, "sm_90"));
+  for (int i = 0; i < 3; i++) {
+    char section[64];
+    snprintf(section, sizeof section, ".text." TIDE_JOINED "%d", i);
+    CHECK(image[i].size == image[0].size && !strcmp(image[i].name, section + strlen(".text.")));
+    CHECK(image[i].bytes && memmem(image[i].bytes, image[i].size, section, strlen(section) + 1));
+    free(image[i].bytes);
+  }
+  free(first), free(last);
+}
+
 static tide_status real_arch(char *text, size_t size, int device) {
   (void)device;
   snprintf(text, size, "sm_90");
@@ -420,6 +451,7 @@ static void test_nvrtc(bool timing) {
   free(log);
   log = NULL;
   log = NULL;
+  test_joined(c);
   static const char raw[] = "template <class T> __global__ void k(T *x, int64_t n) { *x = n; }\n"
                             "extern \"C\" __global__ void e(float *x) { *x = 1; }\n__global__ void p() {}";
   static const char *const names[] = {"k<float>", "e", "p"};

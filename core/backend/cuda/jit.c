@@ -131,6 +131,7 @@ const tide_compiler tide__cuda_compiler = {
     .strided = tide__cuda_strided,
     .threads = 256,
     .ahead = true,
+    .joins = true,
     .raw = tide__cuda_raw,
     .options = "--std=c++17 --device-as-default-execution-space -w --minimal",
     .raw_options = "--std=c++17 -w",

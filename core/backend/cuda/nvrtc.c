@@ -105,7 +105,10 @@ static bool knows_minimal(void) {
 }
 
 /* Kernels that core writes, whose names are no expressions. */
-static bool is_plain_name(const char *name) { return !strcmp(name, "tide_kernel") || !strcmp(name, "tide_program"); }
+static bool is_plain_name(const char *name) {
+  return !strcmp(name, "tide_kernel") || !strcmp(name, "tide_program") ||
+         !strncmp(name, TIDE_JOINED, sizeof TIDE_JOINED - 1);
+}
 
 /* Without NVRTC's header: its functions are the compiler's own since version 13, as our text asserts for some. NULL:
  * it cannot be, or there is no memory. malloc'ed. */
