@@ -12,8 +12,8 @@ tide_status tide__nvrtc_compile(tide_image *out, char **log, const char *source,
 
 /* ---- jit_text.c ---- */
 
-extern const char tide__cuda_bare[], tide__cuda_raw[], tide__cuda_prelude[], tide__cuda_small[], tide__cuda_complex[],
-    tide__cuda_dims[], tide__cuda_flat[], tide__cuda_strided[];
+extern const char tide__cuda_bare[], tide__cuda_asserts[], tide__cuda_raw[], tide__cuda_prelude[], tide__cuda_small[],
+    tide__cuda_complex[], tide__cuda_dims[], tide__cuda_flat[], tide__cuda_strided[];
 
 /* ---- jit.c ---- */
 

@@ -37,7 +37,10 @@ const char tide__cuda_bare[] =
     "#define __grid_constant__ __attribute__((grid_constant))\n"
     "#define __align__(n) __attribute__((aligned(n)))\n#define __shared__ __attribute__((shared))\n"
     "#define __noinline__ __attribute__((noinline))\n"
-    "extern const uint3 __attribute__((device_builtin)) threadIdx, blockIdx;\n"
+    "extern const uint3 __attribute__((device_builtin)) threadIdx, blockIdx;\n";
+
+/* Before the first text that lacks the header: says whether all others can. */
+const char tide__cuda_asserts[] =
     "static_assert(sizeof(abs(0)) == 4 && sizeof(abs(0l)) == 8 && sizeof(abs(0ll)) == 8 && sizeof(abs(0.f)) == 4 &&\n"
     "              sizeof(abs(0.)) == 8 && sizeof(max(0ll, 0ll)) == 8 && sizeof(min(0ul, 0ul)) == 8 &&\n"
     "              sizeof(max(0.f, 0.f)) == 4 && sizeof(min(0.f, 0.)) == 8 && sizeof(exp(0.f)) == 4 &&\n"
