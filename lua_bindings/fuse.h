@@ -218,7 +218,12 @@ bool fuse_push_template(fuse_recorder *r, int index, int depth, bool *has_values
 /* Makes the steps of what was recorded; the results of the run lie at first .. top. */
 void fuse_plan(fuse_recorder *r, const char *name, int first, int top);
 void fuse_record_free(fuse_record *p);
-bool fuse_has_one(const fuse_step *s); /* it is done by the operation's own kernel */
+/* It is done by the operation's own kernel. */
+static inline bool fuse_has_one(const fuse_step *s) {
+  int n = 0;
+  for (int i = 0; i < s->nodes; i++) n += s->node[i].kind != TIDE_FUSE_INPUT;
+  return n == 1;
+}
 /* Runs the steps; for `return`. base: where slot 0 is. -1: the function itself has to tell what is wrong. */
 int fuse_run(lua_State *L, ltide_state *S, fuse_record *p, int refs, int base);
 

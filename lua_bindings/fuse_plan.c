@@ -158,12 +158,6 @@ static void begin_ahead(const planner *p, const fuse_step *s) {
   tide_fused_begin(s->fused, in);
 }
 
-bool fuse_has_one(const fuse_step *s) {
-  int n = 0;
-  for (int i = 0; i < s->nodes; i++) n += s->node[i].kind != TIDE_FUSE_INPUT;
-  return n == 1;
-}
-
 /* A kernel with these results, which are events of the group. */
 static void add_kernel(planner *p, const int *results, int n) {
   bool needed[GROUP] = {false};
