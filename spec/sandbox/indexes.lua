@@ -137,6 +137,37 @@ return tide.zeros(2)[tide.tensor({ 2 }, { dtype = "int64" })]
 --! raises expected 0 to 1
 return tide.zeros(2, { device = "cuda" })[tide.tensor({ 2 }, { dtype = "int64", device = "cuda" })]:cpu()
 
+--- tensors of indexes from 0 in a fused function, on the cpu and on a device
+--! from 0
+--! grant WAITS
+for _, device in ipairs { "cpu", "cuda" } do
+  local x, i = tide.arange(6, { device = device }):float(), tide.tensor({ 5, 0, -1, 2 }, { dtype = "int64", device = device })
+  local f = tide.fuse(function(a, j) return (a[j] * 2):sum(), a:take(j) * 2 + 1 end)
+  for _ = 1, 3 do
+    local sum, all = f(x, i)
+    assert(sum:item() == 24 and all:cpu():equal(tide.tensor { 11, 1, 11, 5 }))
+  end
+end
+
+--- a bad index in a fused function, on the cpu
+--! from 0
+--! raises got 6, expected 0 to 5
+local x, i = tide.arange(6):float(), tide.tensor({ 5, 0 }, { dtype = "int64" })
+local f = tide.fuse(function(a, j) return (a[j] * 2):sum() end)
+f(x, i)
+i:fill_(6)
+return f(x, i)
+
+--- a bad index in a fused function, on a device
+--! from 0
+--! grant WAITS
+--! raises got 6, expected 0 to 5
+local x, i = tide.arange(6, { device = "cuda" }):float(), tide.tensor({ 5, 0 }, { dtype = "int64", device = "cuda" })
+local f = tide.fuse(function(a, j) return a[j] * 2 + 1 end)
+f(x, i)
+i:fill_(6)
+return f(x, i):cpu()
+
 --- another state counts from 1
 local x = tide.tensor { 1, 2, 3 }
 assert(x:sum(1) and x:argmax():item() == 3 and not pcall(function() return x[0] end) and x:size(1) == 3)
