@@ -11,7 +11,7 @@
 
 tide_status tide__fuse_add_gather(tide_fused *f, int at, const tide_fuse_node *node) {
   tide__fuse_value *v = &f->value[at];
-  const tide__fuse_value *index = &f->value[node->in[0]];
+  const tide__fuse_value *index = &f->value[node->in[0] < 0 ? at : node->in[0]];
   int rest = node->ndim - 1 - node->dims;
   bool is_line = node->op == TIDE_FUSE_LINE, along = node->op == TIDE_FUSE_ALONG;
   if (node->in[0] < 0 || (unsigned)node->op > TIDE_FUSE_LINE || (!is_line && (node->dims < 0 || rest < 0)))
