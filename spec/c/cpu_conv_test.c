@@ -8,7 +8,7 @@
 #if defined(__SANITIZE_THREAD__)
 enum { CASES = 20 };
 #else
-enum { CASES = 150 };
+enum { CASES = 600 };
 #endif
 
 enum { MOST = 1 << 21 };

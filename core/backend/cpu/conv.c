@@ -30,7 +30,8 @@ enum {
   LINE = 64,
   STRIP_BYTES = 4096,
   NEAR_BYTES = 128 << 10,
-  SAME_PLACES = 512
+  SAME_PLACES = 512,
+  SAME_LINES = 4096
 };
 typedef tide__conv_axis axis;
 typedef tide__conv_phase phase;
@@ -212,10 +213,16 @@ static void find_phases(work *w, const int64_t first[3]) {
   w->each = x[0].count * x[1].count * x[2].count;
   w->high = w->down == w->pitch ? least(x[1].count, STRIP_BYTES / (w->pitch * w->wide) + 1) : 1;
   w->joined = w->images > 1 && ceil_div(w->each, w->width) * w->width - w->each > w->each / 20;
-  w->direct = w->even && !w->joined && w->item == w->wide;
+  w->direct = w->even && w->item == w->wide;
   w->whole = x[2].turn == 1;
   for (int d = 0; d < 3; d++) w->whole = w->whole && x[d].taps == a->dim[d].kernel;
+  /* Panels of short rows come from several, and are packed: then weights need not be. */
+  const bool joins = w->down == x[2].count;
+  w->placed = w->plane * w->wide % SAME_PLACES;
   choose_products(w, box);
+  const bool apart = w->k * w->wide % SAME_LINES && w->m >= w->rows.width / 2;
+  w->unpacked = w->whole && w->phases == 1 && apart && (!w->placed || (x[2].count < w->width && !joins));
+  w->placed = w->placed && !w->unpacked;
 }
 
 static void run_phases(work *w, const int64_t first[3]) {
@@ -225,7 +232,7 @@ static void run_phases(work *w, const int64_t first[3]) {
   const bool laid = !w->lies && !w->near;
   const int64_t each = (w->k + 8) * x[2].count; /* of a row of sums */
   for (int64_t g = 0; g < a->groups && w->thin; g++) tide__conv_gather(w, w->phase, g);
-  w->weighed = w->thin ? 0 : w->phases * a->groups * (w->whole ? w->slices : 1);
+  w->weighed = w->thin || w->unpacked ? 0 : w->phases * a->groups * (w->whole ? w->panels : 1);
   if (w->near) tide__spread(a->batch * a->groups, w->m * x[0].count * x[1].count * each, tide__conv_groups, w);
   for (w->image = 0; !w->near && w->image < a->batch && !tide__loop_stops(); w->image += w->images) {
     const int64_t images = least(w->images, a->batch - w->image), planes = images * a->channels;
@@ -262,7 +269,6 @@ static void choose_layout(work *w) {
   w->plane = x[2].walk * w->columns;
   /* Planes that lie apart by what a cache is a multiple of have the same places there. */
   if (!w->lies) w->plane = (ceil_div(w->plane * w->wide, LINE) | 1) * LINE / w->wide;
-  w->placed = w->plane * w->wide % SAME_PLACES;
   w->down = w->lies ? x[1].walk * w->pitch : w->pitch;
   w->lay = LAY_BYTES / (w->plane * w->wide) + 1;
   w->images = w->lies ? a->batch : least(a->batch, ROOM_BYTES / (a->channels * w->plane * w->wide) + 1);

@@ -43,8 +43,8 @@ typedef struct tide__conv {
   int64_t down, high;            /* elements between two rows of a result; rows of them that are summed together */
   bool lies;                     /* the input serves as it lies */
   bool placed;                   /* panels of neighbours are read where they are */
-  bool thin, near, direct;       /* sums of rows; of planes that are laid out for them alone; tiles go to the result */
-  bool whole;                    /* the weights serve as they are given */
+  bool thin, near, direct; /* sums of rows; of planes that are laid out for them alone; tiles may be the result's */
+  bool whole, unpacked;    /* the weights serve as they are given; and are read where they lie */
   tide__panels rows;
   int64_t panels, width, across; /* of weights; lanes of a tile; tiles of a task */
   int64_t blocks;                /* tasks of an image and group */

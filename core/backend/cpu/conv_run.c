@@ -70,8 +70,10 @@ static void lay_plane(const work *w, char *to, char *line, int64_t plane) {
     for (int64_t y = 0; y < given(w, 1); y++) {
       const char *from = in + (z * d[1].in + y) * d[2].in * w->item;
       char *row = to + ((z + x[0].low) * x[1].size + tide__conv_row(w, y + x[1].low)) * w->pitch * w->wide;
-      if (walk == 1 || w->item != w->wide)
+      if (w->item != w->wide)
         tide__cast(w->isa, walk > 1 ? line : row + low * w->wide, w->dtype, from, w->a->dtype, n);
+      else if (walk == 1)
+        memcpy(row + low * w->wide, from, (size_t)(n * w->wide));
       if (w->item != w->wide) from = line;
       if (walk == 2 && w->wide == 4)
         part(row + (first * w->columns + turn) * 4, row + ((1 - first) * w->columns + turn + first) * 4, from, n);
@@ -229,9 +231,9 @@ static void run_tile(const work *w, char *c, int64_t c_row, const char *weights,
   _Alignas(64) char sums[TILE_BYTES];
   const int64_t lowest = w->isa->product_rows / 2;
   const bool whole = rows >= lowest && lanes == w->width;
-  tide__tile t = {
-      .c = whole ? c : sums, .a = weights, .b = b, .at = at, .c_row = whole ? c_row : w->width, .a_row = w->wide};
-  t.a_step = w->rows.width * w->wide, t.b_step = w->width, t.b_ahead = 2048 / w->wide, t.k = k, t.add = add;
+  tide__tile t = {.c = whole ? c : sums, .a = weights, .b = b, .at = at, .c_row = whole ? c_row : w->width};
+  t.a_row = (w->unpacked ? w->k : 1) * w->wide, t.a_step = (w->unpacked ? 1 : w->rows.width) * w->wide,
+  t.b_step = w->width, t.b_ahead = 2048 / w->wide, t.k = k, t.add = add;
   const int64_t row = w->width * w->wide;
   const size_t part = (size_t)(lanes * w->wide);
   for (int64_t r = 0; r < rows && add && !whole; r++) memcpy(sums + r * row, c + r * c_row * w->wide, part);
@@ -253,11 +255,13 @@ static void run_phase(const work *w, const phase *p, const block *o, char *c, co
                       int64_t lanes) {
   const int64_t from = slice * p->slice, k = least(p->slice, p->k - from), rows = w->rows.width * w->wide;
   const int64_t *at = placed ? p->placed + from : p->packed ? p->packed + from : NULL;
-  const char *weights = p->panels + ((o->group * p->k + from) * w->panels + o->top * k) * rows;
-  for (int64_t i = o->top; i < o->bottom && k > 0; i++, weights += rows * k) {
-    const int64_t top = tide__panel_lane(&w->rows, i);
-    run_tile(w, c + top * o->c_row * w->wide, o->c_row, weights, b, at, tide__panel_lane(&w->rows, i + 1) - top, lanes,
-             k, slice > 0 || w->a->head.ptr[3]);
+  const int64_t first = o->group * w->m + tide__panel_lane(&w->rows, o->top);
+  const char *weights = w->unpacked ? p->given + (first * p->k + from) * w->wide
+                                    : p->panels + ((o->group * p->k + from) * w->panels + o->top * k) * rows;
+  for (int64_t i = o->top; i < o->bottom && k > 0; i++) {
+    const int64_t top = tide__panel_lane(&w->rows, i), high = tide__panel_lane(&w->rows, i + 1) - top;
+    run_tile(w, c + top * o->c_row * w->wide, o->c_row, weights, b, at, high, lanes, k, slice > 0 || w->a->head.ptr[3]);
+    weights += w->unpacked ? high * p->k * w->wide : rows * k;
   }
 }
 
@@ -309,13 +313,18 @@ static void run_block(const work *w, char *memory, int64_t index) {
   o.top = w->panels * part / parts, o.bottom = w->panels * (part + 1) / parts;
   char *raw = memory + w->slice * w->width * w->wide;
   o.c = raw + columns * w->wide, o.c_row = columns;
-  if (w->direct) o.c = result_row(w, w->axis, o.image, o.group * w->m, 0) + o.lane * w->wide, o.c_row = w->n;
+  const int64_t inside = o.lane % w->each;
+  const bool direct = w->direct && inside + o.n <= w->each;
+  if (direct) {
+    o.c = result_row(w, w->axis, o.image + o.lane / w->each, o.group * w->m, 0) + inside * w->wide;
+    o.c_row = w->each;
+  }
   for (int p = 0; p < w->phases; p++)
     for (int64_t i = tide__panel_lane(&w->rows, o.top);
          i < tide__panel_lane(&w->rows, o.bottom) && (w->a->head.ptr[3] || !w->phase[p].k); i++)
       begin_row(w, o.c + (p * w->m + i) * o.c_row * w->wide, o.group * w->m + i, o.n);
   run_products(w, &o);
-  for (int64_t at = 0, some; at < o.n && !w->direct; at += some) {
+  for (int64_t at = 0, some; at < o.n && !direct; at += some) {
     const int64_t l = (o.lane + at) % w->each, count = w->even ? w->each : w->axis[2].count, from = l % count;
     some = least(count - from, o.n - at);
     for (int p = 0; p < w->phases; p++)
@@ -327,7 +336,7 @@ static void run_block(const work *w, char *memory, int64_t index) {
 void tide__conv_blocks(void *arg, int64_t begin, int64_t end) {
   work *w = arg;
   const int64_t columns = w->across * w->width;
-  const int64_t numbers = w->slice * w->width + columns + (w->direct ? 0 : w->phases * w->m * columns);
+  const int64_t numbers = w->slice * w->width + columns + w->phases * w->m * columns;
   char *memory = tide__room_take((size_t)(numbers * w->wide));
   if (!memory) atomic_store_explicit(&w->failed, true, memory_order_relaxed);
   for (int64_t i = begin; memory && i < end && !tide__loop_stops(); i++) run_block(w, memory, i);
@@ -345,16 +354,20 @@ void tide__conv_gather(const work *w, const phase *p, int64_t g) {
     spread(to + t * w->wide, taps, w->given + (g * n * kernel + p->tap[t]) * w->wide, kernel, w->wide, n);
 }
 
-/* Panels of the weights: of a phase and group, and where nothing is gathered of a slice. */
+/* Weights in panels: all of a phase and group, and where nothing is gathered one panel. Slice by slice of a panel, rows
+ * of weights are read as they lie. */
 static void pack_weights(const work *w, int64_t index) {
-  const int64_t parts = w->whole ? w->slices : 1, g = index / parts % w->a->groups, part = index % parts;
+  const int64_t parts = w->whole ? w->panels : 1, g = index / parts % w->a->groups, some = w->panels / parts;
   const phase *p = &w->phase[index / parts / w->a->groups];
   tide__panels rows = w->rows;
   rows.lanes_apart = p->k;
   tide__conv_gather(w, p, g);
-  for (int64_t from = part * p->slice; from < (w->whole ? least(p->k, (part + 1) * p->slice) : p->k); from += p->slice)
-    tide__gemm_pack(&rows, p->panels + (g * p->k + from) * w->panels * rows.width * w->wide,
-                    p->given + g * w->m * p->k * w->wide, 0, w->panels, from, least(p->slice, p->k - from));
+  for (int64_t i = index % parts; i < index % parts + some; i++)
+    for (int64_t from = 0, k; from < p->k; from += k) {
+      k = least(p->slice, p->k - from);
+      tide__gemm_pack(&rows, p->panels + ((g * p->k + from) * w->panels + i * k) * rows.width * w->wide,
+                      p->given + g * w->m * p->k * w->wide, i, 1, from, k);
+    }
 }
 
 void tide__conv_prepare(void *arg, int64_t begin, int64_t end) {
