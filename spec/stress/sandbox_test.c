@@ -15,7 +15,7 @@
  *
  * usage: sandbox_test tide.so [part]
  *        sandbox_test tide.so --calls FIRST LAST [CALLS]     spec/stress/calls.lua with these seeds
- * Simulated devices stand in: two of them. */
+ * Simulated devices stand in: two of them. With TIDE_SIM_DEVICES=0 the machine's GPUs are used. */
 #include <glob.h>
 #include <lauxlib.h>
 #include <lua.h>
@@ -461,7 +461,7 @@ static void run_calls(int seed, const char *calls) {
 }
 
 int main(int argc, char **argv) {
-  setenv("TIDE_SIM_DEVICES", "2", 1);
+  setenv("TIDE_SIM_DEVICES", "2", 0);
   glob_t files;
   if (argc < 2) return 2;
   module = argv[1];
