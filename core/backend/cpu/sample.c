@@ -9,12 +9,13 @@
  *
  * Invariant: no element is read where a place has none. */
 #include "base/field.h"
+#include "fours.h"
 #include "layout.h"
 #include "room.h"
 
 /* ELEMENTS: those that count, of a piece; at least LEAST places are one, and at most LONGEST. */
-enum { ELEMENTS = 16384, LONGEST = 4096, LEAST = 128, EACH = 4, MOST = 16, PLANES = 4 };
-enum { CHUNK = 64, FAR = 1 << 22, NEAR_BYTES = 1 << 18 }; /* places at once; what float32 still counts in quarters */
+enum { ELEMENTS = 16384, LONGEST = 4096, LEAST = 128, EACH = 4, MOST = 16 };
+enum { CHUNK = 64, FAR = 1 << 22 }; /* places at once; what float32 still counts in quarters */
 
 typedef struct work {
   const tide_sample_args *a;
@@ -33,61 +34,39 @@ typedef struct room {
   int *place, beyond; /* those places, and how many they are */
 } room;
 
-#define FIND(T, s, mode, rank)                                                                                         \
-  for (int64_t i = 0; i < n; i++)                                                                                      \
-  count = tide_sample_##s(mode, a->beyond, a->align, rank, a->size, (const T *)grid + i * rank, r->from + i * count,   \
-                          (T *)r->weight + i * count)
-/* The sums over `count` elements of each of `planes` planes by their weights. A number that is known lets the loop be
- * unrolled; several planes at once read places and weights once for all. */
-#define SUMS(T, planes, count, value)                                                                                  \
-  for (int64_t i = 0; i < n; i++, from += count, by += count) {                                                        \
-    T sum[planes] = {0};                                                                                               \
-    _Pragma("GCC unroll 4") for (int t = 0; t < count; t++) _Pragma("GCC unroll 4") for (int p = 0; p < planes; p++)   \
-        sum[p] += value;                                                                                               \
-    _Pragma("GCC unroll 4") for (int p = 0; p < planes; p++) out[p * pitch + i] = sum[p];                              \
+/* Which elements count at a place of any kind; one function of each dtype, since its text is long. */
+#define FIND(T, s)                                                                                                     \
+  __attribute__((noinline)) static int find_##s(const tide_sample_args *a, const T *grid, int64_t *from, T *by) {      \
+    return tide_sample_##s(a->mode, a->beyond, a->align, a->rank, a->size, grid, from, by);                            \
   }
-/* Numbers of taps that are known: worth their code where most calls end up there. */
-#define TAPS_1_AND_4                                                                                                   \
-  else if (taps == 1) SUMS(double, PLANES, 1, x[p * apart + from[t]]) else if (taps == 4)                              \
-      SUMS(double, PLANES, 4, by[t] * x[p * apart + from[t]])
-#define WEIGH(T, s, KNOWN)                                                                                             \
-  static void weigh_##s(T *restrict out, int64_t pitch, const T *x, int64_t apart, int planes, const int64_t *from,    \
-                        const T *by, int64_t n, int taps) {                                                            \
-    if (planes < PLANES) SUMS(T, 1, taps, by[t] * x[p * apart + from[t]])                                              \
-    KNOWN                                                                                                              \
-    else SUMS(T, PLANES, taps, by[t] * x[p * apart + from[t]])                                                         \
+FIND(float, f32)
+FIND(double, f64)
+
+/* The sums over a plane's elements at each place by their weights. There are 1, 4, 8 or 16 of them. */
+#define WEIGH(T, s, how)                                                                                               \
+  how static void weigh_##s(T *restrict out, const T *x, const int64_t *from, const T *by, int64_t n, int taps) {      \
+    for (int64_t i = 0; i < n && taps == 1; i++) out[i] = by[i] * x[from[i]];                                          \
+    for (int64_t i = 0; i < n && taps > 1; i++) {                                                                      \
+      T sum = 0;                                                                                                       \
+      for (int t = 0; t < taps; t += 4, from += 4, by += 4)                                                            \
+        _Pragma("GCC unroll 4") for (int u = 0; u < 4; u++) sum += by[u] * x[from[u]];                                 \
+      out[i] = sum;                                                                                                    \
+    }                                                                                                                  \
   }                                                                                                                    \
   /* Again the few places that reach beyond the input, where a weight of 0 would not keep NaN out. */                  \
-  static void again_##s(T *out, int64_t pitch, const T *x, int64_t apart, int planes, const room *r, int taps) {       \
+  static void again_##s(T *out, const T *x, const room *r, int taps) {                                                 \
     const T *by = r->weight;                                                                                           \
-    for (int b = 0; b < r->beyond; b++)                                                                                \
-      for (int p = 0; p < planes; p++) {                                                                               \
-        T sum = 0;                                                                                                     \
-        for (int t = 0; t < taps; t++)                                                                                 \
-          if (r->own[b * taps + t] >= 0) sum += by[r->place[b] * taps + t] * x[p * apart + r->own[b * taps + t]];      \
-        out[p * pitch + r->place[b]] = sum;                                                                            \
-      }                                                                                                                \
+    for (int b = 0; b < r->beyond; b++) {                                                                              \
+      T sum = 0;                                                                                                       \
+      for (int t = 0; t < taps; t++)                                                                                   \
+        if (r->own[b * taps + t] >= 0) sum += by[r->place[b] * taps + t] * x[r->own[b * taps + t]];                    \
+      out[r->place[b]] = sum;                                                                                          \
+    }                                                                                                                  \
   }
-WEIGH(float, f32, )
-WEIGH(double, f64, TAPS_1_AND_4)
+WEIGH(float, f32, QUICK)
+WEIGH(double, f64, )
 
 /* ---- rows of elements side by side ---- */
-
-typedef float four __attribute__((vector_size(16)));
-typedef double two __attribute__((vector_size(16)));
-
-static four load_four(const float *x) {
-  four v;
-  memcpy(&v, x, sizeof v);
-  return v;
-}
-
-/* Two elements from each of two places. */
-static four load_pairs(const float *x, const float *y) {
-  double low, high;
-  memcpy(&low, x, sizeof low), memcpy(&high, y, sizeof high);
-  return (four)(two){low, high};
-}
 
 /* The sum of each of four vectors. */
 static four sum_each(four a, four b, four c, four d) {
@@ -98,27 +77,27 @@ static four sum_each(four a, four b, four c, four d) {
          __builtin_shufflevector(end, last, 2, 3, 6, 7);
 }
 
-static four pairs_at(const float *x, const int64_t *from, const float *by) {
+static four pairs_at(const float *x, const int32_t *from, const float *by) {
   return load_pairs(x + from[0], x + from[1]) * load_four(by);
 }
 
-static four fours_at(const float *x, const int64_t *from, const float *by) {
+static four fours_at(const float *x, const int32_t *from, const float *by) {
   return (load_four(x + from[0]) * load_four(by) + load_four(x + from[1]) * load_four(by + 4)) +
          (load_four(x + from[2]) * load_four(by + 8) + load_four(x + from[3]) * load_four(by + 12));
 }
 
-/* As many rows as elements across. n is padded to a multiple of four, but in the result. Meanwhile the caches get the
- * plane of `bytes` at `next`, whose lines would each be waited for. */
-static void weigh_rows(float *restrict out, const float *x, const int64_t *from, const float *by, int64_t n, int across,
-                       const char *next, int64_t bytes) {
-  const char *end = next + (bytes <= NEAR_BYTES ? bytes : 0);
-  const int64_t step = 64 * ((bytes / 16 + n - 1) / n); /* of the plane, for four places */
+/* The element of each place. */
+QUICK static void pick_rows(float *restrict out, const float *x, const int32_t *from, int64_t n) {
+  _Pragma("GCC unroll 4") for (int64_t i = 0; i < n; i++) out[i] = x[from[i]];
+}
+
+/* As many rows as elements across, of which there are two or four. n is padded to a multiple of four, but in the
+ * result. */
+QUICK static void weigh_rows(float *restrict out, const float *x, const int32_t *from, const float *by, int64_t n,
+                             int across) {
   for (int64_t i = 0; i < n; i += 4, from += 4 * across, by += 4 * across * across) {
     four v;
-    for (int64_t b = 0; b < step && next < end; b += 64, next += 64) __builtin_prefetch(next);
-    if (across == 1)
-      v = (four){x[from[0]], x[from[1]], x[from[2]], x[from[3]]};
-    else if (across == 2)
+    if (across == 2)
       v = sum_each(pairs_at(x, from, by), pairs_at(x, from + 2, by + 4), pairs_at(x, from + 4, by + 8),
                    pairs_at(x, from + 6, by + 12));
     else
@@ -131,64 +110,76 @@ static void weigh_rows(float *restrict out, const float *x, const int64_t *from,
   }
 }
 
-/* Loops that are worth vectors. */
-#if defined(__GNUC__) && !defined(__clang__)
-#  define QUICK __attribute__((optimize("O2", "tree-vectorize", "vect-cost-model=dynamic")))
-#else
-#  define QUICK
-#endif
-
-/* Of places in a plane, along one of its dims: the first element, which lies within +-2^23, and how far the place lies
- * behind it. */
-QUICK static void split(bool nearest, const float *restrict at, int *restrict first, float *restrict behind) {
-  const float round = 12582912;
+/* Of places in a plane, along one of its dims of `size` points: the first element, which lies within +-2^23, and how
+ * far the place lies behind it. */
+QUICK static void find_along(const tide_sample_args *a, int64_t size, const float *restrict grid, int *restrict first,
+                             float *restrict behind, int n) {
+  const float points = (float)size, last = (float)(size - 1), round = 12582912;
+  float at[CHUNK] = {0};
+  for (int i = 0; i < n; i++) at[i] = grid[2 * i] + 1;
+  if (a->align)
+    for (int i = 0; i < CHUNK; i++) at[i] = at[i] / 2 * last;
+  else
+    for (int i = 0; i < CHUNK; i++) at[i] = (at[i] * points - 1) / 2;
+  if (a->beyond != TIDE_BEYOND_ZEROS && a->mode != TIDE_SAMPLE_CUBIC)
+    for (int i = 0; i < n; i++) at[i] = tide_inside_f32(at[i], size, a->beyond, a->align);
   for (int i = 0; i < CHUNK; i++) {
-    const float near = at[i] > -8e6f ? at[i] < 8e6f ? at[i] : 8e6f : -8e6f;
-    const float whole = nearest ? near + round - round : (float)(int)near;
-    const float low = nearest || whole <= near ? whole : whole - 1;
-    first[i] = (int)low, behind[i] = near - low;
+    at[i] = at[i] > -8e6f ? at[i] : -8e6f;
+    at[i] = at[i] < 8e6f ? at[i] : 8e6f;
+  }
+  if (a->mode == TIDE_SAMPLE_NEAREST)
+    for (int i = 0; i < CHUNK; i++) first[i] = (int)(at[i] + round - round);
+  else
+    for (int i = 0; i < CHUNK; i++) {
+      const float whole = (float)(int)at[i], low = whole - (whole > at[i] ? 1.0f : 0.0f);
+      first[i] = (int)low, behind[i] = at[i] - low;
+    }
+}
+
+/* The number of the first element of a place, of as many rows as columns, or -1 where there are not all of them. */
+QUICK static void join(const int *restrict y, const int *restrict x, int lead, int rows, int columns, int width,
+                       int *restrict out) {
+  for (int i = 0; i < CHUNK; i++) {
+    const int down = y[i] - lead, right = x[i] - lead;
+    const bool inside = (down >= 0) & (right >= 0) & (down <= rows) & (right <= columns);
+    out[i] = inside ? down * width + right : -1;
   }
 }
 
-static void find_along(const tide_sample_args *a, int64_t size, const float *grid, int *first, float *behind, int n) {
-  const float points = (float)size, last = (float)(size - 1);
-  float at[CHUNK] = {0};
-  for (int i = 0; i < n; i++) {
-    const float g = grid[2 * i];
-    at[i] = a->align ? (g + 1) / 2 * last : ((g + 1) * points - 1) / 2;
-    if (a->beyond != TIDE_BEYOND_ZEROS && a->mode != TIDE_SAMPLE_CUBIC)
-      at[i] = tide_inside_f32(at[i], size, a->beyond, a->align);
+/* By how much each of sixteen elements counts. */
+static void weigh_cubic(float *by, float behind, float beside) {
+  float down[4], right[4];
+  tide_cubic_f32(down, behind), tide_cubic_f32(right, beside);
+  for (int t = 0; t < 4; t++) {
+    const four row = load_four(right) * down[t];
+    memcpy(by + 4 * t, &row, sizeof row);
   }
-  split(a->mode == TIDE_SAMPLE_NEAREST, at, first, behind);
 }
 
 /* Where the rows of elements of n places of a plane begin, and by how much each element counts. */
 static void find_rows(const work *w, room *r, const float *grid, int64_t n) {
   const tide_sample_args *a = w->a;
-  const int across = w->across, lead = across == 4, taps = across * across;
-  int64_t *from = r->from;
+  const int across = w->across, taps = across * across, width = (int)a->size[2];
+  int32_t *from = (int32_t *)r->from;
   float *by = r->weight;
   r->beyond = 0;
   for (int64_t begin = 0; begin < n; begin += CHUNK) {
     const int some = n - begin < CHUNK ? (int)(n - begin) : CHUNK;
-    int first[2][CHUNK];
+    int first[3][CHUNK];
     float behind[2][CHUNK];
     for (int d = 0; d < 2; d++) find_along(a, a->size[1 + d], grid + 1 - d, first[d], behind[d], some);
+    join(first[0], first[1], across == 4, (int)a->size[1] - across, width - across, width, first[2]);
     for (int i = 0; i < some; i++, from += across, by += taps, grid += 2) {
-      const int64_t y = first[0][i] - lead, x = first[1][i] - lead;
-      const bool inside = (y >= 0) & (x >= 0) & (y + across <= a->size[1]) & (x + across <= a->size[2]);
-      for (int t = 0; t < across; t++) from[t] = inside ? (y + t) * a->size[2] + x : 0;
-      if (!inside) {
-        tide_sample_f32(a->mode, a->beyond, a->align, 2, a->size, grid, r->own + r->beyond * taps, by);
+      const int at = first[2][i];
+      for (int t = 0; t < across; t++) from[t] = at < 0 ? 0 : at + t * width;
+      if (at < 0) {
+        find_f32(a, grid, r->own + r->beyond * taps, by);
         r->place[r->beyond++] = (int)(begin + i);
       } else if (across == 2) {
         const float down = behind[0][i], right = behind[1][i];
         by[0] = (1 - down) * (1 - right), by[1] = (1 - down) * right, by[2] = down * (1 - right), by[3] = down * right;
       } else if (across == 4) {
-        float down[4], right[4];
-        tide_cubic_f32(down, behind[0][i]), tide_cubic_f32(right, behind[1][i]);
-        for (int t = 0; t < 4; t++)
-          for (int u = 0; u < 4; u++) by[4 * t + u] = down[t] * right[u];
+        weigh_cubic(by, behind[0][i], behind[1][i]);
       }
     }
   }
@@ -235,10 +226,13 @@ static void find(const work *w, room *r, const void *grid, int64_t n) {
     tide__cast(w->isa, r->grid, w->dtype, grid, a->dtype, n * a->rank);
     grid = r->grid;
   }
-  if (w->dtype == TIDE_FLOAT64)
-    FIND(double, f64, a->mode, a->rank);
-  else
-    FIND(float, f32, a->mode, a->rank);
+  for (int64_t i = 0; i < n; i++) {
+    int64_t *from = r->from + i * count;
+    if (w->dtype == TIDE_FLOAT64)
+      find_f64(a, (const double *)grid + i * a->rank, from, (double *)r->weight + i * count);
+    else
+      find_f32(a, (const float *)grid + i * a->rank, from, (float *)r->weight + i * count);
+  }
   if (w->item > 2) note_beyond(r, n, count);
 }
 
@@ -248,25 +242,25 @@ static void run_piece(const work *w, room *r, int64_t image, int64_t first, int6
   const int count = taps_of(a);
   const int64_t plane = w->plane * w->item;
   find(w, r, (const char *)a->head.ptr[2] + (image * a->points + first) * a->rank * w->item, n);
-  for (int64_t c = image * a->channels, last = c + a->channels; c < last;) {
+  for (int64_t c = image * a->channels, last = c + a->channels; c < last; c++) {
     void *out = (char *)a->head.ptr[0] + (c * a->points + first) * w->item;
     const void *x = (const char *)a->head.ptr[1] + c * plane;
-    const int planes = w->item > 2 && !w->across && last - c >= PLANES ? PLANES : 1;
     if (w->item == 2) {
       pick(w, r, x, n * count);
-      weigh_f32(r->sum, 0, r->value, 0, 1, r->order, r->weight, n, count);
+      weigh_f32(r->sum, r->value, r->order, r->weight, n, count);
       tide__cast(w->isa, out, a->dtype, r->sum, w->dtype, n);
     } else if (w->dtype == TIDE_FLOAT64) {
-      weigh_f64(out, a->points, x, w->plane, planes, r->from, r->weight, n, count);
-      again_f64(out, a->points, x, w->plane, planes, r, count);
+      weigh_f64(out, x, r->from, r->weight, n, count);
+      again_f64(out, x, r, count);
     } else {
-      if (w->across)
-        weigh_rows(out, x, r->from, r->weight, n, w->across, (const char *)x + plane, c + 1 < last ? plane : 0);
+      if (w->across == 1)
+        pick_rows(out, x, (const int32_t *)r->from, n);
+      else if (w->across)
+        weigh_rows(out, x, (const int32_t *)r->from, r->weight, n, w->across);
       else
-        weigh_f32(out, a->points, x, w->plane, planes, r->from, r->weight, n, count);
-      again_f32(out, a->points, x, w->plane, planes, r, count);
+        weigh_f32(out, x, r->from, r->weight, n, count);
+      again_f32(out, x, r, count);
     }
-    c += planes;
   }
 }
 
@@ -308,7 +302,8 @@ tide_status tide__cpu_sample(tide_stream *stream, const tide_sample_args *a) {
   w.pieces = (a->points + w.piece - 1) / w.piece;
   w.plane = a->size[0] * a->size[1] * a->size[2];
   const int across = a->mode == TIDE_SAMPLE_CUBIC ? 4 : a->mode == TIDE_SAMPLE_LINEAR ? 2 : 1;
-  if (a->dtype == TIDE_FLOAT32 && a->rank == 2 && a->size[2] >= across && a->size[1] < FAR && a->size[2] < FAR)
+  if (a->dtype == TIDE_FLOAT32 && a->rank == 2 && a->size[2] >= across && w.plane < INT32_MAX && a->size[1] < FAR &&
+      a->size[2] < FAR)
     w.across = across;
   tide__spread(a->batch * w.pieces, w.piece * (a->channels + 8) * taps_of(a), run, &w);
   if (!atomic_load_explicit(&w.failed, memory_order_relaxed)) return TIDE_OK;
