@@ -53,6 +53,7 @@ int tidek_pad(cudaStream_t stream, const tide_pad_args *a);
 
 size_t tidek_conv_scratch(const tide_conv_args *a);
 int tidek_conv(cudaStream_t stream, const tide_conv_args *a, void *scratch);
+int tidek_pairs(cudaStream_t stream, const tide_pairs_args *a);
 int tidek_sample(cudaStream_t stream, const tide_sample_args *a);
 int tidek_window(cudaStream_t stream, const tide_window_args *a);
 

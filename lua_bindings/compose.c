@@ -124,6 +124,26 @@ static int script_layout_key(lua_State *L) {
   return 1;
 }
 
+static ltide_tensor *made(lua_State *L) { return ltide_new_tensor(L, ltide_enter(L)); }
+
+static int script_given(lua_State *L, tide_status status) {
+  ltide_try(L, status);
+  ltide_made(L, ltide_enter(L));
+  return 1;
+}
+
+/* cross_of(a, b), cdist_of(x, y, kind): what the core has of them, by the numbers of tide_distance. */
+static int script_cross_of(lua_State *L) {
+  const tide_tensor *a = tensor_of(L, 1), *b = tensor_of(L, 2);
+  return script_given(L, tide_cross(&made(L)->t, a, b));
+}
+
+static int script_cdist_of(lua_State *L) {
+  const tide_tensor *x = tensor_of(L, 1), *y = tensor_of(L, 2);
+  tide_distance kind = (tide_distance)lua_tointeger(L, 3);
+  return script_given(L, tide_cdist(&made(L)->t, x, y, kind));
+}
+
 /* plain(value): the table of a shape's values in its place. */
 static int script_plain(lua_State *L) {
   lua_settop(L, 1);
@@ -149,8 +169,9 @@ static ltide_row rows[] = {
     {0}};
 
 void ltide_open_compose(lua_State *L, ltide_state *S) {
-  static const luaL_Reg given[] = LTIDE_SCRIPT(builtin, is_tensor, sizes_of, strides_of, dtype_of, dtype_kind,
-                                               default_dtype, promoted, place_of, char_at, plain, layout_key);
+  static const luaL_Reg given[] =
+      LTIDE_SCRIPT(builtin, is_tensor, sizes_of, strides_of, dtype_of, dtype_kind, default_dtype, promoted, place_of,
+                   char_at, plain, layout_key, cross_of, cdist_of);
   (void)S;
   ltide_script_give(L, given);
   ltide_register_rows(L, "tide", rows);

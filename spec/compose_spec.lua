@@ -123,6 +123,15 @@ describe("compose: products and statistics", function()
     assert.is_true(crossed:is_contiguous())
     D.eq(tide.cross(x:narrow(1, 24990, 9), one), tide.cross(x, one):narrow(1, 24990, 9))
     D.eq(tide.cross(one, x:narrow(1, 24990, 9)), tide.cross(one, x):narrow(1, 24990, 9))
+    for _, dtype in ipairs { "float32", "float64", "bfloat16" } do -- whole numbers, whose products are exact
+      local a, b = (x - 50):to(dtype), (y - 50):to(dtype)
+      local exact = tide.cross(x - 50, y - 50):to(dtype)
+      D.eq(exact, tide.cross(a, b), dtype == "bfloat16" and 20 or 0, dtype)
+      D.eq(exact, tide.cross(a:t():contiguous():t(), b), dtype == "bfloat16" and 20 or 0, dtype)
+      D.eq(tide.cross(x - 50, one):to(dtype), tide.cross(a, one:to(dtype)), dtype == "bfloat16" and 20 or 0, dtype)
+    end
+    same({ { nan, nan, 0 } }, tide.cross(D.tensor { { 1., 2., nan } }, D.tensor { { 2., 4., 1. } }))
+    assert.are.same({ 0, 3 }, tide.cross(tide.ones(0, 3, { device = D.dev }), tide.ones(0, 3, { device = D.dev })):size())
     raises("ShapeError", "cross: got an int64 tensor [2]", tide.cross, D.tensor { 1, 2 }, D.tensor { 1, 2 })
     raises("ShapeError", "cross: ", tide.cross, tide.ones(2, 3), tide.ones(3))
     raises("DtypeError", "cross: got int64 and float32", tide.cross, D.tensor { 1, 2, 3 }, D.tensor { 1., 2., 3. })
@@ -241,13 +250,39 @@ describe("compose: distances", function()
     end
   end)
 
+  -- Sizes that no piece of a thread, tile or slice of a sum divides. The numbers of threads give the same bits.
+  it("of many points are near the norms of differences, on any number of threads", function()
+    for _, dtype in ipairs { "float32", "float64" } do
+      for _, s in ipairs { { 70, 133, 3, 2 }, { 301, 95, 40, 1 }, { 33, 1, 13, 3 }, { 1, 200, 5, 1 }, { 45, 260, 800, 1 } } do
+        local n, m, k, batch = s[1], s[2], s[3], s[4]
+        local x = (tide.arange(batch * n * k, { device = D.dev }):mul_(37):remainder_(101):to(dtype) / 101):view(batch, n, k)
+        local y = (tide.arange(m * k, { device = D.dev }):mul_(53):remainder_(97):to(dtype) / 97):view(k, m):t()
+        for _, p in ipairs { 1, 2 } do
+          local exact = tide.cdist(x:double(), y:double(), p, { compute_mode = "donot_use_mm_for_euclid_dist" })
+          for _, mode in ipairs { "use_mm_for_euclid_dist", "use_mm_for_euclid_dist_if_necessary" } do
+            local what = table.concat({ dtype, n, m, k, p, mode }, " ")
+            local all = tide.cdist(x, y, p, { compute_mode = mode })
+            assert.are.equal(tide[dtype], all.dtype)
+            assert.are.same({ batch, n, m }, all:size())
+            D.eq(exact, all, (dtype == "float32" and 1e-5 or 1e-13) * (p == 1 and k or 20), what)
+            local threads = tide.get_num_threads()
+            tide.set_num_threads(threads % 3 + 1)
+            local again = tide.cdist(x, y, p, { compute_mode = mode })
+            tide.set_num_threads(threads)
+            same(all, again, what)
+          end
+        end
+      end
+    end
+  end)
+
   -- 1000 points 1/64 apart, far away from 0: their squares have no digits left for what lies between.
   it("do not cancel where that is asked for", function()
     local x = (tide.arange(1000, { device = D.dev }):to "float32" / 64 + 4096):unsqueeze(2)
     local exact = (x - x:t()):abs()
     same(exact, tide.cdist(x, x, { compute_mode = "donot_use_mm_for_euclid_dist" }))
     same(exact, tide.cdist(x, x, 1))
-    assert.is_true((tide.cdist(x, x) - exact):abs():max():item() > 0.1)
+    assert.is_true((tide.cdist(x, x, { compute_mode = "use_mm_for_euclid_dist" }) - exact):abs():max():item() > 0.1)
     D.eq(exact, tide.cdist(x - 4096, x - 4096), 2e-2) -- more than one piece of a product
     local near = x:narrow(1, 1, 25)
     same(exact:narrow(1, 1, 25):narrow(2, 1, 25), tide.cdist(near, near)) -- few points are exact

@@ -15,7 +15,7 @@
 #include "tide/ipc.h"
 #include "tracer.h"
 
-#define TIDE_BACKEND_VERSION 8
+#define TIDE_BACKEND_VERSION 9
 
 /* What core offers to a backend that is loaded from a shared library. */
 typedef struct tide_backend_host {

@@ -328,4 +328,15 @@ typedef struct tide_sample_args {
   int64_t batch, channels, points, size[3]; /* points: of an image; size: of the input, missing dims lead */
 } tide_sample_args;
 
+/* What vectors of k numbers give in pairs, contiguous, of FLOAT32 or FLOAT64, for each of `batch`. ptr[0]: the result,
+ * ptr[1]: n vectors, ptr[2]: m. CROSS: the cross product, of k, for n and m 1 and k 3. Else the distances, n by m: the
+ * sum of the absolute differences (SUM), or the root of the sum of their squares; PRODUCT lets it be computed by a
+ * matrix product, which cancels where points are much nearer to each other than to 0. */
+enum { TIDE_PAIRS_CROSS, TIDE_PAIRS_SUM, TIDE_PAIRS_ROOT, TIDE_PAIRS_PRODUCT };
+typedef struct tide_pairs_args {
+  tide_head head;
+  int32_t op, dtype;
+  int64_t batch, n, m, k;
+} tide_pairs_args;
+
 #endif

@@ -35,21 +35,11 @@ static tide_status check(const tide_tensor *x, const tide_tensor *grid, tide_sam
 
 static tide_status run(tide_sample_args *a, const tide_tensor *result, const tide_tensor *x, const tide_tensor *grid) {
   tide__queue q;
-  tide_tensor *in = NULL, *at = NULL;
-  int device = x->storage->device;
+  tide_tensor *in[2];
   if (result->numel == 0) return TIDE_OK;
-  tide_status status = tide__as_contiguous(&in, x, (tide_dtype)x->dtype);
-  if (status == TIDE_OK) status = tide__as_contiguous(&at, grid, (tide_dtype)x->dtype);
-  if (status == TIDE_OK) status = tide__queue_begin(&q, device);
-  if (status == TIDE_OK) {
-    tide__head_begin(&a->head, device, 3);
-    tide__head_set(&a->head, 0, result, &q);
-    tide__head_set(&a->head, 1, in, &q);
-    tide__head_set(&a->head, 2, at, &q);
-    status = TIDE_LAUNCH(&q, sample, a, 0);
-  }
-  tide_tensor_release(in);
-  tide_tensor_release(at);
+  tide_status status = tide__head_of_two(&a->head, &q, in, result, x, grid);
+  if (status == TIDE_OK) status = TIDE_LAUNCH(&q, sample, a, 0);
+  for (int k = 0; k < 2; k++) tide_tensor_release(in[k]);
   return status;
 }
 

@@ -153,6 +153,10 @@ static inline void tide__head_set(tide_head *head, int k, const tide_tensor *x, 
            TIDE_OK                                                                                                     \
        ? tide__early                                                                                                   \
        : tide__launch_done((q)->stream, (q)->number, (q)->backend->kernel((q)->stream, (args))))
+/* The head of a kernel that makes `result` of x and y, which are contiguous and of x's dtype: in[0] and in[1] are they,
+ * or copies, to be released when it is launched, or when this fails. */
+tide_status tide__head_of_two(tide_head *head, tide__queue *q, tide_tensor *in[2], const tide_tensor *result,
+                              const tide_tensor *x, const tide_tensor *y);
 /* dst = cast(src) on one device: src broadcasts, may have negative strides, and must not overlap dst. */
 tide_status tide__copy_kernel(const tide_tensor *dst, const tide_tensor *src);
 /* Likewise, on whatever stream q holds: the uses of the storages are noted, and one of them may be a peer's. */

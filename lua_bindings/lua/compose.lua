@@ -252,24 +252,8 @@ local function cross_into(result, a, b, dim)
   end
 end
 
--- Many vectors, one after the other, whose components are taken apart first: as many of them as a cache holds at once.
-local function cross_of_many(result, a, b, dim)
-  local rows, each = sizes_of(result)[1], 1
-  for d = 2, #sizes_of(result) do each = each * sizes_of(result)[d] end
-  local count = (1 << 16) // (each > 0 and each or 1) + 1
-  local function apart(x, first, length)
-    return contiguous(transpose(sizes_of(x)[1] == rows and narrow(x, 1, first, length) or x, dim, 1))
-  end
-  for first = 1, rows, count do
-    local length = first + count - 1 > rows and rows - first + 1 or count
-    local x, y = apart(a, first, length), apart(b, first, length)
-    cross_into(transpose(narrow(result, 1, first, length), dim, 1), x, y, 1)
-    free(x)
-    free(y)
-  end
-end
-
--- On a CPU component by component; elsewhere two operations: components 2, 3, 1 and 3, 1, 2 of the vectors are windows of
+-- On a CPU vectors of floats are read once if they lie side by side, others component by component; elsewhere there are
+-- two operations: components 2, 3, 1 and 3, 1, 2 of the vectors are windows of
 -- them written down twice.
 function cross(a, b, dim)
   local s, t = sizes_of(a), sizes_of(b)
@@ -284,8 +268,9 @@ function cross(a, b, dim)
   if place_of(a) == "cpu" then
     local size = {}
     for d = 1, #s do size[d] = s[d] == 1 and t[d] or s[d] end
-    local result, many = empty(size, { dtype = name, device = "cpu" }), dim > 1 and dim == #s and size[1] >= 1024;
-    (many and cross_of_many or cross_into)(result, a, b, dim)
+    if dim > 1 and dim == #s and (name == "float32" or name == "float64") then return cross_of(expand(a, size), expand(b, size)) end
+    local result = empty(size, { dtype = name, device = "cpu" })
+    cross_into(result, a, b, dim)
     return result
   end
   a, b = cat({ a, a }, dim), cat({ b, b }, dim)

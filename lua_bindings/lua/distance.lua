@@ -3,34 +3,24 @@
 -- Euclidean distances of many points are |x|^2 + |y|^2 - 2 x y by a matrix product, of rows that are extended by the
 -- squares. Where the squares are much larger than the difference this cancels: a point is not quite 0 from itself. The
 -- rule by which it is done and the names of the modes are PyTorch's. All others are norms of differences, so many rows
--- of x at a time that the differences stay in a cache, and so does what a CPU makes of products. On a CPU the points of y stand side by side for it: the lines are
--- long, and norms of columns are sums of vectors.
+-- of x at a time that the differences stay in a cache. On a CPU the points of y stand side by side for it: the lines are
+-- long, and norms of columns are sums of vectors. Products, and sums of absolute differences, are the core's there.
 
 local sub, norm, unsqueeze, narrow, empty, cat = builtin "sub", builtin "norm", builtin "unsqueeze", builtin "narrow", builtin "empty", builtin "cat"
 local square, sum, mul, ones_like, matmul, transpose = builtin "square", builtin "sum", builtin "mul", builtin "ones_like", builtin "matmul", builtin "transpose"
 local abs_, ceil_, clamp_, sqrt_, to, free, zeros = builtin "abs_", builtin "ceil_", builtin "clamp_", builtin "sqrt_", builtin "to", builtin "free", builtin "zeros"
-local contiguous, get_num_threads = builtin "contiguous", builtin "get_num_threads"
+local contiguous, expand = builtin "contiguous", builtin "expand"
 
-local few = 25 -- points up to which a product does not pay
+local few = { points = 25, coordinates = 12 } -- up to which a product does not pay
+local distance = { sum = 0, euclidean = 1, by_product = 2 } -- of cdist_of
 local long = { points = 64, coordinates = 8 } -- from which on lines of points are better than lines of coordinates
 local cached = { cpu = 1 << 18, gpu = 1 << 22 } -- elements
-local each_thread = 1 << 17 -- elements of products
 
-local function by_product(x, y, size)
+local function by_product(x, y)
   local x_square, y_square = sum(square(x), -1, { keepdim = true }), sum(square(y), -1, { keepdim = true })
   local left = cat({ mul(x, -2), x_square, ones_like(x_square) }, -1)
   local right = cat({ y, ones_like(y_square), y_square }, -1)
-  local function distances(rows, out) return sqrt_(clamp_(matmul(rows, transpose(right, -2, -1), { out = out }), { min = 0 })) end
-  local rows, count, result = size[1], each_thread * get_num_threads() // (size[2] > 0 and size[2] or 1) + 1
-  if #size == 2 and place_of(x) == "cpu" and count < rows then
-    result = empty(size, { dtype = dtype_of(x), device = "cpu" })
-    for first = 1, rows, count do
-      local length = first + count - 1 > rows and rows - first + 1 or count
-      distances(narrow(left, 1, first, length), narrow(result, 1, first, length))
-    end
-  else
-    result = distances(left)
-  end
+  local result = sqrt_(clamp_(matmul(left, transpose(right, -2, -1)), { min = 0 }))
   free(left)
   free(right)
   return result
@@ -54,14 +44,23 @@ local function by_difference(x, y, p, size)
     local out = { out = narrow(result, n - 1, first, length) }
     if p == 0 then -- how many differ, and NaN where one is
       sum(clamp_(ceil_(abs_(difference)), { max = 1 }), dim, out)
-    elseif p == 1 and columns then -- several rows of sizes are added at once
-      sum(abs_(difference), dim, out)
     else
       norm(difference, p, dim, out)
     end
     free(difference)
   end
   return result
+end
+
+-- What the core has: on a CPU all pairs at once, where sums of absolute differences, the squares of few coordinates
+-- and products of many are quicker than operations on tensors.
+local function on_cpu(x, y, kind, size)
+  local function whole(z, points)
+    local all = { unpack(size, 1, #size) }
+    all[#size - 1], all[#size] = points, sizes_of(z)[#sizes_of(z)]
+    return expand(z, all)
+  end
+  return cdist_of(whole(x, size[#size - 1]), whole(y, size[#size]), kind)
 end
 
 -- The size of the result: the dimensions before the last two broadcast.
@@ -99,7 +98,14 @@ function cdist(x, y, p, mode)
   local wide = wide_of(dtype) -- squares of 16-bit floats are soon too large for them
   x, y = to(x, wide), to(y, wide)
   if sizes_of(x)[#sizes_of(x)] == 0 then return zeros(size, { dtype = dtype, device = place_of(x) }) end
-  local is_large = rows > few or columns > few
-  local by_one = p == 2 and (mode == "use_mm_for_euclid_dist" or mode ~= "donot_use_mm_for_euclid_dist" and is_large)
-  return to(by_one and by_product(x, y, size) or by_difference(x, y, p, size), dtype)
+  local always, is_large = mode == "use_mm_for_euclid_dist", rows > few.points or columns > few.points
+  local by_one = p == 2 and (always or mode ~= "donot_use_mm_for_euclid_dist" and is_large)
+  local result
+  if place_of(x) == "cpu" and (by_one or p == 1) then
+    local exact = not always and sizes_of(x)[#sizes_of(x)] <= few.coordinates
+    result = on_cpu(x, y, p == 1 and distance.sum or exact and distance.euclidean or distance.by_product, size)
+  else
+    result = by_one and by_product(x, y) or by_difference(x, y, p, size)
+  end
+  return to(result, dtype)
 end

@@ -21,7 +21,7 @@ static bool is_vector(const tide_gemm_args *a) {
 
 static tide_status product(const tide_gemm_args *a) {
   if (tide__gemm_is_small(a)) return tide__gemm_small(a);
-  return is_vector(a) ? tide__gemm_vector(a) : tide__gemm_own(a);
+  return is_vector(a) ? tide__gemm_vector(a) : tide__gemm_own(a, NULL);
 }
 
 /* ---- 16-bit floats ---- */

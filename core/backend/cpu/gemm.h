@@ -32,8 +32,10 @@ static inline int64_t tide__panel_lane(const tide__panels *p, int64_t i) {
 void tide__gemm_pack(const tide__panels *p, char *out, const char *base, int64_t first, int64_t count, int64_t from,
                      int64_t k);
 
-/* Any dtype but the 16-bit floats, any strides. */
-tide_status tide__gemm_own(const tide_gemm_args *a);
+/* What becomes of n numbers of a row of the result while they are in a cache. */
+typedef void (*tide__gemm_finish)(const tide__isa *isa, int dtype, void *row, int64_t n);
+/* Any dtype but the 16-bit floats, any strides. finish: NULL, or with beta 0. */
+tide_status tide__gemm_own(const tide_gemm_args *a, tide__gemm_finish finish);
 /* float32 and float64 of at most 8 by 8. */
 bool tide__gemm_is_small(const tide_gemm_args *a);
 tide_status tide__gemm_small(const tide_gemm_args *a);

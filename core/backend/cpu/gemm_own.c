@@ -17,6 +17,8 @@
 #include "os/os.h"
 #include "room.h"
 
+/* Panels of rows, at most, whose sums are changed further: of rows that are far apart, few fit in the second cache. */
+enum { FINISHED = 6 };
 enum { PART_K = 11 * TIDE_GEMM_SLICE, PART_BYTES = 64 << 20, GROUP = 8, EACH = 4, LOOK = 16 };
 /* Of A's rows that a task packs: three eighths of the second cache, within these bounds. */
 enum { LEAST_ROWS_BYTES = 256 << 10, MOST_ROWS_BYTES = 768 << 10 };
@@ -35,6 +37,7 @@ enum { LEAST_AHEAD = 192 };
 typedef struct work {
   const tide_gemm_args *a;
   const tide__isa *isa;
+  tide__gemm_finish finish;
   tide__panels rows, columns; /* how A and B are packed */
   int compute, item;          /* dtype that is computed in; bytes of its real numbers */
   int64_t m, n, k;            /* as real numbers */
@@ -221,6 +224,15 @@ static void run_column(const work *w, const span *s, int64_t column, const char 
     }
 }
 
+/* Columns of panels that have all of their sums. */
+static void finish(const work *w, const span *s, int64_t left, int64_t right) {
+  const tide_gemm_args *g = w->a;
+  left *= w->columns.width, right = least(right * w->columns.width, w->n);
+  for (int64_t row = tide__panel_lane(&w->rows, s->top); row < tide__panel_lane(&w->rows, s->bottom); row++)
+    w->finish(w->isa, g->dtype, (char *)g->head.ptr[0] + (w->matrix * g->c_batch + row * g->c_row + left) * w->item,
+              right - left);
+}
+
 /* One slice of a task: its rows of A are at a. */
 static void run_slice(const work *w, const span *s, int64_t from, int64_t k, const char *a) {
   for (int64_t left = s->left; left < s->right && !tide__loop_stops(); left += GROUP) {
@@ -231,6 +243,7 @@ static void run_slice(const work *w, const span *s, int64_t from, int64_t k, con
       run_column(w, s, column, a, columns_at(w, from, k, column), asks ? part_of_b(w, from, k, column + 1) : NULL, from,
                  k);
     }
+    if (w->finish && from + k == w->k) finish(w, s, left, right);
   }
 }
 
@@ -289,6 +302,7 @@ static void on_threads(work *w, tide_task_fn fn) {
 static int64_t task_rows(const work *w) {
   int64_t high = rows_bytes() / (w->rows.width * w->slice * w->item), panels = w->panels;
   if (w->little) return panels;
+  if (w->finish) high = least(high, FINISHED);
   high = least(high, ceil_div(panels, w->threads > 1 ? w->threads * EACH : 1));
   return high < 4 ? 4 : high;
 }
@@ -364,8 +378,8 @@ static void choose_panels(work *w, const tide_gemm_args *a, int real) {
   if (quick && (a->b_row == 1 || a->b_col == 1)) w->columns.pack = isa->pack_lanes[w->item == 8];
 }
 
-tide_status tide__gemm_own(const tide_gemm_args *a) {
-  work w = {.a = a, .isa = tide__isa_get(), .compute = a->dtype < TIDE_INT64 ? TIDE_INT32 : a->dtype};
+tide_status tide__gemm_own(const tide_gemm_args *a, tide__gemm_finish change) {
+  work w = {.a = a, .isa = tide__isa_get(), .finish = change, .compute = a->dtype < TIDE_INT64 ? TIDE_INT32 : a->dtype};
   int real = w.compute == TIDE_COMPLEX64 ? TIDE_FLOAT32 : w.compute == TIDE_COMPLEX128 ? TIDE_FLOAT64 : w.compute;
   int64_t parts = is_complex(&w) ? 2 : 1;
   w.item = tide__item(real), w.m = a->m, w.n = a->n * parts, w.k = a->k * parts;

@@ -127,6 +127,8 @@ typedef struct tide__isa {
   /* Matrix by vector, F32 and F64: along the rows, which lie pitch apart, and along the columns, added to acc. */
   void (*dots[2])(double *out, const void *a, int64_t pitch, const void *x, int64_t rows, int64_t n);
   void (*columns[2])(void *acc, const void *a, int64_t pitch, const void *x, int64_t columns, int64_t n);
+  /* For the lanes of two packed panels of columns, F32 and F64: the sum over k of |x - y|, or of its square. */
+  void (*distances[2])(void *out, const void *x, const void *y, int64_t k, bool square);
 
   const struct tide__lanes *lanes; /* of the block interpreter: blocks.h */
 } tide__isa;

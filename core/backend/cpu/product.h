@@ -207,6 +207,29 @@ DOTS(f64, double)
 COLUMNS(f32, float)
 COLUMNS(f64, double)
 
+/* A difference by itself is its square, by 1 with its sign its absolute value. */
+#define DISTANCES(s, T)                                                                                                \
+  static void distances_##s(void *out_, const void *x_, const void *y_, int64_t k, bool square) {                      \
+    enum { N = PRODUCT_LANES(T) };                                                                                     \
+    const T *x = x_, *y = y_, *then = y + 2 * N * k, unit = square ? 0 : 1;                                            \
+    const wide_##s zero = {0};                                                                                         \
+    const wide_mask_##s set = (wide_mask_##s)(unit - zero);                                                            \
+    const wide_mask_##s keep = square ? ~(wide_mask_##s){0} : (wide_mask_##s)(-zero);                                  \
+    wide_##s sum[4] = {zero, zero, zero, zero};                                                                        \
+    for (int64_t p = 0; p < k; p++, y += 2 * N, then += 2 * N) {                                                       \
+      const wide_##s by = x[p] - zero;                                                                                 \
+      PRODUCT_UNROLL                                                                                                   \
+      for (int v = 0; v < 4; v++) {                                                                                    \
+        const wide_##s d = by - *(const wide_load_##s *)((v < 2 ? y : then) + v % 2 * N);                              \
+        sum[v] = FUSE_##s(d, (wide_##s)(((wide_mask_##s)d & keep) | set), sum[v]);                                     \
+      }                                                                                                                \
+    }                                                                                                                  \
+    PRODUCT_UNROLL                                                                                                     \
+    for (int v = 0; v < 4; v++) *(wide_load_##s *)((T *)out_ + v * N) = sum[v];                                        \
+  }
+DISTANCES(f32, float)
+DISTANCES(f64, double)
+
 static void stream_copy(void *out, const void *in, size_t bytes) {
 #if defined(__x86_64__)
   char *d = out;
@@ -248,4 +271,5 @@ static void stream_end(void) {
   .product_placed = {{PRODUCT_HEIGHTS(PRODUCT_PLACED_NAME, f32)}, {PRODUCT_HEIGHTS(PRODUCT_PLACED_NAME, f64)}},        \
   .product_rows = PRODUCT_ROWS, .product_bytes = 2 * FOLD_WIDTH, .product_next = PRODUCT_ROWS * PRODUCT_NEXT,          \
   .pack_rows = {pack_rows_4, pack_rows_8}, .pack_lanes = {pack_lanes_4, pack_lanes_8}, .pack_runs = pack_runs,         \
-  .dots = {dots_f32, dots_f64}, .columns = {columns_f32, columns_f64}, .stream = stream_copy, .stream_end = stream_end
+  .dots = {dots_f32, dots_f64}, .columns = {columns_f32, columns_f64}, .distances = {distances_f32, distances_f64},    \
+  .stream = stream_copy, .stream_end = stream_end

@@ -38,6 +38,7 @@ SLOT(compact, tide_compact_args, tidek_compact)
 SLOT(pack, tide_pack_args, tidek_pack)
 SLOT(pad, tide_pad_args, tidek_pad)
 SLOT(window, tide_window_args, tidek_window)
+SLOT(pairs, tide_pairs_args, tidek_pairs)
 SLOT(sample, tide_sample_args, tidek_sample)
 
 /* ---- with scratch memory ---- */

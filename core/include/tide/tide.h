@@ -526,6 +526,16 @@ TIDE_API tide_status tide_dot(tide_tensor **out, const tide_tensor *a, const tid
 /* beta * c + alpha * (a @ b); c broadcasts to the result; a and b 2-d (addmm), 3-d (baddbmm) or 2-d and 1-d (addmv). */
 TIDE_API tide_status tide_addmm(tide_tensor **out, const tide_tensor *c, const tide_tensor *a, const tide_tensor *b,
                                 double beta, double alpha, tide_tensor *into);
+/* The cross product of each two vectors: x and y are [..., 3], of one size, both float32 or both float64. */
+TIDE_API tide_status tide_cross(tide_tensor **out, const tide_tensor *x, const tide_tensor *y);
+/* torch's cdist: [..., n, m], the distances of the points of x, [..., n, k], and of y, [..., m, k], whose batches are
+ * of one size, both float32 or both float64. */
+typedef enum tide_distance {
+  TIDE_DISTANCE_SUM,       /* of the absolute differences */
+  TIDE_DISTANCE_EUCLIDEAN, /* of the differences */
+  TIDE_DISTANCE_BY_PRODUCT /* Euclidean, by a matrix product: not exact where points are nearly the same */
+} tide_distance;
+TIDE_API tide_status tide_cdist(tide_tensor **out, const tide_tensor *x, const tide_tensor *y, tide_distance kind);
 TIDE_API void tide_set_tf32(bool allowed); /* float32 products may use tf32; off at the start */
 TIDE_API bool tide_get_tf32(void);
 
