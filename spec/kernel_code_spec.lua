@@ -192,4 +192,83 @@ describe("kernels without a compiler", function()
       end
     end
   end)
+
+  local function beside_plain_lua(fn, grid, ...)
+    local given, host = { ... }, {}
+    for k, a in ipairs(given) do host[k] = tide.is_tensor(a) and a:clone() or a end
+    for k, a in ipairs(given) do given[k] = tide.is_tensor(a) and a:to(D.dev) or a end
+    tide.kernel(fn)(grid, table.unpack(given))
+    tide.kernel.interpret(fn, grid, table.unpack(host))
+    for k, a in ipairs(host) do
+      if tide.is_tensor(a) then assert.is_true(same(given[k]:cpu():totable(), a:totable()), "argument " .. k .. " of " .. #grid .. " dims") end
+    end
+  end
+
+  -- How often lane i turns: least at both ends of the grid, most in its middle, or anyhow.
+  local function turns(n, how)
+    local t = {}
+    for i = 1, n do t[i] = how == "anyhow" and i * 7919 % 23 or math.max(0, 40 - math.abs(2 * i - n) * 60 // n) end
+    return tide.tensor(t, { dtype = "int64" })
+  end
+
+  it("end loops at the ends of a block first, and go on with all lanes behind them", function()
+    for _, n in ipairs { 31, 257, 1100 } do
+      for _, how in ipairs { "from both ends", "anyhow" } do
+        beside_plain_lua(function(i, turn, y, v)
+          local n, s, last = 0, 0.0, i
+          while n < turn[i] do
+            n = n + 1
+            if n % 3 == i % 3 then goto continue end
+            for k = 1, (turn[i] - n) % 5 do
+              s = s * 0.5 + k * i
+              if s > 900 then break end
+              last = last + turn[(last + k) % #turn + 1]
+            end
+            if n > 30 and i % 2 == 0 then break end
+            ::continue::
+          end
+          y[i] = last * 100 + n
+          v[i] = s + math.sqrt(i)
+        end, { n }, turns(n, how), tide.zeros({ n }, { dtype = "int64" }), tide.zeros({ n }, { dtype = "float64" }))
+      end
+    end
+  end)
+
+  it("read what is held or goes round at an edge of the grid", function()
+    for _, columns in ipairs { 16, 130, 300 } do
+      for _, dtype in ipairs { "float32", "float16", "int64" } do
+        local x = (tide.arange(3 * columns) * 37 % 101):reshape(3, columns):to(tide[dtype])
+        for _, from in ipairs { x, x:t():contiguous():t() } do
+          beside_plain_lua(function(i, j, x, y)
+            local w = x.shape[2]
+            local left, right = x[i][math.max(j - 1, 1)], x[i][math.min(j + 1, w)]
+            local round, back = x[i][j % w + 1], x[(i + 1) % 3 + 1][(j - 2) % w + 1]
+            y[i][j] = left + 2 * right + 4 * round + 8 * back + 16 * x[2][w + 1 - j]
+          end, { 3, columns }, from, tide.zeros({ 3, columns }, { dtype = "float64" }))
+        end
+      end
+    end
+  end)
+
+  it("name the index that is outside at the first or the last lane of a block", function()
+    for _, n in ipairs { 300, 1024 } do
+      local x, y = tide.ones({ n }, { device = D.dev }), tide.zeros({ n }, { device = D.dev })
+      for by, index in pairs { [-1] = 0, [1] = n + 1 } do
+        for _, fn in ipairs {
+          function(i, x, y, by) y[i] = x[i + by] end,
+          function(i, x, y, by) y[i] = x[math.max(i, 1) + by] end,
+          function(i, x, y, by) if i % 3 ~= 5 then y[i] = x[i + by] end end,
+        } do
+          local k = tide.kernel(fn)
+          local ok, problem = pcall(function()
+            k(n, x, y, by)
+            if D.dev ~= "cpu" then tide.cuda.synchronize() end
+          end)
+          assert.is_false(ok)
+          local told = ("got %d, expected 1 to %d"):format(index, n)
+          assert.is_truthy(tostring(problem):find(told, 1, true), tostring(problem))
+        end
+      end
+    end
+  end)
 end)

@@ -13,7 +13,7 @@
 -- Invariant: masks are numbered as they nest, so those between two are the numbers between.
 
 local typed, flow, opts, w, now
-local frames, ends, drops, mutable, slot_of, dropped_at, base, begun
+local frames, ends, drops, mutable, slot_of, dropped_at, base, begun, narrows
 
 local write_list
 
@@ -23,8 +23,13 @@ local function k(n) return "k" .. n end
 local function open_mask(over, by)
   now.cur = now.cur + 1
   if now.cur >= now.masks then now.masks = now.cur + 1 end
-  ends[now.cur], drops[now.cur], begun[now.cur] = over, 0, by or false
+  ends[now.cur], drops[now.cur], begun[now.cur], narrows[now.cur] = over, 0, by or false, false
   return now.cur
+end
+
+-- Where statements of mask m end: a mask that loses lanes is worked on in fewer and fewer strips.
+local function widen(m)
+  if narrows[m] then w.emit("widen", k(m)) end
 end
 
 -- Lanes may have left for somewhere outside: if none is here any more, what follows is not for them.
@@ -185,8 +190,9 @@ local function leaves_at_once(node, cond, off)
   local frame = frames[only.id]
   local to, label = frame.slot, frame.done
   if only.op == "next" then to, label = frame.inner, frame.over end
-  if to ~= now.cur then return false end
+  if to ~= now.cur or to == frame.outer then return false end
   w.emit(off and "mask_and" or "mask_less", k(now.cur), k(now.cur), cond.r, label)
+  narrows[to] = true
   drops[now.cur] = drops[now.cur] + 1
   w.give(cond)
   return true
@@ -244,7 +250,7 @@ end
 -- The body of a loop or block, in the masks that it needs: {slot = of all that are in the loop, inner = of those of this
 -- time, over, done = where they go on}.
 local function begin_frame(node, outer)
-  local frame = { over = {}, done = {}, slot = outer, inner = outer }
+  local frame = { over = {}, done = {}, slot = outer, inner = outer, outer = outer }
   frames[node.id] = frame
   return frame
 end
@@ -258,6 +264,14 @@ local function times(node, frame)
   write_list(node.body)
   now.cur = frame.slot
   w.mark(frame.over)
+  if frame.inner ~= frame.slot then widen(frame.inner) end
+end
+
+-- All of them are here again.
+local function end_frame(frame)
+  w.mark(frame.done)
+  if frame.slot ~= frame.outer then widen(frame.slot) end
+  now.cur = frame.outer
 end
 
 local function loop(node)
@@ -272,8 +286,7 @@ local function loop(node)
   times(node, frame)
   if frame.inner ~= frame.slot and drops[frame.slot] > 0 then w.emit("jump_none", k(frame.slot), frame.done) end
   w.emit("jump", top)
-  w.mark(frame.done)
-  now.cur = outer
+  end_frame(frame)
   go_on(before)
 end
 
@@ -288,8 +301,7 @@ local function block(node)
   if node == typed.body[#typed.body] then base = frame.slot end
   write_list(node.body)
   if node == typed.body[#typed.body] then base = 0 end
-  w.mark(frame.done)
-  now.cur = outer
+  end_frame(frame)
   go_on(before)
 end
 
@@ -345,9 +357,10 @@ local function numbered(node)
   end
   if each then
     w.emit("each_begin", k(frame.slot), k(outer), at.r or at.s, left.r, from.r or from.s, to.r or to.s, step.r or step.s, site, frame.done)
+    narrows[frame.slot] = true
   else
-    w.emit("for_begin", at.s, left.s, from.s, to.s, step.s, site, frame.done)
     if frame.slot ~= outer then w.emit("mask_copy", k(frame.slot), k(outer)) end
+    w.emit("for_begin", at.s, left.s, from.s, to.s, step.s, site, frame.done)
   end
   w.give(from)
   w.give(to)
@@ -362,11 +375,10 @@ local function numbered(node)
   else
     w.emit("for_next", at.s, left.s, step.s, top)
   end
-  w.mark(frame.done)
+  end_frame(frame)
   w.give(at)
   w.give(left)
   w.give(step)
-  now.cur = outer
   go_on(before)
 end
 
@@ -450,7 +462,7 @@ local function write_code(out, mode)
   flow = kernel_uniform(typed, mode)
   w = kernel_lanes(typed, flow, mode, opts)
   now = w.now
-  frames, ends, drops, mutable, slot_of, base, begun = {}, { [0] = {} }, { [0] = 0 }, {}, {}, 0, {}
+  frames, ends, drops, mutable, slot_of, base, begun, narrows = {}, { [0] = {} }, { [0] = 0 }, {}, {}, 0, {}, {}
   dropped_at = find_ends()
   for n in next, flow.loose do
     local type = typed.vars[n].type
@@ -515,6 +527,6 @@ function kernel_code(of, of_opts)
   -- nothing of a script's is kept alive
   kernel_lanes_end()
   typed, flow, opts, w, now = nil, nil, nil, nil, nil
-  frames, ends, drops, mutable, slot_of, dropped_at, begun = nil, nil, nil, nil, nil, nil, nil
+  frames, ends, drops, mutable, slot_of, dropped_at, begun, narrows = nil, nil, nil, nil, nil, nil, nil, nil
   return join(out, "\n") .. "\n" .. join(codes, "\n") .. "\n", run
 end

@@ -3,10 +3,11 @@
  * A run of places is cut into blocks of TIDE_BLOCK_LANES, and each instruction is done for all lanes of a block before
  * the next one: its cost is shared by so many, and its loop is vector code. What all lanes have in common is computed
  * once: for a launch, for a row, for a block or where it stands. A branch that lanes may take differently works under a
- * mask of those that take it, and is left out where none does; a loop goes on until no lane is left in it. Where the
- * last dim is short several rows share a block (`flat`). A block of threads that wait for each other is one block of as
- * many lanes, so that whatever stands before a barrier is done for all of them when it comes to it; a barrier that some
- * have not reached ends the run.
+ * mask of those that take it, and is left out where none does; a loop goes on until no lane is left in it, and works
+ * meanwhile on the strips alone from the first to the last one that has any. Where the last dim is short several rows
+ * share a block (`flat`). A block of threads that wait for each other is one block of as many lanes, so that whatever
+ * stands before a barrier is done for all of them when it comes to it; a barrier that some have not reached ends the
+ * run.
  *
  * Invariant: no instruction that reads, writes or reports is done with an empty mask. */
 #include "blocks.h"
@@ -22,8 +23,7 @@
 #define LANE(j, l) (((const int64_t *)REG(j))[VARIES(j) ? (l) : 0])
 
 static void set_scalar(const tide__block_run *r, int32_t reg, int64_t value) {
-  int64_t *at = tide__reg(r, reg);
-  for (int k = 0; k < TIDE_BLOCK_STRIP; k++) at[k] = value;
+  r->lanes->fill[3](tide__reg(r, reg), &value, TIDE_BLOCK_STRIP);
 }
 static void set_real(const tide__block_run *r, int32_t reg, double value) {
   const float narrow = (float)value;
@@ -118,21 +118,51 @@ static void compare(const tide__block_run *r, const tide__inst *i) {
 /* ---- masks ---- */
 
 static void put(const tide__block_run *r, const tide__inst *i, int item) {
-  const int k = i->x[1];
+  const int k = i->x[1], from = tide__from(r);
   if (r->on[k] < r->n)
-    r->lanes->put[item](REG(0), mask_of(r, k), REG(2), !VARIES(2), r->n);
+    r->lanes->put[item]((char *)REG(0) + ((size_t)from << item), mask_of(r, k) + from,
+                        (char *)REG(2) + (VARIES(2) ? (size_t)from << item : 0), !VARIES(2), tide__wide(r));
   else if (VARIES(2))
     memcpy(REG(0), REG(2), (size_t)r->n << item);
   else
     r->lanes->fill[item](REG(0), REG(2), r->n);
 }
 
-static void mask_copy(const tide__block_run *r, const tide__inst *i) {
+static void mask_copy(tide__block_run *r, const tide__inst *i) {
+  r->kept[i->x[0]] = r->now;
   memcpy(mask_of(r, i->x[0]), mask_of(r, i->x[1]), (size_t)r->blocks * TIDE_BLOCK);
   r->on[i->x[0]] = r->on[i->x[1]];
 }
 
-static bool mask_some(const tide__block_run *r, int k, int64_t on) { return (r->on[k] = (int)on) != 0; }
+static bool strip_off(const uint8_t *mask) {
+  uint64_t part[TIDE_BLOCK_STRIP / 8], all = 0;
+  memcpy(part, mask, sizeof part);
+  for (int k = 0; k < TIDE_BLOCK_STRIP / 8; k++) all |= part[k];
+  return !all;
+}
+
+/* What a mask that has lost lanes leaves off at both ends is worked on no more, until it ends. */
+static bool narrow(tide__block_run *r, int k, int64_t on) {
+  const uint8_t *mask = mask_of(r, k) + tide__from(r);
+  r->on[k] = (int)on;
+  if (!on) return false;
+  for (; strip_off(mask); mask += TIDE_BLOCK_STRIP) r->now.low++, r->now.strips--;
+  while (strip_off(mask + tide__wide(r) - TIDE_BLOCK_STRIP)) r->now.strips--;
+  return true;
+}
+
+typedef int64_t (*mask_join)(uint8_t *d, const uint8_t *a, const uint8_t *b, int64_t blocks);
+
+/* False where no lane is left. */
+static bool join_masks(tide__block_run *r, const tide__inst *i, mask_join join) {
+  const int k = i->x[0];
+  const bool same = k == i->x[1]; /* outside of the window it is off */
+  const int from = same ? tide__from(r) : 0;
+  const int64_t blocks = same ? tide__wide(r) / TIDE_BLOCK : r->blocks;
+  const int64_t on = join(mask_of(r, k) + from, mask_of(r, i->x[1]) + from, (const uint8_t *)REG(2) + from, blocks);
+  if (same) return narrow(r, k, on);
+  return (r->on[k] = (int)on) != 0;
+}
 
 /* ---- counted loops ---- */
 
@@ -141,8 +171,8 @@ static int64_t add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint6
 /* How often a loop goes on after the first time; false where it does not begin. */
 static bool rounds(uint64_t *left, int64_t from, int64_t to, int64_t step) {
   if (step > 0 ? from > to : step == 0 || from < to) return false;
-  *left =
-      step > 0 ? ((uint64_t)to - (uint64_t)from) / (uint64_t)step : ((uint64_t)from - (uint64_t)to) / -(uint64_t)step;
+  *left = step > 0 ? (uint64_t)to - (uint64_t)from : (uint64_t)from - (uint64_t)to;
+  if (step != 1) *left /= step > 0 ? (uint64_t)step : -(uint64_t)step;
   return true;
 }
 
@@ -162,7 +192,8 @@ static bool for_next(const tide__block_run *r, const tide__inst *i) {
   return true;
 }
 
-static bool each_begin(const tide__block_run *r, const tide__inst *i) {
+static bool each_begin(tide__block_run *r, const tide__inst *i) {
+  r->kept[i->x[0]] = r->now;
   uint8_t *to = mask_of(r, i->x[0]);
   const uint8_t *from = mask_of(r, i->x[1]);
   uint64_t *left = REG(3);
@@ -179,23 +210,23 @@ static bool each_begin(const tide__block_run *r, const tide__inst *i) {
     for (int l = 0; l < r->n; l++) ((int64_t *)REG(2))[l] = LANE(4, l);
   else
     set_scalar(r, i->x[2], INT(4));
-  return mask_some(r, i->x[0], on);
+  return (r->on[i->x[0]] = on) != 0;
 }
 
-static bool each_next(const tide__block_run *r, const tide__inst *i) {
-  uint8_t *on = mask_of(r, i->x[0]);
-  uint64_t *left = REG(2);
-  int some = 0;
-  for (int l = 0; l < r->n; l++) {
-    on[l] &= left[l] != 0;
-    left[l] -= on[l];
-    some += on[l];
-  }
-  if (VARIES(1))
-    for (int l = 0; l < r->n; l++) ((int64_t *)REG(1))[l] = add(((int64_t *)REG(1))[l], LANE(3, l));
-  else
-    set_scalar(r, i->x[1], add(INT(1), INT(3)));
-  return mask_some(r, i->x[0], some);
+static tide__lane_op whole(const tide__block_run *r, tide__lane_id id) {
+  return r->lanes->whole[id - TIDE_LANE_FLOATS];
+}
+
+static bool each_next(tide__block_run *r, const tide__inst *i) {
+  const int from = tide__from(r), strips = r->now.strips;
+  uint8_t *on = mask_of(r, i->x[0]) + from;
+  int64_t *left = (int64_t *)REG(2) + from, *at = (int64_t *)REG(1) + (VARIES(1) ? from : 0);
+  whole(r, TIDE_LANE_truth_i)(r->bad, left, NULL, NULL, 1, strips);
+  const int64_t some = r->lanes->mask_and(on, on, r->bad, tide__wide(r) / TIDE_BLOCK);
+  r->lanes->count(left, on, -1, tide__wide(r));
+  whole(r, TIDE_LANE_add_i)(at, at, (int64_t *)REG(3) + (VARIES(3) ? from : 0), NULL, (VARIES(1)) | (VARIES(3)) << 1,
+                            VARIES(1) ? strips : 1);
+  return narrow(r, i->x[0], some);
 }
 
 /* ---- division ---- */
@@ -302,8 +333,8 @@ static void between(const tide__block_run *r, const tide__inst *i) {
 /* ---- functions of one lane ---- */
 
 static void math(const tide__block_run *r, const tide__inst *i, bool two) {
-  const int64_t n = VARIES(0) ? r->n : TIDE_BLOCK_STRIP;
-  for (int64_t l = 0; l < n; l++) {
+  const int64_t from = VARIES(0) ? tide__from(r) : 0, n = from + (VARIES(0) ? tide__wide(r) : TIDE_BLOCK_STRIP);
+  for (int64_t l = from; l < n && (l < r->n || !VARIES(0)); l++) {
     if (r->of->wide) {
       const double a = ((const double *)REG(2))[l];
       ((double *)REG(0))[l] = two ? i->fn.d2(a, ((const double *)REG(3))[l]) : i->fn.d1(a);
@@ -316,7 +347,9 @@ static void math(const tide__block_run *r, const tide__inst *i, bool two) {
 
 static void loop(const tide__block_run *r, const tide__inst *i) {
   static const double none[3] = {0};
-  i->fn.loop(REG(0), REG(2), REG(3), NULL, none, VARIES(0) ? r->blocks : TIDE_BLOCK_STRIP / TIDE_BLOCK);
+  const int64_t from = VARIES(0) ? (r->of->wide ? 8 : 4) * tide__from(r) : 0;
+  i->fn.loop((char *)REG(0) + from, (char *)REG(2) + from, (char *)REG(3) + from, NULL, none,
+             (VARIES(0) ? tide__wide(r) : TIDE_BLOCK_STRIP) / TIDE_BLOCK);
 }
 
 /* ---- blocks of threads ---- */
@@ -356,6 +389,7 @@ static bool stops(tide__block_run *r) {
   return r->stop = tide__loop_stops();
 }
 
+#define STRIP(j) (r->arena + i->x[j] + (int64_t)r->now.low * i->x[4 + (j)])
 #define GO_IF(test, j)                                                                                                 \
   if (test) i = r->code->inst + i->x[j] - 1;                                                                           \
   break
@@ -369,7 +403,12 @@ static bool stops(tide__block_run *r) {
 /* From instruction `at` to the next `end`; false where threads came apart at a barrier. */
 static bool run_part(tide__block_run *r, int at) {
   for (const tide__inst *i = r->code->inst + at;; i++) switch ((tide__block_code)i->code) {
-    case TIDE_BLOCK_lane: i->fn.lane(REG(0), REG(1), REG(2), REG(3), i->vary >> 1, i->scalar ? 1 : r->strips); break;
+    case TIDE_BLOCK_lane:
+      if (!r->now.low)
+        i->fn.lane(REG(0), REG(1), REG(2), REG(3), i->vary >> 1, i->scalar ? 1 : r->now.strips);
+      else
+        i->fn.lane(STRIP(0), STRIP(1), STRIP(2), STRIP(3), i->vary >> 1, i->scalar ? 1 : r->now.strips);
+      break;
     case TIDE_BLOCK_end: return true;
     case TIDE_BLOCK_number: number(r, i); break;
     case TIDE_BLOCK_size: set_scalar(r, i->x[0], r->view[i->x[1]].size[i->x[2]]); break;
@@ -389,20 +428,20 @@ static bool run_part(tide__block_run *r, int at) {
     case TIDE_BLOCK_put_w: put(r, i, 3); break;
     case TIDE_BLOCK_put_r: put(r, i, r->of->wide ? 3 : 2); break;
     case TIDE_BLOCK_put_m: put(r, i, 0); break;
-    case TIDE_BLOCK_count: r->lanes->count(REG(0), mask_of(r, i->x[1]), INT(2), r->n); break;
+    case TIDE_BLOCK_count:
+      r->lanes->count((int64_t *)REG(0) + tide__from(r), mask_of(r, i->x[1]) + tide__from(r), INT(2), tide__wide(r));
+      break;
     case TIDE_BLOCK_jump: BACK_IF(true, 0);
     case TIDE_BLOCK_jump_zero: GO_IF(!*(const uint8_t *)REG(0), 1);
     case TIDE_BLOCK_jump_none: GO_IF(!r->on[i->x[0]], 1);
     case TIDE_BLOCK_mask_copy: mask_copy(r, i); break;
-    case TIDE_BLOCK_mask_and:
-      GO_IF(!mask_some(r, i->x[0], r->lanes->mask_and(mask_of(r, i->x[0]), mask_of(r, i->x[1]), REG(2), r->blocks)), 3);
-    case TIDE_BLOCK_mask_less:
-      GO_IF(!mask_some(r, i->x[0], r->lanes->mask_less(mask_of(r, i->x[0]), mask_of(r, i->x[1]), REG(2), r->blocks)),
-            3);
+    case TIDE_BLOCK_mask_and: GO_IF(!join_masks(r, i, r->lanes->mask_and), 3);
+    case TIDE_BLOCK_mask_less: GO_IF(!join_masks(r, i, r->lanes->mask_less), 3);
     case TIDE_BLOCK_mask_drop:
-      mask_some(r, i->x[0],
-                r->lanes->mask_less(mask_of(r, i->x[0]), mask_of(r, i->x[0]), mask_of(r, i->x[1]), r->blocks));
+      r->on[i->x[0]] =
+          (int)r->lanes->mask_less(mask_of(r, i->x[0]), mask_of(r, i->x[0]), mask_of(r, i->x[1]), r->blocks);
       break;
+    case TIDE_BLOCK_widen: r->now = r->kept[i->x[0]]; break;
     case TIDE_BLOCK_for_begin: GO_IF(!for_begin(r, i), 6);
     case TIDE_BLOCK_for_next: BACK_IF(for_next(r, i), 3);
     case TIDE_BLOCK_each_begin: GO_IF(!each_begin(r, i), 8);
@@ -434,8 +473,9 @@ static bool run_part(tide__block_run *r, int at) {
 /* ---- a launch ---- */
 
 static void begin_block(tide__block_run *r, int64_t n) {
-  r->n = (int)n, r->blocks = (n + TIDE_BLOCK - 1) / TIDE_BLOCK;
-  r->strips = (n + TIDE_BLOCK_STRIP - 1) / TIDE_BLOCK_STRIP;
+  r->now = (tide__window){0, (int)((n + TIDE_BLOCK_STRIP - 1) / TIDE_BLOCK_STRIP)};
+  r->n = (int)n, r->blocks = tide__wide(r) / TIDE_BLOCK;
+  for (int k = 0; k < r->code->masks; k++) r->kept[k] = r->now;
   memset(r->mask, 1, (size_t)n);
   memset(r->mask + n, 0, (size_t)(r->blocks * TIDE_BLOCK - n));
   r->on[0] = (int)n;
@@ -444,9 +484,10 @@ static void begin_block(tide__block_run *r, int64_t n) {
 static void run_rows(tide__block_run *r, int64_t begin, int64_t end) {
   const int last = r->of->ndim - 1, lanes = r->code->lanes;
   const int64_t size = r->slots[last], run = r->of->run, runs = (size + run - 1) / run;
-  for (int64_t b = begin; b < end && !r->stop; b++) {
+  for (int64_t b = begin, many; b < end && !r->stop; b += many) {
     int64_t rest = b / runs, from = b % runs * run;
-    const int64_t to = size - from < run ? size : from + run;
+    many = runs - b % runs < end - b ? runs - b % runs : end - b;
+    const int64_t to = size - from < many * run ? size : from + many * run;
     for (int d = last - 1; d >= 0; d--) {
       r->place[d] = (d ? rest % r->slots[d] : rest) + 1;
       rest /= r->slots[d];
@@ -534,7 +575,7 @@ static char *carve(char **from, size_t bytes) {
 static size_t room_for(const tide__blocks *b, const tide__code *c) {
   const size_t lanes = (size_t)c->lanes;
   return c->bytes + (sizeof(tide__view) * (size_t)b->places + 64) + lanes * (size_t)c->masks +
-         (sizeof(int) * (size_t)c->masks + 64) + lanes * (8 + 1 + 8 + 8 + 16) + 1024;
+         ((sizeof(int) + sizeof(tide__window)) * (size_t)c->masks + 128) + lanes * (8 + 1 + 8 + 8 + 16) + 1024;
 }
 
 int tide__blocks_run(const tide__blocks *b, const void *packed, int64_t begin, int64_t end, int *line) {
@@ -549,6 +590,7 @@ int tide__blocks_run(const tide__blocks *b, const void *packed, int64_t begin, i
   r.view = (tide__view *)(void *)carve(&at, sizeof *r.view * (size_t)b->places);
   r.mask = (uint8_t *)carve(&at, lanes * (size_t)c->masks);
   r.on = (int *)(void *)carve(&at, sizeof *r.on * (size_t)c->masks);
+  r.kept = (tide__window *)(void *)carve(&at, sizeof *r.kept * (size_t)c->masks);
   r.offset = (int64_t *)(void *)carve(&at, lanes * 8);
   r.bad = (uint8_t *)carve(&at, lanes);
   r.stored = carve(&at, lanes * 8), r.middle = carve(&at, lanes * 8);

@@ -119,6 +119,7 @@ void tide__lanes_fill_avx512(void);
   CODE(mask_and, "kkmL") /* and on to L where no lane is left */                                                       \
   CODE(mask_less, "kkmL")                                                                                              \
   CODE(mask_drop, "kk")         /* the second one's lanes leave the first */                                           \
+  CODE(widen, "k")              /* what is behind the end of a mask works on as many strips as before it */            \
   CODE(for_begin, "sssssnL")    /* at, left, from, to, step, site; on to L where there is nothing to do */             \
   CODE(for_next, "sssL")        /* at, left, step; back to L */                                                        \
   CODE(each_begin, "kkXwWWWnL") /* mask, of mask, at, left, from, to, step, site */                                    \
@@ -151,8 +152,10 @@ typedef struct tide__inst {
   bool scalar;  /* a lane operation on s registers */
   uint8_t type; /* of the X operands: 'w', 'r' or 'm'; of more: 'm' where the words are those of one lane */
   uint8_t vary; /* bit j: operand j is a register of lanes */
-  int32_t x[TIDE_BLOCK_OPERANDS]; /* registers: bytes from the arena's start; masks, accesses, places: which */
-  int64_t wide;                   /* the number of integer and real */
+  /* Registers: bytes from the arena's start; masks, accesses, places: which. A lane operation has bytes of a strip of
+   * operand j in 4 + j. */
+  int32_t x[TIDE_BLOCK_OPERANDS];
+  int64_t wide; /* the number of integer and real */
   union {
     tide__lane_op lane;
     tide__loop loop;
@@ -223,6 +226,12 @@ int tide__blocks_run(const tide__blocks *b, const void *packed, int64_t begin, i
 
 /* ---- a run ---- */
 
+/* The strips that are worked on, from the first to the last one that has a lane of the mask of a loop or block that
+ * lanes leave one by one. */
+typedef struct tide__window {
+  int low, strips;
+} tide__window;
+
 /* An array as the launch has it. */
 typedef struct tide__view {
   char *at;
@@ -239,7 +248,8 @@ typedef struct tide__block_run {
   const tide__lanes *lanes;
   char *arena;
   int n;                          /* lanes of the block that are places */
-  int64_t blocks, strips;         /* n in sixteens and in strips, rounded up */
+  int64_t blocks;                 /* n in sixteens, up to the end of a strip */
+  tide__window now, *kept;        /* kept: as it was when a mask began */
   int64_t place[TIDE_BLOCK_GRID]; /* of lane 0, from 1; of a block of threads the places before it */
   int64_t group[TIDE_BLOCK_GRID]; /* which block of threads, from 1 */
   int64_t flat;                   /* places before the block, in flat code */
@@ -257,6 +267,9 @@ typedef struct tide__block_run {
 } tide__block_run;
 
 static inline void *tide__reg(const tide__block_run *r, int32_t at) { return r->arena + at; }
+/* The first lane that is worked on, and how many may be. */
+static inline int tide__from(const tide__block_run *r) { return r->now.low * TIDE_BLOCK_STRIP; }
+static inline int tide__wide(const tide__block_run *r) { return r->now.strips * TIDE_BLOCK_STRIP; }
 
 /* blocks_memory.c */
 void tide__blocks_load(tide__block_run *r, const tide__inst *i);

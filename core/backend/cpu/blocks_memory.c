@@ -53,8 +53,11 @@ static void find_ends(reach *x, const tide__block_run *r, int mask) {
   x->first = 0, x->last = r->n - 1;
   if (r->on[mask] == r->n) return;
   const uint8_t *on = r->mask + mask * r->stride;
-  while (!on[x->first]) x->first++;
-  while (!on[x->last]) x->last--;
+  const int end = tide__from(r) + tide__wide(r);
+  x->first = tide__from(r);
+  if (end < r->n) x->last = end - 1;
+  while (x->first < x->last && !on[x->first]) x->first++;
+  while (x->first < x->last && !on[x->last]) x->last--;
 }
 
 /* False where the lanes have to be looked at one by one. */

@@ -286,6 +286,8 @@ static bool read_lane(reader *r, tide__inst *i, tide__lane_id id) {
     if (!kind) return false;
     if (kind != 's') i->vary |= (uint8_t)(1 << j);
     if (j == 0) i->scalar = kind == 's';
+    const int bytes = kind == 'w' || (kind == 'r' && r->to->wide) ? 8 : kind == 'r' ? 4 : kind == 'm';
+    i->x[4 + j] = bytes * TIDE_BLOCK_STRIP;
   }
   return true;
 }
@@ -448,14 +450,13 @@ static bool read_access(reader *r) {
 
 /* ---- codes ---- */
 
-enum { KEPT_CLOSE = 16 << 10 }; /* bytes that stay in the first cache */
+enum { KEPT_CLOSE = 40 << 10 }; /* bytes that stay in the first cache */
 
-/* What a loop does for lanes that are in it no more is lost, so its blocks are short. Without loops an instruction's
- * own cost is shared by as many lanes as keep the registers close. */
+/* An instruction's own cost is shared by as many lanes as keep the registers close. */
 static int lanes_of(const tide__blocks *b, const tide__code *c) {
   const int each = 8 * c->count[1] + (b->wide ? 8 : 4) * c->count[2] + c->count[3] + c->masks;
   int lanes = TIDE_BLOCK_LANES;
-  while (b->run == TIDE_BLOCK_RUN && lanes < TIDE_BLOCK_MOST && 2 * lanes * each <= KEPT_CLOSE) lanes *= 2;
+  while (lanes < TIDE_BLOCK_MOST && 2 * lanes * each <= KEPT_CLOSE) lanes *= 2;
   return lanes;
 }
 
