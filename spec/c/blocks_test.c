@@ -134,6 +134,30 @@ static void test_count(void) {
   tide__isa_set(NULL);
 }
 
+/* Elements from all over an array, for some lanes: what lies outside is read as 0, lanes that are off write nothing. */
+static void test_gather(void) {
+  static const char text[] =
+      "tensor 11 1 int64\ntensor 14 1 float32\ntensor 17 1 float32\ncode rows 3 1 1 1 2\naccess 0 1 w 1 s0 0 1\n"
+      "access 1 1 r 2 w0 0 0\naccess 2 1 r 3 s0 0 1\nlaunch\ninteger s2 4\nreal s1 9 0\nend\nrow\nend\nblock_part\n"
+      "first s0 0\nload w0 a0 k0\nfill_r r0 s1\nlt_i m0 s2 w0\nmask_and k1 k0 m0 L11\nload r0 a1 k1\nstore a2 r0 k1\n"
+      "end\n";
+  int64_t index[N];
+  float x[N], y[N];
+  for (int s = 0; s < 3; s++) {
+    fixture f;
+    if (!tide__isa_set(sets[s])) continue;
+    void *code = read_code("", text);
+    for (int64_t i = 0; i < N; i++) index[i] = i * i * 31 % 900 - 20, x[i] = (float)i + 0.5f, y[i] = -1;
+    for (int i = 128; i < 256; i++) index[i] = i == 200 ? 7 : i == 210 ? N + 1 : 0; /* nearly all are off */
+    bring(&f, N), bring_tensor(&f, 0, index, N, 1), bring_tensor(&f, 1, x, N, 1), bring_tensor(&f, 2, y, N, 1);
+    OK(launch(code, &f, 1));
+    CHECK(f.mail.full == 1 && f.mail.site == 71 && f.mail.value > N && f.mail.length == N);
+    for (int i = 0; i < N; i++) CHECK(y[i] == (index[i] <= 4 ? -1 : index[i] <= N ? x[index[i] - 1] : 0));
+    tide__blocks_free(code);
+  }
+  tide__isa_set(NULL);
+}
+
 static int64_t floor_of(int64_t a, int64_t b) {
   if (b == 0) return 0;
   if (b == -1) return (int64_t)(0 - (uint64_t)a);
@@ -297,6 +321,7 @@ int main(void) {
   test_outside();
   test_masks();
   test_count();
+  test_gather();
   test_integers();
   test_flat();
   test_threads();

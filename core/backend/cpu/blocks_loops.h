@@ -222,6 +222,17 @@ LANE_ITEMS(16)
 LANE_ITEMS(32)
 LANE_ITEMS(64)
 #endif
+#ifdef TIDE_ISA_AVX512
+static void lane_pick_32(void *d, const void *from, const int64_t *at, const uint8_t *on, int64_t n) {
+  for (int64_t i = 0; i < n; i += 8) {
+    const __m128i some = _mm_loadl_epi64((const void *)(on + i));
+    const __mmask8 k = (__mmask8)_mm_test_epi8_mask(some, some);
+    __m256i got = _mm256_setzero_si256();
+    if (k) got = _mm512_mask_i64gather_epi32(got, k, _mm512_loadu_si512(at + i), from, 4);
+    _mm256_storeu_si256((void *)((int *)d + i), got);
+  }
+}
+#endif
 LANE_PUT(8)
 LANE_PUT(16)
 LANE_PUT(32)
@@ -376,6 +387,9 @@ void TIDE_JOIN(tide__lanes_fill, TIDE_ISA_NAME)(void) {
   LANE_FOUR(keep)
   LANE_FOUR(stride)
   t->steady = lane_steady, t->small = lane_small, t->divide_small = lane_divide_small, t->philox = lane_philox;
+#endif
+#ifdef TIDE_ISA_AVX512
+  t->pick[2] = lane_pick_32;
 #endif
   LANE_FOUR(put)
   t->count = lane_count, t->line = lane_line, t->index = lane_index;

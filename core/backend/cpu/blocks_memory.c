@@ -1,18 +1,21 @@
 /* blocks_memory.c: what the block interpreter reads and writes.
  *
  * Where every index goes up by the same step from lane to lane, the elements lie on a line: the indexes of the first
- * and the last lane that take part tell whether all lie inside, and the elements are copied or converted together. Else
- * each lane has an offset, and a byte that says whether it lies outside. What lies outside is reported, once, read as 0
- * and not written. Elements go through a buffer of their dtype, so that every pair of dtypes is one of the loops that
- * the CPU has for conversions anyway.
+ * and the last lane that take part tell whether all lie inside, and the elements are copied or converted together. So
+ * they are read where only these two lanes are elsewhere, at an edge of the grid. Else each lane has an offset, and a
+ * byte that says whether it lies outside. What lies outside is reported, once, read as 0 and not written. Elements go
+ * through a buffer of their dtype, so that every pair of dtypes is one of the loops that the CPU has for conversions
+ * anyway.
  *
  * Invariant: lanes that do not take part touch no memory but their registers. */
 #include "blocks.h"
 
+#define RARE __attribute__((cold)) /* made small: what a block does once, or at an edge, or never */
+
 static void *pointer_of(int64_t slot) { return (void *)(intptr_t)slot; }
 
 /* The first one of all stays, as tide_mail says. */
-void tide__blocks_report(const tide__block_run *r, int32_t site, int64_t value, int64_t length, int base) {
+RARE void tide__blocks_report(const tide__block_run *r, int32_t site, int64_t value, int64_t length, int base) {
   uint32_t *taken = pointer_of(r->slots[3]), none = 0;
   tide_mail *m = pointer_of(r->slots[4]);
   if (!__atomic_compare_exchange_n(taken, &none, 1, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) return;
@@ -60,10 +63,9 @@ static void find_ends(reach *x, const tide__block_run *r, int mask) {
   while (x->first < x->last && !on[x->last]) x->last--;
 }
 
-/* False where the lanes have to be looked at one by one. */
-static bool find_line(reach *x, const tide__block_run *r, const tide__access *a, int mask) {
+/* Of lanes x->first to x->last; false where these have to be looked at one by one. */
+static bool find_line(reach *x, const tide__block_run *r, const tide__access *a) {
   int64_t offset = 0;
-  find_ends(x, r, mask);
   for (int d = 0; d < a->ndim; d++)
     if (a->dim[d].lanes && !r->lanes->steady(lanes_of(r, a, d) + x->first, x->last - x->first + 1)) return false;
   x->step = 0;
@@ -98,7 +100,8 @@ static const int64_t *indexes(const tide__block_run *r, const tide__access *a, i
 }
 
 /* The first lane of those on whose element is outside, and the first dim in which it is. */
-static void report_outside(const tide__block_run *r, const tide__access *a, const tide__view *v, const uint8_t *on) {
+RARE static void report_outside(const tide__block_run *r, const tide__access *a, const tide__view *v,
+                                const uint8_t *on) {
   int lane = 0;
   while (!(on[lane] & r->bad[lane])) lane++;
   for (int d = 0; d < a->ndim; d++) {
@@ -113,28 +116,30 @@ static void report_outside(const tide__block_run *r, const tide__access *a, cons
 
 static void find_each(reach *x, const tide__block_run *r, const tide__access *a, int mask) {
   const tide__view *v = x->view;
+  const int from = tide__from(r), n = tide__wide(r);
+  bool begin = true, outside = false;
   x->line = false, x->at = v->at;
   x->on = r->mask + mask * r->stride, x->all = r->on[mask] == r->n;
-  if (!a->ndim) memset(r->offset, 0, sizeof *r->offset * (size_t)r->n), memset(r->bad, 0, (size_t)r->n);
   for (int d = 0; d < a->ndim; d++) {
     int64_t more;
+    if (!a->dim[d].lanes && !a->dim[d].step) {
+      const int64_t k = add(first_index(r, a, d), -1);
+      outside |= a->tests && (uint64_t)k >= (uint64_t)v->size[d];
+      if (!outside) x->at += k * v->stride[d] * ((int64_t)1 << v->item);
+      continue;
+    }
     const int64_t *index = indexes(r, a, d, &more);
-    r->lanes->index(r->offset, r->bad, index, more, v->size[d], v->stride[d], d == 0, r->n);
+    r->lanes->index(r->offset + from, r->bad + from, index + from, more, v->size[d], v->stride[d], begin, n);
+    begin = false;
   }
-  if (!a->tests) return;
+  if (begin) memset(r->offset + from, 0, sizeof *r->offset * (size_t)n), memset(r->bad + from, 0, (size_t)n);
+  if (outside) memset(r->bad + from, 1, (size_t)n);
+  if (!a->tests || !memchr(r->bad + from, 1, (size_t)n)) return;
   uint8_t any = 0;
-  for (int i = 0; i < r->n; i++) any |= r->bad[i];
-  if (!any) return;
-  any = 0;
-  for (int i = 0; i < r->n; i++) any |= r->bad[i] & x->on[i];
+  for (int i = from; i < from + n; i++) any |= r->bad[i] & x->on[i];
   if (any) report_outside(r, a, v, x->on);
-  for (int i = 0; i < r->n; i++) r->bad[i] = x->on[i] & (r->bad[i] ^ 1);
+  r->lanes->mask_less(r->bad + from, x->on + from, r->bad + from, n / TIDE_BLOCK);
   x->on = r->bad, x->all = false;
-}
-
-static void find(reach *x, const tide__block_run *r, const tide__access *a, int mask) {
-  x->view = &r->view[a->place], x->at = x->view->at;
-  if (!find_line(x, r, a, mask)) find_each(x, r, a, mask);
 }
 
 /* ---- conversions ---- */
@@ -162,20 +167,26 @@ static int log2_of(int dtype) {
 
 /* ---- loads ---- */
 
-static void load_scalar(tide__block_run *r, const tide__inst *i, const tide__access *a) {
+/* A lane's element, into `to`; -1, or the dim in which it lies outside. */
+RARE static int load_one(const tide__block_run *r, const tide__access *a, int lane, int64_t *index, char *to) {
   const tide__view *v = &r->view[a->place];
-  const int dtype = dtype_of(r, a->value);
   int64_t offset = 0;
-  char one[16] = {0};
-  bool good = true;
-  for (int d = 0; d < a->ndim && good; d++) {
-    int64_t s = first_index(r, a, d);
-    good = !a->tests || (uint64_t)s - 1 < (uint64_t)v->size[d];
-    if (!good) tide__blocks_report(r, a->site, s, v->size[d], r->of->mail_index);
-    offset += (s - 1) * v->stride[d];
+  for (int d = 0; d < a->ndim; d++) {
+    *index = a->dim[d].lanes ? add(lanes_of(r, a, d)[lane], a->dim[d].more)
+                             : add(first_index(r, a, d), a->dim[d].step * lane);
+    if (a->tests && (uint64_t)*index - 1 >= (uint64_t)v->size[d]) return d;
+    offset += (*index - 1) * v->stride[d];
   }
-  if (good) convert(r, one, dtype, v->at + offset * ((int64_t)1 << v->item), v->dtype, 1);
-  r->lanes->fill[log2_of(dtype)](tide__reg(r, i->x[0]), one, TIDE_BLOCK_STRIP);
+  convert(r, to, dtype_of(r, a->value), v->at + offset * ((int64_t)1 << v->item), v->dtype, 1);
+  return -1;
+}
+
+RARE static void load_scalar(tide__block_run *r, const tide__inst *i, const tide__access *a) {
+  char one[16] = {0};
+  int64_t index;
+  const int outside = load_one(r, a, 0, &index, one);
+  if (outside >= 0) tide__blocks_report(r, a->site, index, r->view[a->place].size[outside], r->of->mail_index);
+  r->lanes->fill[log2_of(dtype_of(r, a->value))](tide__reg(r, i->x[0]), one, TIDE_BLOCK_STRIP);
 }
 
 static void load_line(tide__block_run *r, const tide__inst *i, const tide__access *a, const reach *x) {
@@ -194,24 +205,49 @@ static void load_line(tide__block_run *r, const tide__inst *i, const tide__acces
   }
 }
 
+/* All lanes but the first and the last one lie on a line, since an edge of the grid is held or goes round there. */
+RARE static bool load_inner(tide__block_run *r, const tide__inst *i, const tide__access *a, reach *x) {
+  const int first = x->first, last = x->last, item = log2_of(dtype_of(r, a->value));
+  char *to = tide__reg(r, i->x[0]), ends[2][16];
+  int64_t index;
+  if (last - first < TIDE_BLOCK) return false;
+  x->first++, x->last--;
+  if (!find_line(x, r, a) || load_one(r, a, first, &index, ends[0]) >= 0 || load_one(r, a, last, &index, ends[1]) >= 0)
+    return false;
+  load_line(r, i, a, x);
+  memcpy(to + ((size_t)first << item), ends[0], (size_t)1 << item);
+  memcpy(to + ((size_t)last << item), ends[1], (size_t)1 << item);
+  return true;
+}
+
+static void load_each(tide__block_run *r, const tide__inst *i, const tide__access *a, const reach *x) {
+  const int own = dtype_of(r, a->value), dtype = x->view->dtype, item = x->view->item, from = tide__from(r);
+  const int n = tide__wide(r) < r->n - from ? tide__wide(r) : r->n - from;
+  char *to = (char *)tide__reg(r, i->x[0]) + ((size_t)from << log2_of(own));
+  char *raw = own == dtype && own != TIDE_BOOL ? to : r->stored;
+  if (x->all)
+    r->lanes->gather[item](raw, x->at, r->offset + from, n);
+  else
+    r->lanes->pick[item](raw, x->at, r->offset + from, x->on + from, n);
+  if (raw != to) convert(r, to, own, raw, dtype, n);
+}
+
 void tide__blocks_load(tide__block_run *r, const tide__inst *i) {
   const tide__access *a = &r->code->access[i->x[1]];
   if (!(i->vary & 1)) {
     load_scalar(r, i, a);
     return;
   }
-  if (!r->on[i->x[2]]) return;
-  reach x;
-  find(&x, r, a, i->x[2]);
-  if (x.line) {
+  const int mask = i->x[2];
+  if (!r->on[mask]) return;
+  reach x = {.view = &r->view[a->place], .at = r->view[a->place].at};
+  find_ends(&x, r, mask);
+  if (find_line(&x, r, a)) {
     load_line(r, i, a, &x);
-    return;
+  } else if (!load_inner(r, i, a, &x)) {
+    find_each(&x, r, a, mask);
+    load_each(r, i, a, &x);
   }
-  if (x.all)
-    r->lanes->gather[x.view->item](r->stored, x.at, r->offset, r->n);
-  else
-    r->lanes->pick[x.view->item](r->stored, x.at, r->offset, x.on, r->n);
-  convert(r, tide__reg(r, i->x[0]), dtype_of(r, a->value), r->stored, x.view->dtype, r->n);
 }
 
 /* ---- stores ---- */
@@ -249,13 +285,15 @@ static void store_line(tide__block_run *r, const reach *x, const char *value, in
 void tide__blocks_store(tide__block_run *r, const tide__inst *i) {
   const tide__access *a = &r->code->access[i->x[0]];
   if (!r->on[i->x[2]]) return;
-  reach x;
-  find(&x, r, a, i->x[2]);
+  reach x = {.view = &r->view[a->place], .at = r->view[a->place].at};
+  find_ends(&x, r, i->x[2]);
+  if (!find_line(&x, r, a)) find_each(&x, r, a, i->x[2]);
   const char *value = stored(r, i, 1, a->value, x.view->dtype);
+  const int from = tide__from(r), n = tide__wide(r) < r->n - from ? tide__wide(r) : r->n - from;
   if (x.line)
     store_line(r, &x, value, i->x[2]);
   else
-    r->lanes->scatter[x.view->item](x.at, value, r->offset, x.on, r->n);
+    r->lanes->scatter[x.view->item](x.at, value + ((size_t)from << x.view->item), r->offset + from, x.on + from, n);
 }
 
 /* ---- atomic operations, by compare and swap as the C++ text has them ---- */
@@ -270,21 +308,21 @@ enum { ADD, MIN, MAX, EXCHANGE, CAS, BAND, BOR, BXOR };
   case CAS: return old == expected ? x : old;                                                                          \
   default: break;                                                                                                      \
   }
-static int64_t join_i(int kind, int64_t old, int64_t x, int64_t expected) {
+RARE static int64_t join_i(int kind, int64_t old, int64_t x, int64_t expected) {
   JOIN(int64_t, (int64_t)((uint64_t)old + (uint64_t)x))
   return kind == BAND ? old & x : kind == BOR ? old | x : kind == BXOR ? old ^ x : x;
 }
-static float join_f(int kind, float old, float x, float expected) {
+RARE static float join_f(int kind, float old, float x, float expected) {
   JOIN(float, old + x)
   return x;
 }
-static double join_d(int kind, double old, double x, double expected) {
+RARE static double join_d(int kind, double old, double x, double expected) {
   JOIN(double, old + x)
   return x;
 }
 
 #define EACH_WAY(name, S, W, V, join, to)                                                                              \
-  static void name(void *at, int kind, const void *value, const void *expected, void *old) {                           \
+  RARE static void name(void *at, int kind, const void *value, const void *expected, void *old) {                      \
     W was = __atomic_load_n((W *)at, __ATOMIC_RELAXED), now;                                                           \
     S before, after;                                                                                                   \
     do {                                                                                                               \
@@ -303,7 +341,7 @@ EACH_WAY(swap_float64_narrow, double, uint64_t, float, join_f, )
 
 typedef void (*swap_fn)(void *at, int kind, const void *value, const void *expected, void *old);
 
-static swap_fn swap_of(const tide__block_run *r, int dtype) {
+RARE static swap_fn swap_of(const tide__block_run *r, int dtype) {
   switch (dtype) {
   case TIDE_INT32: return swap_int32;
   case TIDE_INT64: return swap_int64;
@@ -312,7 +350,7 @@ static swap_fn swap_of(const tide__block_run *r, int dtype) {
   }
 }
 
-void tide__blocks_atomic(tide__block_run *r, const tide__inst *i) {
+RARE void tide__blocks_atomic(tide__block_run *r, const tide__inst *i) {
   const tide__access *a = &r->code->access[i->x[1]];
   reach x = {.view = &r->view[a->place]};
   find_each(&x, r, a, i->x[5]);
