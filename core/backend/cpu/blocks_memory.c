@@ -59,7 +59,8 @@ static void find_ends(reach *x, const tide__block_run *r, int mask) {
   const int end = tide__from(r) + tide__wide(r);
   x->first = tide__from(r);
   if (end < r->n) x->last = end - 1;
-  while (x->first < x->last && !on[x->first]) x->first++;
+  const uint8_t *first = memchr(on + x->first, 1, (size_t)(x->last - x->first));
+  x->first = first ? (int)(first - on) : x->last;
   while (x->first < x->last && !on[x->last]) x->last--;
 }
 
