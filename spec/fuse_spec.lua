@@ -87,6 +87,9 @@ describe("tide.fuse", function()
       check(softmax, D.eps[dtype], fill({ 6, 40 }, dtype))
       check(layer_norm, 8 * D.eps[dtype], fill({ 6, 40 }, dtype), fill({ 40 }, dtype), fill({ 40 }, dtype))
     end
+    -- Where a warp has a row of a GPU, and from where on a block has: several rows each.
+    for _, n in ipairs { 260, 516, 1000, 1024, 1032, 2052, 4100 } do check(softmax, 1e-6, fill { 5, n }) end
+    for _, n in ipairs { 1032, 2048, 2056 } do check(softmax, D.eps.float16, fill({ 5, n }, "float16")) end
     local x = fill { 6, 6 }
     local f = check(softmax, 1e-6, x)
     assert.are.same({ "max", "sub", "exp", "sum", "div" }, f:kernels()[1].operations)

@@ -1,6 +1,6 @@
 /* fuse_rows.c: launches of kernels that reduce rows: how a row is shared by threads, and the packed arguments.
  *
- * Rows of up to 512 accesses of 16 bytes are a warp's, longer ones a block's of up to 1024 threads, each of which has
+ * Rows of up to 256 accesses of 16 bytes are a warp's, longer ones a block's of up to 1024 threads, each of which has
  * at most 8 accesses: that many elements stay in registers. Longer ones are done in parts (fuse_stages.c), each by a
  * block, or where rows lie beside each other by a thread for as many rows as it reads at once.
  *
@@ -57,8 +57,8 @@ tide__fuse_shape tide__fuse_shape_of(const tide_fused *f, const tide__fuse_rows 
     return s;
   }
   int64_t accesses = (r->columns + s.lanes - 1) / s.lanes;
-  if (accesses > 32 * 8) s.group = BLOCK;
-  while (s.group < MOST && accesses > (int64_t)s.group * (s.lanes > 1 ? 4 : 8)) s.group *= 2;
+  if (accesses > 32 * 8) s.group = BLOCK; /* nothing between: threads of a block that wait are all of one row */
+  while (s.group >= BLOCK && s.group < MOST && accesses > (int64_t)s.group * (s.lanes > 1 ? 4 : 8)) s.group *= 2;
   s.pieces = (int)((accesses + s.group - 1) / s.group);
   return s;
 }

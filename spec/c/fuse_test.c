@@ -263,12 +263,37 @@ static void gathers(int device) {
   tide_index_base_set(NULL);
 }
 
+/* ---- how a GPU's threads share a row ---- */
+
+/* A warp, or a block alone: what a part of a block sums up would meet the other rows'. All of a row is read. */
+static void shapes(void) {
+  static const tide_dtype dtype[] = {TIDE_BFLOAT16, TIDE_FLOAT32, TIDE_FLOAT64};
+  void *ptr[2] = {NULL};
+  for (int k = 0; k < 3; k++) {
+    const tide_fuse_node nodes[] = {input(dtype[k], 2), reduce(TIDE_SUM, 0, 1, false, false)};
+    const int output = 1;
+    tide_fused *f = NULL;
+    OK(tide_fused_new(&f, "test", nodes, 2, &output, 1, NULL, 0));
+    for (int64_t n = 1; f && n <= TIDE_FUSE_COLUMNS; n++) {
+      const tide__fuse_rows r = {.rows = 7, .columns = n, .row_stride = {1, n}, .step = {0, 1}};
+      const tide__fuse_shape s = tide__fuse_shape_of(f, &r, ptr);
+      if ((s.group == 32 || s.group % 256 == 0) && s.group <= 1024 && (int64_t)s.group * s.lanes * s.pieces >= n)
+        continue;
+      printf("a row of %d: %d threads of %d accesses of %d\n", (int)n, s.group, s.pieces, s.lanes);
+      CHECK(false);
+    }
+    CHECK(f != NULL);
+    tide_fused_free(f);
+  }
+}
+
 int main(void) {
   setenv("TIDE_SIM_DEVICES", "1", 1);
   setenv("TIDE_CXX", "/nowhere", 1); /* the loops of the host do all */
   setenv("TIDE_KERNEL_CACHE", "0", 1);
   OK(tide_init(NULL));
   refusals();
+  shapes();
   for (int device = -1; device < 1; device++) {
     elementwise(device);
     reductions(device);
