@@ -157,7 +157,7 @@ tide.kernel "function(i, x) x[1] = 1 end"(1 << 60, tide.zeros(1))
 --! grant WAITS
 --! raises stopped after
 local x = tide.zeros(1, { device = "cuda" })
-tide.kernel "function(i, x) if i == 1 then x[1] = 1 end end"(1 << 38, x)
+tide.kernel "function(i, x) tide.atomic.add(x, 1, 1) end"(1 << 38, x)
 x:item()
 
 --- an oracle that loops
