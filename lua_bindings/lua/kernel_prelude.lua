@@ -414,7 +414,16 @@ TIDE_FN tide_i tk_integer(tk_words c, tide_i low, tide_i high) {
 
 -- How a kernel that goes on is stopped: now and then a thread looks whether it is to return. On a GPU slot 5 is the address of
 -- the number up to which launches are to end, slot 6 the number of this one; behind the former, third, stands where the host
--- has that number itself, which is far to read, and behind it the milliseconds, 0 where nobody is to be told.
+-- has that number itself, which is far to read, and behind it the milliseconds, 0 where nobody is to be told. Threads that begin
+-- late, of which there may be as many as a grid has, read what is near alone.
+local late = [[
+TIDE_COLD void tk_late(TIDE_S s) {
+  const volatile tide_i *word = (const volatile tide_i *)s[5];
+  if (threadIdx.x == 0 && word[1] && !*(const volatile unsigned *)s[3]) tk_report(s, 0, word[1], 0, TIDE_STOPPED);
+}
+#define TIDE_LATE(blocks) \
+  if ((tide_u)gridDim.x * gridDim.y * gridDim.z > blocks && *(const volatile tide_u *)s[5] >= (tide_u)s[6]) return tk_late(s);
+]]
 local device_stops = [[
 #define TIDE_ROUNDS 1024
 TIDE_FN bool tk_look(TIDE_S s, unsigned &looks) {
@@ -520,6 +529,7 @@ function kernel_prelude(of, body)
     if of.ndims[n] then texts[#texts + 1] = access(n) end
   end
   if of.random then texts[#texts + 1] = random end
+  if not of.host then texts[#texts + 1] = late end
   if of.stops then texts[#texts + 1] = of.host and host_stops or device_stops end
   if next(of.sums) then texts[#texts + 1] = of.host and host_sums or device_sums end
   for name in next, of.sums do texts[#texts + 1] = "TIDE_SUMS(" .. name .. ", tk_sum_" .. name .. ")\n" end

@@ -133,10 +133,8 @@ end
 local looping_blocks, blocks = 4096, 1 << 20
 local function write_looks(w, of_gpu)
   local loops = next(w.stops) ~= nil
-  if loops then put(w, "int tk_left = TIDE_ROUNDS;\n") end
-  if not of_gpu then return end
-  put(w, "unsigned tk_looks = 0;\nif ((tide_u)gridDim.x * gridDim.y * gridDim.z > " .. literal(loops and looping_blocks or blocks)
-    .. " && tk_stops(s)) return tk_stopped(s, 0);\n")
+  if loops then put(w, "int tk_left = TIDE_ROUNDS;\n" .. (of_gpu and "unsigned tk_looks = 0;\n" or "")) end
+  if of_gpu then put(w, "TIDE_LATE(" .. literal(loops and looping_blocks or blocks) .. ")\n") end
 end
 
 -- A function of one thread: the kernel of a GPU, or what runs by turns on the CPU.
@@ -180,7 +178,7 @@ local function finish(w, typed, opts, host)
   local body = written(w, write_tables, typed) .. join(w.out)
   return kernel_prelude({
     host = host, float = typed.float, slots = slots, threads = w.threads, small = w.small, ndims = w.ndims, sums = w.sums,
-    random = w.random, index = kernel_mail_index, zero = kernel_mail_zero, stopped = kernel_mail_stopped, stops = not host or next(w.stops) ~= nil,
+    random = w.random, index = kernel_mail_index, zero = kernel_mail_zero, stopped = kernel_mail_stopped, stops = next(w.stops) ~= nil,
   }, body) .. body
 end
 
