@@ -9,8 +9,10 @@
  *
  * usage: build/spec/bench_frame_jobs build/lib/lua/5.4/tide.so [--device cuda] [--frames 36000] [--hz 60]
  *        [--device_budget 2000] [--budget 300] [--size 1048576]
- * The device is an accelerator, the first one. Budgets: microseconds. --size: elements of the smallest job's tensor.
- * TIDE_SIM_DEVICES=1 simulates a GPU. */
+ *        [--sleep 1]
+ * The device is an accelerator, the first one. --sleep 1: slices sleep on it, 120 to 1130 us, as the time that a
+ * simulated device takes to compute is the host's. Budgets: microseconds. --size: elements of the smallest job's
+ * tensor. TIDE_SIM_DEVICES=1 simulates a GPU. */
 #include "frames.h"
 #include "tide/tide.h"
 
@@ -29,6 +31,8 @@ static const char text[] =
     "function() c:mul_(0.9999) sum = c:sum() end, "
     "function() tide.matmul(m, m, {out = product}) end, "
     "function() d:mul_(0.9999):add_(1e-4) end} "
+    "if sleeping then "
+    "for k, us in ipairs{120, 310, 470, 690, 1130} do slices[k] = function() tide.cuda._sleep(us * 1000) end end end "
     "jobs = {} for k, slice in ipairs(slices) do jobs[k] = job(k, slice) end";
 
 typedef struct sample {
@@ -110,10 +114,11 @@ int main(int argc, char **argv) {
   const tide_frame_options o = {.struct_size = sizeof o,
                                 .budget = atoi(option(argc, argv, "--budget", "300")),
                                 .device_budget = atoi(option(argc, argv, "--device_budget", "2000"))};
-  char *full = malloc(sizeof text + 64);
+  char *full = malloc(sizeof text + 80);
   sample *s = calloc((size_t)frames + WARM, sizeof *s);
   if (!full || !s) return EXIT_FAILURE;
-  sprintf(full, "size = %d ", atoi(option(argc, argv, "--size", "1048576")));
+  sprintf(full, "size, sleeping = %d, %s ", atoi(option(argc, argv, "--size", "1048576")),
+          atoi(option(argc, argv, "--sleep", "0")) ? "true" : "false");
   strcat(full, text);
   lua_State *L = open_state(opener, device_name, full);
   free(full);
