@@ -1,9 +1,10 @@
--- bench.lua: how the Lua benchmarks time and report. Prints `tide <tab> case <tab> value <tab> unit`, one a line.
+-- bench.lua: how the Lua benchmarks time and report. Prints `tide <tab> case <tab> value <tab> unit`, one a line; a
+-- benchmark that runs a peer itself names that in place of tide.
 local tide = require "tide"
 local bench = {}
 
-function bench.out(case, value, unit)
-  print(("tide\t%s\t%.4g\t%s"):format(case, value, unit))
+function bench.out(case, value, unit, source)
+  print(("%s\t%s\t%.4g\t%s"):format(source or "tide", case, value, unit))
   io.stdout:flush()
 end
 

@@ -2,7 +2,7 @@
 -- equation, bodies that attract each other by tiles in shared memory, a histogram by atomics, what launches cost the host,
 -- and how long the first calls take. TIDE_DEVICE=cpu: on the CPU, smaller and without launches. `salt`, a number, makes
 -- all kernels new to NVRTC's own cache, and TIDE_KERNEL_CACHE_PATH should name an empty folder where that is measured.
--- Prints a line a case: name, Lua, CUDA C, unit, ratio. A ratio counts times, so that below 1 is faster than CUDA C.
+-- Prints lines as bench.lua does, `cuda` those of CUDA C; `compare kernels` makes a table of them, beside NVIDIA Warp's.
 local tide = require "tide"
 package.path = arg[0]:match "^(.-)[^/]*$" .. "?.lua;" .. package.path
 local bench = require "bench"
@@ -12,8 +12,9 @@ local on = { device = gpu and "cuda" or "cpu" }
 local cuda, kernel = tide.cuda, tide.kernel
 local function sync() if gpu then cuda.synchronize() end end
 
-local function report(name, lua, c, unit)
-  print(("%-24s %12.5g %12.5g  %-5s %s"):format(name, lua, c or 0 / 0, unit, c and ("%.3f"):format(lua / c) or "-"))
+local function report(case, lua, c, unit)
+  bench.out(case, lua, unit)
+  if c then bench.out(case, c, unit, "cuda") end
 end
 
 -- Milliseconds of one call: the median of rounds of so many, by the device's clock.
@@ -44,8 +45,6 @@ end
 
 local function c_kernel(name, text) return cuda.compile_kernel(text .. "\n// " .. salt, name) end
 
-print(("%-24s %12s %12s  %-5s %s"):format("case", "Lua", "CUDA C", "unit", "Lua / CUDA C"))
-
 -- ---- the wave equation on n x n, a kernel a step ----
 
 local n = gpu and 4096 or 1024
@@ -55,6 +54,17 @@ local wave_text = [[function(i, j, u, before, c)
   local around = u[math.max(i - 1, 1)][j] + u[math.min(i + 1, #u)][j] + u[i][math.max(j - 1, 1)] + u[i][math.min(j + 1, u.shape[2])]
   before[i][j] = 2 * here - before[i][j] + c * (around - 4 * here)
 end -- ]] .. salt
+local wave, unchecked
+local first = once(function()
+  wave = kernel(wave_text)
+  wave({ n, n }, u, before, 0.1)
+end)
+local further = once(function()
+  unchecked = kernel(wave_text, { check = false })
+  unchecked({ n, n }, u, before, 0.1)
+end)
+wave:wait()
+unchecked:wait()
 local wave_c = c_kernel("wave", [[extern "C" __global__ void wave(const float *u, float *before, float c, int rows, int columns) {
   int at = blockIdx.x * blockDim.x + threadIdx.x, i = at / columns, j = at % columns;
   if (i >= rows) return;
@@ -63,18 +73,13 @@ local wave_c = c_kernel("wave", [[extern "C" __global__ void wave(const float *u
     + u[i * columns + min(j + 1, columns - 1)];
   before[at] = 2 * here - before[at] + c * (around - 4 * here);
 }]])
-local wave, unchecked = kernel(wave_text), kernel(wave_text, { check = false })
-local first = once(function() wave({ n, n }, u, before, 0.1) end)
-wave:wait()
-unchecked({ n, n }, u, before, 0.1)
-unchecked:wait()
 local sizes = { grid = n * n // 256, block = 256 }
 local c_time = ms(function() wave_c(sizes, u, before, 0.1, n, n) end, 20)
 local checked_time = ms(function() wave({ n, n }, u, before, 0.1) end, 20)
 local free_time = ms(function() unchecked({ n, n }, u, before, 0.1) end, 20)
 report("wave", checked_time, c_time, "ms")
-report("wave, check = false", free_time, c_time, "ms")
-report("wave, rate", 12 * n * n / checked_time / 1e6, 12 * n * n / c_time / 1e6, "GB/s")
+report("wave_unchecked", free_time, c_time, "ms")
+report("wave_rate", 12 * n * n / checked_time / 1e6, 12 * n * n / c_time / 1e6, "GB/s")
 
 -- ---- bodies ----
 
@@ -118,7 +123,7 @@ local function bodies_c() nbody_c({ grid = bodies // 256, block = 256 }, p, a_c,
 nbody(bodies, p, a, bodies)
 nbody:wait()
 bodies_c()
-report("n-body " .. bodies, ms(function() nbody(bodies, p, a, bodies) end, 3), ms(bodies_c, 3), "ms")
+report("nbody", ms(function() nbody(bodies, p, a, bodies) end, 3), ms(bodies_c, 3), "ms")
 local off = (a - a_c):abs():max():item() / a_c:abs():max():item()
 assert(off < 1e-3, "n-body: the two differ by " .. off)
 
@@ -137,13 +142,13 @@ histogram(count, values, bins)
 histogram:wait()
 count_c()
 assert(bins:equal(bins_c), "histogram: the two differ")
-report("histogram " .. count, ms(function() histogram(count, values, bins) end, 3), ms(count_c, 3), "ms")
+report("histogram", ms(function() histogram(count, values, bins) end, 3), ms(count_c, 3), "ms")
 
 -- ---- the first call, compiled and from the cache ----
 
-report("first call", first, nil, "ms")
-local again = kernel((wave_text:gsub("%-%- ", "-- again ")))
-report("first call, known", once(function() again({ n, n }, u, before, 0.1) end), nil, "ms")
+report("first_call", first, nil, "ms")
+report("first_call_further", further, nil, "ms")
+report("first_call_known", once(function() kernel((wave_text:gsub("%-%- ", "-- again ")))({ n, n }, u, before, 0.1) end), nil, "ms")
 if not gpu then return end
 
 -- ---- launches, microseconds of the host's ----
@@ -168,6 +173,6 @@ local function us(fn)
   end
   return best
 end
-report("launch, prebound", us(small:on(1024, x, 1.0)), us(small_c:bind(four, x, 1.0)), "us")
-report("launch, called", us(function() small(1024, x, 1.0) end), us(function() small_c(four, x, 1.0) end), "us")
-report("launch, x:add_(1)", us(function() x:add_(1) end), nil, "us")
+report("launch_prebound", us(small:on(1024, x, 1.0)), us(small_c:bind(four, x, 1.0)), "us")
+report("launch_called", us(function() small(1024, x, 1.0) end), us(function() small_c(four, x, 1.0) end), "us")
+report("launch_add_", us(function() x:add_(1) end), nil, "us")
