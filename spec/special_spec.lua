@@ -114,6 +114,23 @@ describe("edge values", function()
     end
   end)
 
+  it("of erfinv near 0 and near 1", function()
+    local known = { -- to 60 digits, by mpmath's erfc and Newton's steps
+      { 1e-300, 8.86226925452758e-301 }, { 1e-9, 0x1.e7355a02875c3p-31 }, { 0.25, 0x1.cd70681d5ff7p-3 },
+      { 0.5, 0x1.e861fbb24c00ap-2 }, { 0.75, 0x1.a07890f6b2ba1p-1 }, { 0.85, 0x1.04954184f8aa5p+0 },
+      { 0.9998999, 0x1.601d3e245fe58p+1 }, { 0.9999001, 0x1.60287c97abda3p+1 }, { 1 - 2 ^ -20, 0x1.bb95ab2ef976fp+1 },
+      { 1 - 2 ^ -53, 0x1.7744f8f74e94ap+2 } }
+    for _, case in ipairs(known) do
+      for _, sign in ipairs { 1, -1 } do
+        local x = D.tensor({ sign * case[1] }, "float64")
+        local got = x:erfinv():item() / (sign * case[2])
+        assert.is_true(math.abs(got - 1) < 1.2e-15, string.format("erfinv(%a): %a too large", sign * case[1], got - 1))
+      end
+    end
+    local zero = D.tensor({ 0., -0., 5e-324, -5e-324 }, "float64"):erfinv():tolist()
+    assert.are.same({ inf, -inf, 5e-324, -5e-324 }, { 1 / zero[1], 1 / zero[2], zero[3], zero[4] })
+  end)
+
   it("of float_power", function()
     local got = tide.float_power(D.tensor { 2, 3 }, 3)
     assert.are.equal("float64", D.dtype_name(got))

@@ -322,6 +322,13 @@ static void test_accuracy(const char *isa) {
                                     {TIDE_OP_lgamma, 4, 40, lgammal}, {TIDE_OP_lgamma, 0, 1e37, lgammal},
                                     {TIDE_OP_lgamma, -2, 0, lgammal}, {TIDE_OP_lgamma, -1e7, 0, lgammal}};
   for (size_t i = 0; i < sizeof gammas / sizeof *gammas; i++) check_accuracy(&gammas[i], isa, true);
+  static const accuracy inverses[] = {
+      {TIDE_OP_erfinv, -0.9999, 0.9999, exact_erfinv}, /* nearer to 1, and of base, 5.3 ulp */
+      {TIDE_OP_erfinv, 0.9998, 0.99995, exact_erfinv},
+      {TIDE_OP_erfinv, -1e-7, 1e-7, exact_erfinv},
+      {TIDE_OP_ndtri, 0.00005, 0.001, exact_ndtri}};
+  for (size_t i = 0; strcmp(isa, "base") && i < sizeof inverses / sizeof *inverses; i++)
+    check_accuracy(&inverses[i], isa, false);
 }
 
 /* The functions of float32 with vectors of their own, against float64 at every `step`-th number there is: run with 1 as

@@ -3,7 +3,9 @@
  * but for erfinv's.
  *
  *   erfinv     erfinv(x) / x is smooth in w = -log(1 - x^2) (M. Giles, "Approximating the erfinv function", GPU
- *              Computing Gems 2, 2010); the polynomial around w = 3.125 is our own.
+ *              Computing Gems 2, 2010); the polynomial around w = 5.75 log 2 is our own, its first terms rounded so
+ *              that their errors cancel each other. It takes an error of w down to a quarter and less, so that the
+ *              logarithm is the power of 2, and a polynomial of our own around 1.5, which has 0.25 log 2 more.
  *   lgamma     between 1 and 3 (x - 1) (x - 2) times a polynomial of our own around 2; below 8 the recurrence leads
  *              there, from 8 on Stirling's series 6.1.41 of Abramowitz and Stegun, "Handbook of mathematical
  *              functions" (1964).
@@ -15,8 +17,8 @@
 #define TIDE_CPU_QUICK_H
 
 /* T is the type of the loop, and p0 its parameter. */
-#define QUICK_LOW_erfinv     -0.999
-#define QUICK_HIGH_erfinv    0.999
+#define QUICK_LOW_erfinv     -0.9999
+#define QUICK_HIGH_erfinv    0.9999
 #define QUICK_LOW_lgamma     1e-300
 #define QUICK_HIGH_lgamma    1e300
 #define QUICK_LOW_digamma    1e-100
@@ -25,8 +27,8 @@
 #define QUICK_HIGH_polygamma 1e100
 #define QUICK_LOW_i0         -12.0
 #define QUICK_HIGH_i0        12.0
-#define QUICK_LOW_ndtri      0.0005
-#define QUICK_HIGH_ndtri     0.9995
+#define QUICK_LOW_ndtri      0.00005
+#define QUICK_HIGH_ndtri     0.99995
 /* Is there a loop of this instruction set for the others? Negative numbers are often asked for. */
 #define QUICK_HERE_erfinv    0
 #define QUICK_HERE_lgamma    1
@@ -35,9 +37,10 @@
 #define QUICK_HERE_i0        0
 #define QUICK_HERE_ndtri     0
 
-/* So many blocks at once, so that a processor works on several vectors whose steps wait for each other. */
-enum { QUICK_BLOCKS = 4 };
-typedef void quick_function(double *out, const double *in, int64_t blocks);
+/* So many blocks at once, so that a processor works on several vectors whose steps wait for each other: of fewer the
+ * others are computed too. */
+enum { QUICK_BLOCKS = 4, QUICK_COUNT = QUICK_BLOCKS * TIDE_BLOCK };
+typedef void quick_function(double *out, const double *in);
 
 /* Loops that are short beside what is called in them. */
 #if defined(__clang__)
@@ -47,7 +50,8 @@ typedef void quick_function(double *out, const double *in, int64_t blocks);
 #  define QUICK_ONCE  static __attribute__((noinline, noclone))
 #  define QUICK_SMALL static __attribute__((noinline, optimize("Os")))
 #endif
-#define QUICK_EACH TIDE_IVDEP _Pragma("GCC unroll 1") for (int64_t j = 0; j < TIDE_BLOCK * blocks; j++)
+#define QUICK_FIRST(n) TIDE_IVDEP _Pragma("GCC unroll 1") for (int64_t j = 0; j < (n); j++)
+#define QUICK_EACH     QUICK_FIRST(QUICK_COUNT)
 #define QUICK_RUN(s, T)                                                                                                \
   /* Of some blocks y has what was taken; the others' loops are slow, but for a NaN. */                                \
   QUICK_SMALL void quick_others_##s(T *out, const T *a, const double *y, const void *p, int64_t blocks, double low,    \
@@ -63,20 +67,20 @@ typedef void quick_function(double *out, const double *in, int64_t blocks);
                                 double low, double high, tide__loop other) {                                           \
     T *out = out_;                                                                                                     \
     const T *a = a_;                                                                                                   \
-    for (int64_t blocks; left > 0; left -= blocks, a += blocks * TIDE_BLOCK, out += blocks * TIDE_BLOCK) {             \
-      double y[QUICK_BLOCKS * TIDE_BLOCK];                                                                             \
+    for (; left > 0; left -= QUICK_BLOCKS, a += QUICK_COUNT, out += QUICK_COUNT) {                                     \
+      double y[QUICK_COUNT];                                                                                           \
+      const int64_t blocks = left < QUICK_BLOCKS ? left : QUICK_BLOCKS, n = blocks * TIDE_BLOCK;                       \
       int64_t taken = 0;                                                                                               \
-      blocks = left < QUICK_BLOCKS ? left : QUICK_BLOCKS;                                                              \
-      QUICK_EACH taken += ((double)a[j] > low) & ((double)a[j] < high) ? 1 : 0;                                        \
-      const bool all = taken == blocks * TIDE_BLOCK;                                                                   \
-      if (all && sizeof(T) == 8) {                                                                                     \
-        quick((double *)(void *)out, (const double *)(const void *)a, blocks);                                         \
+      QUICK_FIRST(n) taken += ((double)a[j] > low) & ((double)a[j] < high) ? 1 : 0;                                    \
+      if (taken == QUICK_COUNT && sizeof(T) == 8) {                                                                    \
+        quick((double *)(void *)out, (const double *)(const void *)a);                                                 \
         continue;                                                                                                      \
       }                                                                                                                \
-      QUICK_EACH y[j] = (double)a[j];                                                                                  \
-      if (taken) quick(y, y, blocks);                                                                                  \
-      if (all)                                                                                                         \
-        QUICK_EACH out[j] = (T)y[j];                                                                                   \
+      QUICK_FIRST(QUICK_COUNT) y[j] = 0.5;                                                                             \
+      QUICK_FIRST(n) y[j] = (double)a[j];                                                                              \
+      if (taken) quick(y, y);                                                                                          \
+      if (taken == n)                                                                                                  \
+        QUICK_FIRST(n) out[j] = (T)y[j];                                                                               \
       else                                                                                                             \
         quick_others_##s(out, a, y, p, blocks, low, high, other);                                                      \
     }                                                                                                                  \
@@ -86,7 +90,7 @@ QUICK_RUN(f64, double)
 
 #define QUICK(name)                                                                                                    \
   static inline double quick_one_##name(double x);                                                                     \
-  static __attribute__((noinline)) void quick_##name(double *out, const double *in, int64_t blocks) {                  \
+  static __attribute__((noinline)) void quick_##name(double *out, const double *in) {                                  \
     QUICK_EACH out[j] = quick_one_##name(in[j]);                                                                       \
   }                                                                                                                    \
   static inline double quick_one_##name(double x)
@@ -104,14 +108,20 @@ static inline __attribute__((always_inline)) double quick_polynomial(double x, c
   return __builtin_fma(odd, x, even);
 }
 
-static const double quick_erfinv_terms[25] = {
-    1.6536545626831027,      0.24015818242558834,     -0.0060336708714268513,  -0.00074070253415464314,
-    0.00018673420801981186,  -1.3882523393957483e-05, -1.3654691758785656e-06, 4.2347881682224598e-07,
-    -2.907039127564132e-08,  -4.1126604371632185e-09, 1.051223377050429e-09,   -5.4143032839195042e-11,
-    -1.2978805369932565e-11, 2.6305268312595183e-12,  -8.0719259389900406e-14, -4.0020031087558496e-14,
-    6.5213335115022388e-15,  -3.9401881223043202e-17, -1.2215637192404172e-16, 1.5510787009902526e-17,
-    6.0750507020724141e-19,  -3.4734793888538036e-19, 1.9992599888615348e-20,  3.194015548136271e-21,
-    -3.5932028927020693e-22};
+static const double quick_log_terms[20] = {
+    -0.23217831296817809,   -0.66666666666666607,    0.2222222222222601,     -0.098765432098935235,
+    0.049382716044417546,   -0.026337448546253105,   0.014631916118598001,   -0.0083610952695503445,
+    0.0048772988029799373,  -0.0028902451687103279,  0.0017342484973501679,  -0.0010511205199491935,
+    0.00064142741010603439, -0.00039435025296699904, 0.00024933146993494262, -0.00015650848141406367,
+    8.0071156566266922e-05, -4.7502915662237466e-05, 6.3369974613269818e-05, -4.2328673824895212e-05};
+static const double quick_erfinv_terms[28] = {
+    1.8554884598393224,      0.228562577093637,       -0.0072120976461860211,  -0.00021085336074275305,
+    0.00011999666271871676,  -1.5556411464443231e-05, 4.6847697413230131e-07,  1.81110313810943e-07,
+    -3.367353661145161e-08,  1.8073134269083339e-09,  3.0243730561438099e-10,  -7.2661135143959024e-11,
+    5.1514049817387913e-12,  4.9709006417475932e-13,  -1.5671183291799362e-13, 1.3638754421649908e-14,
+    7.3967147910732044e-16,  -3.3985152408219545e-16, 3.579915657124026e-17,   1.0231133557330972e-18,
+    -8.0361641452393567e-19, 8.323598634232427e-20,   4.4567348174502457e-21,  -1.6514103046241253e-21,
+    7.4159370185274648e-23,  1.0400672926747457e-23,  -1.0587269736861257e-24, 1.8987334176567798e-26};
 static const double quick_lgamma_terms[29] = {
     0.42278433509846713,    -0.1003173016743539,     0.032965000621155816,    -0.012384192193374183,
     0.0049986411646987059,  -0.0021081308338353785,  0.0009153769221939477,   -0.00040570739983335528,
@@ -150,33 +160,84 @@ static const double quick_i0_terms[28] = {1.0,
                                           6.1483976285983796e-54,
                                           8.434015951438106e-57};
 
-/* The logarithms apart: polynomials follow each other without a call between them. */
-static __attribute__((noinline)) void quick_inverse(double *out, const double *factor, double *chance, int64_t blocks) {
-  QUICK_EACH chance[j] = -log(chance[j]) - 3.125;
-  QUICK_EACH out[j] = factor[j] * quick_polynomial(chance[j], quick_erfinv_terms, 25);
+#if defined(TIDE_ISA_AVX512)
+typedef __m512d quick_vector;
+#  define QUICK_FUSE    _mm512_fmadd_pd
+#  define QUICK_FULL    _mm512_set1_pd
+#  define QUICK_LOAD(a) _mm512_loadu_pd(a)
+#  define QUICK_STORE   _mm512_storeu_pd
+#else
+typedef __m256d quick_vector;
+#  define QUICK_FUSE    _mm256_fmadd_pd
+#  define QUICK_FULL    _mm256_set1_pd
+#  define QUICK_LOAD(a) _mm256_loadu_pd(a)
+#  define QUICK_STORE   _mm256_storeu_pd
+#endif
+/* As quick_polynomial, for each number of x by itself and for long ones: eight vectors take turns at every term. In a
+ * loop of one vector after another the steps that wait fill what a processor looks ahead. */
+QUICK_ONCE void quick_each_polynomial(double *x, const double *terms, int n) {
+  enum { LANES = sizeof(quick_vector) / sizeof(double), SIDE = 8 };
+  for (double *end = x + QUICK_COUNT; x < end; x += SIDE * LANES) {
+    quick_vector y[SIDE];
+    for (int j = 0; j < SIDE; j++) y[j] = QUICK_FULL(terms[n - 1]);
+#pragma GCC unroll 1
+    for (int k = n - 2; k >= 0; k--) {
+      quick_vector c = QUICK_FULL(terms[k]);
+#pragma GCC unroll 8
+      for (int j = 0; j < SIDE; j++) y[j] = QUICK_FUSE(y[j], QUICK_LOAD(x + j * LANES), c);
+    }
+    for (int j = 0; j < SIDE; j++) QUICK_STORE(x + j * LANES, y[j]);
+  }
 }
 
-static void quick_erfinv(double *out, const double *in, int64_t blocks) {
-  double chance[QUICK_BLOCKS * TIDE_BLOCK];
-  QUICK_EACH chance[j] = (1 - in[j]) * (1 + in[j]);
-  quick_inverse(out, in, chance, blocks);
+/* factor times erfinv(x) / x, of chance = 1 - x^2. The bits of 2^52 hold an integer in their last places: the exponent,
+ * which is 1023 too large. */
+QUICK_ONCE void quick_inverse(double *out, const double *factor, double *chance) {
+  double whole[QUICK_COUNT];
+  QUICK_EACH {
+    uint64_t bits, power, part;
+    memcpy(&bits, &chance[j], sizeof bits);
+    power = bits >> 52 | 0x4330000000000000, part = (bits & 0xFFFFFFFFFFFFF) | 0x3FF0000000000000;
+    memcpy(&whole[j], &power, sizeof power), memcpy(&chance[j], &part, sizeof part);
+    chance[j] -= 1.5;
+  }
+  quick_each_polynomial(chance, quick_log_terms, 20);
+  QUICK_EACH chance[j] = __builtin_fma(whole[j] - (0x1p52 + 1023 - 6), -0.69314718055994531, chance[j]);
+  quick_each_polynomial(chance, quick_erfinv_terms, 28);
+  QUICK_EACH out[j] = factor[j] * chance[j];
 }
 
-QUICK(lgamma) {
+static void quick_erfinv(double *out, const double *in) {
+  double chance[QUICK_COUNT];
+  QUICK_EACH chance[j] = __builtin_fma(in[j], -in[j], 1);
+  quick_inverse(out, in, chance);
+}
+
+static void quick_lgamma(double *out, const double *in) {
   static const double stirling[] = {1.0 / 12,   -1.0 / 360,      1.0 / 1260, -1.0 / 1680,
                                     1.0 / 1188, -691.0 / 360360, 1.0 / 156};
-  double z = x < 1 ? x + 1 : x, product = 1;
+  double near[QUICK_COUNT], roots[QUICK_COUNT], logarithm[QUICK_COUNT];
+  QUICK_EACH {
+    const double x = in[j];
+    double z = x < 1 ? x + 1 : x, product = 1;
 #pragma GCC unroll 8
-  for (int k = 0; k < 5; k++) {
-    double lower = z - 1;
-    product = z >= 3 ? product * lower : product;
-    z = z >= 3 ? lower : z;
+    for (int k = 0; k < 5; k++) {
+      double lower = z - 1;
+      product = z >= 3 ? product * lower : product;
+      z = z >= 3 ? lower : z;
+    }
+    logarithm[j] = (x < 1) | (x >= 8) ? x : product;
+    roots[j] = x < 1 ? x * (x - 1) : (z - 1) * (z - 2); /* x + 1 may be rounded */
+    near[j] = z - 2;
   }
-  double logarithm = log((x < 1) | (x >= 8) ? x : product), u = 1 / x;
-  double roots = x < 1 ? x * (x - 1) : (z - 1) * (z - 2); /* x + 1 may be rounded */
-  double near = roots * quick_polynomial(z - 2, quick_lgamma_terms, 29) + (x < 1 ? -logarithm : logarithm);
-  double far = (x - 0.5) * logarithm - x + (0.91893853320467274178 + u * quick_polynomial(u * u, stirling, 7));
-  return x < 8 ? near : far;
+  QUICK_EACH logarithm[j] = log(logarithm[j]);
+  quick_each_polynomial(near, quick_lgamma_terms, 29);
+  QUICK_EACH {
+    const double x = in[j], u = 1 / x;
+    near[j] = roots[j] * near[j] + (x < 1 ? -logarithm[j] : logarithm[j]);
+    double far = (x - 0.5) * logarithm[j] - x + (0.91893853320467274178 + u * quick_polynomial(u * u, stirling, 7));
+    out[j] = x < 8 ? near[j] : far;
+  }
 }
 
 /* The sum of 1 / (x + k)^power over k < 10, two at a time. */
@@ -203,15 +264,20 @@ QUICK(polygamma) {
   return u + z * (0.5 + u * quick_polynomial(z, series, 8)) + (x < 10 ? sum : 0);
 }
 
-static void quick_ndtri(double *out, const double *in, int64_t blocks) {
-  double factor[QUICK_BLOCKS * TIDE_BLOCK], chance[QUICK_BLOCKS * TIDE_BLOCK];
+static void quick_ndtri(double *out, const double *in) {
+  double factor[QUICK_COUNT], chance[QUICK_COUNT];
   QUICK_EACH factor[j] = (2 * in[j] - 1) * 1.4142135623730951, chance[j] = 4 * in[j] * (1 - in[j]);
-  quick_inverse(out, factor, chance, blocks);
+  quick_inverse(out, factor, chance);
 }
 
-QUICK(i0) {
-  double half = 0.5 * x, t = half * half, y = quick_polynomial(t, quick_i0_terms, 28);
-  return y + y * __builtin_fma(half, half, -t) / sqrt(1 + t);
+static void quick_i0(double *out, const double *in) {
+  double y[QUICK_COUNT], more[QUICK_COUNT];
+  QUICK_EACH {
+    double half = 0.5 * in[j], t = half * half;
+    y[j] = t, more[j] = __builtin_fma(half, half, -t) * (double)(1 / sqrtf((float)(1 + t)));
+  }
+  quick_each_polynomial(y, quick_i0_terms, 28);
+  QUICK_EACH out[j] = y[j] + y[j] * more[j];
 }
 
 #endif
