@@ -59,4 +59,48 @@ describe("operands that are repeated", function()
       assert.is_true(tide.equal(want, x))
     end
   end)
+
+  -- Many rows times a number each: sizes of the numbers, and of the rows with n for their length.
+  local products = {
+    { { 70, 1 }, { 70, "n" } }, { { 70, 1 }, { 1, "n" } }, { { 63, 1 }, { 63, "n" } },
+    { { 9, 1, 8, 1 }, { 1, 5, 1, "n" } }, { { 9, 5, 1, 1 }, { 9, 1, 8, "n" } }, { { 3, 5, 7, 1 }, { 3, 5, 7, "n" } },
+  }
+  for _, dtype in ipairs { "float32", "float64", "int32", "float16" } do
+    it("are numbers of many rows, short and long, in " .. dtype, function()
+      for _, n in ipairs { 2, 7, 8, 15, 16, 17, 31, 32, 65, 2049 } do
+        for _, sizes in ipairs(products) do
+          local size, full = {}, {}
+          for d, s in ipairs(sizes[2]) do size[d] = s == "n" and n or s end
+          for d, s in ipairs(size) do full[d] = math.max(s, sizes[1][d]) end
+          local a, b = numbers(dtype, table.unpack(sizes[1])), numbers(dtype, table.unpack(size))
+          local want = a:expand(full):contiguous() * b:expand(full):contiguous()
+          local where = ("%s, %s times %s"):format(dtype, table.concat(sizes[1], " "), table.concat(size, " "))
+          assert.is_true(tide.equal(want, a * b), where)
+          assert.is_true(tide.equal(want, b * a), where)
+          local x = b:expand(full):clone()
+          assert.is_true(tide.equal(want, x:mul_(a)), where .. ", in place")
+          full[#full] = n + 3
+          local out = tide.zeros(full, { dtype = dtype, device = D.dev })
+          tide.mul(a, b, { out = out:narrow(#full, 2, n) })
+          assert.is_true(tide.equal(want, out:narrow(#full, 2, n)), where .. ", into a part")
+          assert.is_true(out:narrow(#full, 1, 1):eq(0):all():item() and out:narrow(#full, n + 2, 2):eq(0):all():item(), where)
+        end
+      end
+    end)
+  end
+
+  it("are numbers of rows that they are an element of, of every second row, and of rows beyond the caches", function()
+    local x = numbers("float32", 140, 33)
+    local column = x:narrow(2, 5, 1)
+    local want = x * column:expand(140, 33):contiguous()
+    assert.is_true(tide.equal(want:slice(1, 1, 140, 2), x:slice(1, 1, 140, 2) * column:slice(1, 1, 140, 2)))
+    assert.is_true(tide.equal(want, x:mul_(column)))
+    local odd = tide.tensor({ -0.0, math.huge, -math.huge, 1e-40 }, { device = D.dev }):repeat_interleave(20):view(80, 1)
+    local got = odd * tide.full({ 1, 16 }, -1., { device = D.dev })
+    assert.is_true(tide.equal((-odd):expand(80, 16), got) and not got:narrow(1, 1, 20):signbit():any():item())
+    for _, n in ipairs { 64, 63 } do -- whole cache lines, and not
+      local a, b = numbers("float32", 1040, 64, 1), numbers("float32", 1, 64, n)
+      assert.is_true(tide.equal(a:expand(1040, 64, n):contiguous() * b, a * b))
+    end
+  end)
 end)

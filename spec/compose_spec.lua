@@ -113,6 +113,14 @@ describe("compose: products and statistics", function()
     assert.are.same({ 2, 0 }, tide.vander(D.tensor { 1, 2 }, 0):size())
     same({ { 1, 10, 2, 20 }, { 3, 30, 4, 40 } }, tide.kron(D.tensor { { 1, 2 }, { 3, 4 } }, D.tensor { 1, 10 }))
     same({ 3, 6 }, tide.kron(D.tensor(3), D.tensor { 1, 2 }))
+    for _, dtype in ipairs { "float32", "float64", "int64" } do -- rows of blocks that fill a vector, and others
+      for _, k in ipairs { 7, 8, 15, 16, 33 } do
+        local a = tide.arange(1, 61, { device = D.dev, dtype = dtype }):view(12, 5)
+        local b = tide.arange(3 * k, { device = D.dev, dtype = dtype }):view(3, k)
+        local blocks = a:view(12, 1, 5, 1):expand(12, 3, 5, k):contiguous() * b:view(1, 3, 1, k):expand(12, 3, 5, k):contiguous()
+        assert.is_true(tide.equal(blocks:view(36, 5 * k), tide.kron(a, b)), dtype .. " " .. k)
+      end
+    end
     same({ 8, 8, -8 }, tide.cross(D.tensor { 1, 2, 3 }, D.tensor { 3, -2, 1 }))
     same({ { 0, 0 }, { 0, 1 }, { 1, 0 } }, tide.cross(D.tensor { { 1., 0. }, { 0., 0. }, { 0., 1. } },
       D.tensor { { 0., 1. }, { 1., 0. }, { 0., 0. } }, { dim = 1 }))

@@ -232,7 +232,11 @@ function kron(a, b)
     left[2 * d - 1], left[2 * d], right[2 * d - 1], right[2 * d], result[d] = m, 1, 1, k, m * k
   end
   a, b = reshape(a, left), reshape(b, right)
-  if n > 0 and place_of(a) == "cpu" then -- rows as long as the result's: a CPU does not like to begin anew for each block
+  -- Rows as long as the result's: a CPU does not like to begin anew for each block, unless its elements are floats and
+  -- fill a vector.
+  local least = { float32 = 16, float64 = 8 }
+  local dtype = dtype_of(a) == dtype_of(b) and dtype_of(a)
+  if n > 0 and place_of(a) == "cpu" and right[2 * n] < (least[dtype] or 1 / 0) then
     local m, k = left[2 * n - 1], right[2 * n]
     left[2 * n], right[2 * n - 1] = k, m
     a, b = expand(a, left), expand(b, right)

@@ -540,6 +540,30 @@ static void test_streamed(const char *isa) {
   }
 }
 
+/* Numbers that are 3 apart, or one for all, times rows that overlap, or one for all; what follows the rows stays. */
+#define TEST_ROW_PRODUCTS(T, wide)                                                                                     \
+  static void test_row_products_##T(const char *isa) {                                                                 \
+    enum { ROWS = 5, MOST = 96 };                                                                                      \
+    static _Alignas(64) T out[ROWS * MOST + 1], a[3 * ROWS], b[ROWS + MOST];                                           \
+    for (int i = 0; i < 3 * ROWS; i++) a[i] = (T)plain_value(TIDE_FLOAT32).re;                                         \
+    for (int i = 0; i < ROWS + MOST; i++) b[i] = (T)plain_value(TIDE_FLOAT32).re;                                      \
+    for (int k = 0; k < 4 * MOST; k++) {                                                                               \
+      const int cols = k % MOST + 1, a_step = k / MOST % 2 * 3, b_step = k / MOST / 2;                                 \
+      for (int stream = 0; stream <= (cols * sizeof(T) % 64 == 0 ? 1 : 0); stream++) {                                 \
+        bool right = true;                                                                                             \
+        for (int i = 0; i <= ROWS * cols; i++) out[i] = -7;                                                            \
+        tide__isa_get()->row_products[wide](out, a, a_step, b, b_step, ROWS, cols, stream);                            \
+        tide__isa_get()->stream_end();                                                                                 \
+        for (int r = 0; r < ROWS; r++)                                                                                 \
+          for (int c = 0; c < cols; c++) right &= out[r * cols + c] == a[r * a_step] * b[r * b_step + c];              \
+        CHECK(right &&out[ROWS * cols] == -7, "%s row products of " #T " of %d columns, steps %d and %d, stream %d",   \
+              isa, cols, a_step, b_step, stream);                                                                      \
+      }                                                                                                                \
+    }                                                                                                                  \
+  }
+TEST_ROW_PRODUCTS(float, 0)
+TEST_ROW_PRODUCTS(double, 1)
+
 /* Results larger than the caches, at an address that vectors like, and at one that they do not. */
 static void test_large(void) {
   enum { N = (8 << 20) + 37 };
@@ -586,6 +610,7 @@ int main(int argc, char **argv) {
     test_accuracy(isa_names[s]);
     test_roots(isa_names[s]);
     test_streamed(isa_names[s]);
+    test_row_products_float(isa_names[s]), test_row_products_double(isa_names[s]);
     test_quotients_f32(isa_names[s]), test_quotients_f64(isa_names[s]), test_number_powers(isa_names[s]);
     if (!strcmp(isa_names[s], "avx512")) test_powers(isa_names[s]), test_spans(isa_names[s], step ? step : 1);
     test_elementwise(isa_names[s], 3);

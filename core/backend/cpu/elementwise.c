@@ -316,6 +316,7 @@ tide_status tide__cpu_elementwise(tide_stream *stream, const tide_elementwise_ar
     return TIDE_OK;
   }
   w.stream = should_stream(a);
+  if (a->op == TIDE_OP_mul && tide__multiply_rows(w.isa, a, w.stream)) return TIDE_OK;
   if (a->flat)
     tide__grid_init_flat(&w.grid, a->numel, a->operands, chunk_size(&w));
   else

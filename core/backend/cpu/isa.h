@@ -62,6 +62,11 @@ typedef void (*tide__convert)(void *out, const void *in, int64_t n);
 /* Pair i, (first[i], second[i]), takes element x[i], or where y is no NULL the pair (x[i], y[i]). */
 typedef void (*tide__pair_fold)(double *first, double *second, const double *x, const double *y, int64_t n);
 
+/* Row r of out, which follow each other, is the number a[r * a_step] times the elements from b[r * b_step] on. stream:
+ * rows of whole 64 bytes are written around the caches. */
+typedef void (*tide__row_products)(void *out, const void *a, int64_t a_step, const void *b, int64_t b_step,
+                                   int64_t rows, int64_t cols, bool stream);
+
 typedef struct tide__isa {
   const char *name;
   /* Stores the addresses of op, streamed and convert, before anything reads them. As data each address would need a
@@ -73,6 +78,7 @@ typedef struct tide__isa {
   tide__loop cube[2], root[2], exp_less[2]; /* x^3, x^0.5 and e^(x - p[0]) of float32 and float64 */
   void (*progress)(double *out, double first, double step, double start, int64_t n); /* fma(first + i, step, start) */
   void (*repeat[2])(void *out, const void *value, int64_t blocks); /* blocks of one value of 4 and of 8 bytes */
+  tide__row_products row_products[2];                              /* of float32 and float64 */
   tide__convert (*convert)[TIDE_DTYPE_COUNT]; /* [to][from]; NULL where a float32 buffer lies between */
   /* Writes around the caches: for results larger than they are. */
   void (*stream)(void *out, const void *in, size_t bytes);

@@ -74,6 +74,9 @@ static inline tide__ctype tide__ctype_of(int dtype) {
 
 /* Are results of so many bytes larger than what the caches can keep for the next call? */
 bool tide__beyond_cache(int64_t bytes);
+/* Computes a product one of whose operands repeats a number in each of many rows (multiply.c); false, and nothing done,
+ * where it is another one. */
+bool tide__multiply_rows(const tide__isa *isa, const tide_elementwise_args *a, bool stream);
 /* fn over [0, n) where one item is `each` elements of work: inline if that is little. */
 static inline void tide__spread(int64_t n, int64_t each, tide_task_fn fn, void *arg) {
   if (n * each < TIDE_GRAIN || n == 1)

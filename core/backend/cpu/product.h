@@ -230,6 +230,45 @@ COLUMNS(f64, double)
 DISTANCES(f32, float)
 DISTANCES(f64, double)
 
+/* Writes a vector around the caches. */
+#if defined(TIDE_ISA_AVX512)
+#  define STREAM(out, y) _mm512_stream_si512((__m512i *)(void *)(out), (__m512i)(y))
+#elif defined(TIDE_ISA_AVX2)
+#  define STREAM(out, y) _mm256_stream_si256((__m256i *)(void *)(out), (__m256i)(y))
+#elif defined(__x86_64__)
+#  define STREAM(out, y) _mm_stream_si128((__m128i *)(void *)(out), (__m128i)(y))
+#else
+#  define STREAM(out, y) memcpy(out, &(y), sizeof(y))
+#endif
+
+/* Loops that wait for the memory. */
+#if defined(__clang__)
+#  define PRODUCT_SMALL static
+#else
+#  define PRODUCT_SMALL static __attribute__((optimize("Os")))
+#endif
+#define ROW_PRODUCTS(s, T)                                                                                             \
+  PRODUCT_SMALL void row_products_##s(void *out_, const void *a_, int64_t a_step, const void *b_, int64_t b_step,      \
+                                      int64_t rows, int64_t cols, bool stream) {                                       \
+    enum { N = PRODUCT_LANES(T) };                                                                                     \
+    T *out = out_;                                                                                                     \
+    const T *a = a_, *b = b_;                                                                                          \
+    for (; rows > 0; rows--, out += cols, a += a_step, b += b_step) {                                                  \
+      const T x = *a; /* which may be an element of this row of out */                                                 \
+      int64_t c = 0;                                                                                                   \
+      for (; c + N <= cols; c += N) {                                                                                  \
+        const wide_##s y = x * *(const wide_load_##s *)(b + c);                                                        \
+        if (stream)                                                                                                    \
+          STREAM(out + c, y);                                                                                          \
+        else                                                                                                           \
+          *(wide_load_##s *)(out + c) = y;                                                                             \
+      }                                                                                                                \
+      for (; c < cols; c++) out[c] = x * b[c];                                                                         \
+    }                                                                                                                  \
+  }
+ROW_PRODUCTS(f32, float)
+ROW_PRODUCTS(f64, double)
+
 static void stream_copy(void *out, const void *in, size_t bytes) {
 #if defined(__x86_64__)
   char *d = out;
@@ -238,15 +277,9 @@ static void stream_copy(void *out, const void *in, size_t bytes) {
   if (head > bytes) head = bytes;
   memcpy(d, s, head);
   d += head, s += head, bytes -= head;
-  for (; bytes >= 64; bytes -= 64, d += 64, s += 64) {
-#  if defined(TIDE_ISA_AVX512)
-    _mm512_stream_si512((__m512i *)d, _mm512_loadu_si512(s));
-#  elif defined(TIDE_ISA_AVX2)
-    _mm256_stream_si256((__m256i *)d, _mm256_loadu_si256((const __m256i *)s));
-    _mm256_stream_si256((__m256i *)(d + 32), _mm256_loadu_si256((const __m256i *)(s + 32)));
-#  else
-    for (int k = 0; k < 64; k += 16) _mm_stream_si128((__m128i *)(d + k), _mm_loadu_si128((const __m128i *)(s + k)));
-#  endif
+  for (; bytes >= FOLD_WIDTH; bytes -= FOLD_WIDTH, d += FOLD_WIDTH, s += FOLD_WIDTH) {
+    const wide_i32 y = *(const wide_load_i32 *)(const void *)s;
+    STREAM(d, y);
   }
   memcpy(d, s, bytes);
 #else
@@ -272,4 +305,4 @@ static void stream_end(void) {
   .product_rows = PRODUCT_ROWS, .product_bytes = 2 * FOLD_WIDTH, .product_next = PRODUCT_ROWS * PRODUCT_NEXT,          \
   .pack_rows = {pack_rows_4, pack_rows_8}, .pack_lanes = {pack_lanes_4, pack_lanes_8}, .pack_runs = pack_runs,         \
   .dots = {dots_f32, dots_f64}, .columns = {columns_f32, columns_f64}, .distances = {distances_f32, distances_f64},    \
-  .stream = stream_copy, .stream_end = stream_end
+  .row_products = {row_products_f32, row_products_f64}, .stream = stream_copy, .stream_end = stream_end
