@@ -275,12 +275,10 @@ static void commit(tide__recording *rec, const replacement *r) {
       tide__observe_rebound(rec->capture, i + 1, in->storage, r->storage[i],
                             (r->at[i] - (char *)r->storage[i]->ptr) - (in->at - (char *)in->storage->ptr));
     tide_storage *old = in->storage;
-    tide_storage_retain(r->storage[i]);
-    atomic_fetch_add_explicit(&r->storage[i]->bound, 1, memory_order_relaxed);
+    tide__storage_bind(r->storage[i]);
     in->storage = r->storage[i], in->at = r->at[i];
     rec->external |= in->storage->external;
-    atomic_fetch_sub_explicit(&old->bound, 1, memory_order_relaxed);
-    tide__storage_collect(old);
+    tide__storage_unbind(old);
   }
 }
 
@@ -421,7 +419,7 @@ tide_status tide__bind_use(const tide__recording *r, tide_stream *stream) {
   for (int i = 0; i < r->binding->n; i++) {
     const tide__input *in = r->binding->input[i];
     tide_storage *s = in->storage;
-    if (atomic_load_explicit(&s->let_go, memory_order_relaxed) && tide_storage_refs(s) == s->bound)
+    if (atomic_load_explicit(&s->let_go, memory_order_relaxed) && !tide__storage_unbound(s))
       return tide__fail(TIDE_STATE, "graph_replay: its input '%s' was freed, expected another tensor to be bound",
                         in->name);
     if (s->external && !tide__storage_live(s))

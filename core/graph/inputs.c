@@ -75,8 +75,7 @@ static tide_status add_input(tide__recording *r, const char *name, const tide_te
     free(in);
     return status;
   }
-  tide_storage_retain(in->storage);
-  atomic_fetch_add_explicit(&in->storage->bound, 1, memory_order_relaxed);
+  tide__storage_bind(in->storage);
   bound->input[bound->n++] = in;
   return TIDE_OK;
 }
@@ -241,8 +240,7 @@ void tide__inputs_free(tide__recording *r) {
     if (b) b->stream_free(bound->stream[d]);
   }
   for (int i = 0; i < bound->n; i++) {
-    atomic_fetch_sub_explicit(&bound->input[i]->storage->bound, 1, memory_order_relaxed);
-    tide__storage_collect(bound->input[i]->storage);
+    tide__storage_unbind(bound->input[i]->storage);
     free(bound->input[i]);
   }
   op_free(bound->pending);

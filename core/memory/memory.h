@@ -166,7 +166,7 @@ typedef struct tide__replays {
 void tide__replays_drop(tide__replays *replays); /* NULL is allowed */
 
 struct tide_storage {
-  _Atomic int64_t refs;
+  _Atomic int64_t refs; /* TIDE__STORAGE_BOUND for each graph whose input it is, 1 for every other holder */
   void *ptr;
   size_t nbytes;
   int device;
@@ -178,7 +178,6 @@ struct tide_storage {
   bool stream_held;             /* `stream` is retained: the default one need not be */
   bool external;                /* of another API, and live in tide's turns alone */
   _Atomic bool let_go;          /* all but graphs whose input it is have let it go, by name */
-  _Atomic uint16_t bound;       /* how many graphs' inputs it is, each of which holds it */
   tide_stream *stream;          /* the allocating stream; NULL on the CPU and for foreign memory */
   _Atomic uint64_t last_stream; /* use_id of the stream that used it last: one compare on the hot path */
   _Atomic uint64_t capture;     /* the last capture that made it or holds it, see graph/capture.c */
@@ -208,6 +207,17 @@ static inline void tide__storage_enter(tide_storage *s) { /* once `tracked` is k
 /* May a copy to it still be under way? */
 static inline bool tide__storage_lands(const tide_storage *s) {
   return atomic_load_explicit(&s->landing, memory_order_relaxed) != NULL;
+}
+/* What a graph whose input the storage is adds to its references: one, and a count of its own above them. */
+#define TIDE__STORAGE_BOUND (((int64_t)1 << 48) + 1)
+static inline void tide__storage_bind(tide_storage *s) {
+  atomic_fetch_add_explicit(&s->refs, TIDE__STORAGE_BOUND, memory_order_relaxed);
+}
+void tide__storage_unbind(tide_storage *s);
+/* How many hold it that are no graphs whose input it is. */
+static inline int64_t tide__storage_unbound(const tide_storage *s) {
+  int64_t refs = atomic_load_explicit(&s->refs, memory_order_relaxed);
+  return refs - (refs >> 48) * TIDE__STORAGE_BOUND;
 }
 /* To be called for every storage that work queued on the stream reads or writes, pinned host memory included. */
 void tide__storage_use_slow(tide_storage *s, tide_stream *stream);

@@ -339,19 +339,25 @@ static void finish(void *arg) {
 void tide_storage_retain(tide_storage *s) { tide__ref_take(&s->refs); }
 
 void tide_storage_release(tide_storage *s) {
-  uint16_t bound = s ? atomic_load_explicit(&s->bound, memory_order_relaxed) : 0;
-  if (TIDE_UNLIKELY(bound) && tide_storage_refs(s) == bound + 1)
+  if (s && TIDE_UNLIKELY(atomic_load_explicit(&s->refs, memory_order_relaxed) > TIDE__STORAGE_BOUND) &&
+      tide__storage_unbound(s) == 1)
     atomic_store_explicit(&s->let_go, true, memory_order_relaxed);
   tide__storage_collect(s);
 }
 
-void tide__storage_collect(tide_storage *s) {
-  if (!s || !tide__ref_drop(&s->refs)) return;
+static void drop(tide_storage *s, int64_t references) {
+  if (!tide__ref_drop_some(&s->refs, references)) return;
   if (s->deferred.uses || s->deferred.wait_all)
     tide__deferred_free_begin(&s->deferred, finish, s);
   else
     finish(s);
 }
+
+void tide__storage_collect(tide_storage *s) {
+  if (s) drop(s, 1);
+}
+
+void tide__storage_unbind(tide_storage *s) { drop(s, TIDE__STORAGE_BOUND); }
 
 size_t tide_storage_nbytes(const tide_storage *s) { return s->nbytes; }
 void *tide_storage_data(const tide_storage *s) {
@@ -360,7 +366,9 @@ void *tide_storage_data(const tide_storage *s) {
 }
 int tide_storage_device(const tide_storage *s) { return s->device; }
 bool tide_storage_is_pinned(const tide_storage *s) { return s->pinned; }
-int64_t tide_storage_refs(const tide_storage *s) { return atomic_load_explicit(&s->refs, memory_order_relaxed); }
+int64_t tide_storage_refs(const tide_storage *s) {
+  return atomic_load_explicit(&s->refs, memory_order_relaxed) & (TIDE__STORAGE_BOUND - 2);
+}
 
 void tide__storage_shutdown(void) {
   tide__deferred_drain();

@@ -171,6 +171,32 @@ static void halves(void) {
 
 /* ---- lifetimes ---- */
 
+/* An input of two graphs, and twice of one of them. */
+static void shared(void) {
+  tide_tensor *x = full(0, 8, 1), *w = full(0, 8, 10), *y = full(0, 8, 0), *t = full(0, 8, 2);
+  tide_graph *g = graph_of(x, w, y), *h = graph_of(x, w, y);
+  const tide_tensor *both[] = {t, t};
+  tide_storage *s = tide_tensor_storage(t);
+  OK(tide_graph_bind(g, NULL, both, 2));
+  OK(bind_one(h, "w", t));
+  CHECK(tide_storage_refs(s) == 4);
+  CHECK(replayed(g, y) == 6 && replayed(h, y) == 5);
+  tide_storage_retain(s);
+  tide_tensor_release(t);
+  CHECK(tide_storage_refs(s) == 4 && replayed(g, y) == 6); /* somebody holds it still */
+  tide_storage_release(s);
+  CHECK(tide_graph_replay(g) == TIDE_STATE && tide_graph_replay(h) == TIDE_STATE);
+  tide_graph_release(g);
+  CHECK(tide_graph_replay(h) == TIDE_STATE && strstr(tide_error_get()->message, "'w' was freed"));
+  OK(bind_one(h, "w", w));
+  CHECK(replayed(h, y) == 21);
+  OK(tide_graph_reset(h));
+  OK(tide_device_synchronize(0));
+  tide_graph_release(h);
+  CHECK(tide_storage_refs(tide_tensor_storage(w)) == 1);
+  tide_tensor_release(x), tide_tensor_release(w), tide_tensor_release(y);
+}
+
 static void lifetimes(void) {
   tide_tensor *x = full(0, 8, 1), *w = full(0, 8, 10), *y = full(0, 8, 0), *t = full(0, 8, 2);
   tide_graph *g = graph_of(x, w, y);
@@ -203,6 +229,7 @@ int main(void) {
   ramp();
   halves();
   lifetimes();
+  shared();
   tide_stream_release(stream);
   tide_shutdown();
   printf("graph_bind_test: %s\n", failures ? "failed" : "passed");
