@@ -3,9 +3,9 @@
  * Where an input's address stands in the nodes that an operation has made is learnt once: the operation is recorded
  * again twice, by itself on a stream of the backend's own, as it was and with that input alone elsewhere, and the nodes
  * are compared word by word. Words that differ by exactly how far the input has moved are addresses in it, whoever made
- * the kernel; from then on a bind writes them and hands each node to the driver. An operation in which
- * anything else differs, or whose input stands on another alignment than in the capture, so that it might be done by
- * another kernel, is recorded again at each bind.
+ * the kernel; from then on a bind writes them alone, into what it keeps of each node, and hands those nodes to the
+ * driver in which one has changed. An operation in which anything else differs, or whose input stands on another
+ * alignment than in the capture, so that it might be done by another kernel, is recorded again at each bind.
  *
  * Invariant: everything that can fail but the driver's taking of a node is done before the first node is changed; if
  * that fails the nodes are given what they had. */
@@ -19,14 +19,13 @@ enum { ALIGNMENT = 256, RELAXED = TIDE_CAPTURE_RELAXED, NODES = 256 };
 /* What the inputs are to become. */
 typedef struct replacement {
   tide__binding *bound;
-  uint64_t changed;
+  uint64_t changed, unaligned; /* inputs as bits; `unaligned`: as in tide__binding, once they are replaced */
   tide_storage *storage[TIDE_GRAPH_INPUTS];
   char *at[TIDE_GRAPH_INPUTS];
 } replacement;
 
 static bool has(uint64_t set, int i) { return set >> i & 1; }
 static uint64_t moved(const tide__input *in, const char *at) { return (uint64_t)(uintptr_t)at - (uintptr_t)in->from; }
-static bool aligned(const tide__input *in, const char *at) { return moved(in, at) % ALIGNMENT == 0; }
 
 /* ---- recording an operation again ---- */
 
@@ -133,7 +132,9 @@ static bool add_place(tide__bound *o, int node, size_t word, int input, int64_t 
     if (!place) return false;
     o->place = place;
   }
-  o->place[o->places++] = (tide__place){(uint16_t)node, (uint16_t)word, input, shift};
+  int at = o->places++; /* by nodes, as differs() reads them */
+  for (; at && o->place[at - 1].node > node; at--) o->place[at] = o->place[at - 1];
+  o->place[at] = (tide__place){(uint16_t)node, (uint16_t)word, input, shift};
   return true;
 }
 
@@ -159,7 +160,6 @@ static tide_status learn(const replacement *r, tide__bound *o, int i) {
   char *at[TIDE_GRAPH_INPUTS];
   tide_node_image **still, **image;
   const tide__input *in = r->bound->input[i];
-  int places = o->places;
   for (int k = 0; k < r->bound->n; k++) at[k] = r->bound->input[k]->at;
   TIDE_TRY(record_again(&still, r->bound, o, at));
   at[i] = r->at[i];
@@ -173,41 +173,33 @@ static tide_status learn(const replacement *r, tide__bound *o, int i) {
   if (same)
     o->learnt |= (uint64_t)1 << i;
   else
-    o->places = places, o->again = true;
+    o->again = true; /* for good: nobody looks at the places any more */
   return TIDE_OK;
 }
 
 /* ---- what the nodes are to be ---- */
 
+/* Nodes that have been written so before are as captured but for the places, which are all written again. */
 static tide_status write_places(const replacement *r, tide__bound *o) {
-  for (int k = 0; k < o->nodes; k++) {
+  for (int k = 0; k < o->nodes && !o->then_placed; k++) {
     size_t bytes = sizeof **o->base + o->base[k]->words * sizeof *o->base[k]->word;
     if (o->then[k] && o->then[k]->words != o->base[k]->words) free(o->then[k]), o->then[k] = NULL;
     if (!o->then[k] && !(o->then[k] = malloc(bytes))) return tide__fail(TIDE_MEMORY, "graph_bind: no host memory");
     memcpy(o->then[k], o->base[k], bytes);
   }
-  for (int p = 0; p < o->places; p++) {
-    const tide__place *at = &o->place[p];
+  o->then_placed = true;
+  for (const tide__place *at = o->place, *end = at + o->places; at < end; at++)
     o->then[at->node]->word[at->word] = (uintptr_t)r->at[at->input] + (uint64_t)at->shift;
-  }
   return TIDE_OK;
-}
-
-/* Are all inputs of the operation where its kernels would be those of the capture? */
-static bool all_aligned(const replacement *r, const tide__bound *o, bool now) {
-  for (int i = 0; i < r->bound->n; i++) {
-    const tide__input *in = r->bound->input[i];
-    if (has(o->inputs, i) && !aligned(in, now ? in->at : r->at[i])) return false;
-  }
-  return true;
 }
 
 static tide_status prepare(const replacement *r, tide__bound *o) {
   TIDE_TRY(make_ready(o));
-  bool known = all_aligned(r, o, false), learns = known && all_aligned(r, o, true);
-  for (int i = 0; i < r->bound->n && known; i++) {
+  /* Its kernels would be those of the capture where all of its inputs are aligned as then. */
+  bool known = !(o->inputs & r->unaligned), learns = known && !(o->inputs & r->bound->unaligned);
+  for (uint64_t left = o->inputs & ~o->learnt; left && known; left &= left - 1) {
+    int i = __builtin_ctzll(left);
     const tide__input *in = r->bound->input[i];
-    if (!has(o->inputs, i) || has(o->learnt, i)) continue;
     if (learns && !o->again && r->at[i] != in->at) TIDE_TRY(learn(r, o, i));
     known = has(o->learnt, i) || r->at[i] == in->from;
   }
@@ -215,7 +207,7 @@ static tide_status prepare(const replacement *r, tide__bound *o) {
   tide_node_image **image;
   TIDE_TRY(record_again(&image, r->bound, o, r->at));
   drop_images(o->then, o->nodes);
-  o->then = image;
+  o->then = image, o->then_placed = false;
   for (int k = 0; k < o->nodes; k++)
     if (memcmp(image[k]->word, o->base[k]->word, o->base[k]->fixed * sizeof *image[k]->word) != 0)
       return tide__fail(TIDE_SUPPORT,
@@ -227,21 +219,29 @@ static tide_status prepare(const replacement *r, tide__bound *o) {
 
 /* ---- changing the nodes ---- */
 
-static bool differs(const tide_node_image *a, const tide_node_image *b) {
-  return a->words != b->words || memcmp(a->word, b->word, a->words * sizeof *a->word) != 0;
-}
-
 static const tide_node_image *current(const tide__bound *o, int k) { return o->now[k] ? o->now[k] : o->base[k]; }
+
+/* Is node k to do something else? To be asked of the nodes in their order; *at: the first place not looked at yet. */
+static bool differs(const tide__bound *o, int k, const tide__place **at) {
+  const tide_node_image *a = current(o, k), *b = o->then[k];
+  if (!o->now_placed || !o->then_placed)
+    return a->words != b->words || memcmp(a->word, b->word, a->words * sizeof *a->word) != 0;
+  bool other = false;
+  const tide__place *p = *at, *end = o->place + o->places;
+  for (; p < end && p->node == k; p++) other |= a->word[p->word] != b->word[p->word];
+  *at = p;
+  return other;
+}
 
 /* Gives the nodes of the operations up to node k of `end` what they had. */
 static bool take_back(const replacement *r, void *exec, const tide__bound *end, int nodes) {
   bool ok = true;
   for (const tide__bound *o = r->bound->first; o; o = o->following) {
     const tide_backend *b;
+    const tide__place *at = o->place;
     if (tide__backend(&b, o->device) != TIDE_OK) return false;
     for (int k = 0; (o->inputs & r->changed) && k < (o == end ? nodes : o->nodes); k++)
-      if (differs(current(o, k), o->then[k]))
-        ok = b->node_write(exec, o->node[k], o->device, current(o, k)) == TIDE_OK && ok;
+      if (differs(o, k, &at)) ok = b->node_write(exec, o->node[k], o->device, current(o, k)) == TIDE_OK && ok;
     if (o == end) break;
   }
   return ok;
@@ -250,8 +250,9 @@ static bool take_back(const replacement *r, void *exec, const tide__bound *end, 
 static tide_status change(const replacement *r, void *exec) {
   for (tide__bound *o = r->bound->first; o; o = o->following) {
     const tide_backend *b = NULL;
+    const tide__place *at = o->place;
     for (int k = 0; (o->inputs & r->changed) && k < o->nodes; k++) {
-      if (!differs(current(o, k), o->then[k])) continue;
+      if (!differs(o, k, &at)) continue;
       tide_status status = tide__backend(&b, o->device);
       if (status == TIDE_OK) status = b->node_write(exec, o->node[k], o->device, o->then[k]);
       if (status == TIDE_OK) continue;
@@ -266,18 +267,22 @@ static void commit(tide__recording *rec, const replacement *r) {
   for (tide__bound *o = r->bound->first; o; o = o->following) {
     if (!(o->inputs & r->changed)) continue;
     tide_node_image **before = o->now;
+    bool placed = o->now_placed;
     o->now = o->then, o->then = before;
+    o->now_placed = o->then_placed, o->then_placed = placed;
   }
+  r->bound->unaligned = r->unaligned;
   for (int i = 0; i < r->bound->n; i++) {
     tide__input *in = r->bound->input[i];
-    if (!has(r->changed, i)) continue;
-    if (tide__sync_watched() && in->storage != r->storage[i])
-      tide__observe_rebound(rec->capture, i + 1, in->storage, r->storage[i],
-                            (r->at[i] - (char *)r->storage[i]->ptr) - (in->at - (char *)in->storage->ptr));
-    tide_storage *old = in->storage;
-    tide__storage_bind(r->storage[i]);
-    in->storage = r->storage[i], in->at = r->at[i];
-    rec->external |= in->storage->external;
+    tide_storage *old = in->storage, *s = r->storage[i];
+    char *from = in->at;
+    in->at = r->at[i];
+    if (s == old) continue;
+    if (tide__sync_watched())
+      tide__observe_rebound(rec->capture, i + 1, old, s, (in->at - (char *)s->ptr) - (from - (char *)old->ptr));
+    tide__storage_bind(s);
+    in->storage = s;
+    rec->external |= s->external;
     tide__storage_unbind(old);
   }
 }
@@ -294,10 +299,13 @@ tide_status tide__bind_again(tide__recording *r) {
 
 /* ---- what may be bound ---- */
 
-static int find(const tide__binding *bound, const char *name) {
-  int i = 0;
-  while (i < bound->n && strcmp(bound->input[i]->name, name)) i++;
-  return i;
+/* Begins at `likely`: who names inputs mostly names them in one order. */
+static int find(const tide__binding *bound, const char *name, int likely) {
+  for (int left = bound->n, i = likely; left; left--, i++) {
+    if (i >= bound->n) i = 0;
+    if (!strcmp(bound->input[i]->name, name)) return i;
+  }
+  return bound->n;
 }
 
 static bool same_layout(const tide__input *in, const tide_tensor *x) {
@@ -326,13 +334,15 @@ static tide_status check_tensor(const tide__input *in, const tide_tensor *x, uin
   return TIDE_OK;
 }
 
-/* Does the graph write what the input would share with the rest of what it uses? */
+/* Does the graph write what the input would share with the rest of what it uses? No capture holds what has no number of
+ * one. */
 static tide_status check_held(const tide__recording *rec, const tide__input *in, const tide_tensor *x) {
   const tide__binding *bound = rec->binding;
   const tide_storage *s = x->storage;
   const char *at = tide__tensor_ptr(x);
   bool used = false, written = bound->unknown;
   if (at == in->at || at == in->from) return TIDE_OK; /* where it is, or has been in the capture */
+  if (!atomic_load_explicit(&s->capture, memory_order_relaxed)) return TIDE_OK;
   for (size_t i = 0; i < rec->count && !used; i++) used = rec->held[i] == s;
   for (int i = 0; i < bound->written.n && !written; i++) written = bound->written.item[i] == s;
   if (!used || !(written || in->written)) return TIDE_OK;
@@ -346,10 +356,12 @@ static tide_status check_inputs(const replacement *r, int i) {
   const tide__input *in = r->bound->input[i];
   int64_t length = in->last - in->first;
   const char *first = r->at[i] - (in->from - in->begin);
-  for (int k = 0; k < r->bound->n; k++) {
+  uint64_t before = ((uint64_t)1 << i) - 1; /* where all of them are replaced, they have been compared with it */
+  for (int k = (r->changed & before) == before ? i + 1 : 0; k < r->bound->n; k++) {
+    if (r->storage[k] != r->storage[i] || k == i) continue;
     const tide__input *o = r->bound->input[k];
     const char *other = r->at[k] - (o->from - o->begin);
-    if (k == i || !(in->written || o->written) || r->storage[k] != r->storage[i]) continue;
+    if (!(in->written || o->written)) continue;
     if (first < other + (o->last - o->first) && other < first + length)
       return tide__fail(TIDE_VALUE,
                         "graph_bind: '%s' shares memory with '%s', and one of the two is written, expected memory of "
@@ -361,9 +373,9 @@ static tide_status check_inputs(const replacement *r, int i) {
 
 static tide_status check_all(replacement *r, const tide__recording *rec, const char *const *names,
                              const tide_tensor *const *x, int n) {
-  for (int k = 0; k < n; k++) {
+  for (int k = 0, likely = 0; k < n; k++) {
     if (names && !names[k]) return tide__fail(TIDE_ARGUMENT, "graph_bind: no name, got NULL, expected one of an input");
-    int i = names ? find(r->bound, names[k]) : k;
+    int i = names ? find(r->bound, names[k], likely) : k;
     if (i >= r->bound->n && names)
       return tide__fail(TIDE_VALUE,
                         "graph_bind: the graph has no input '%s', expected a name that tide_graph_input or "
@@ -373,8 +385,11 @@ static tide_status check_all(replacement *r, const tide__recording *rec, const c
       return tide__fail(TIDE_VALUE, "graph_bind: too many tensors, got %d, expected at most %d", n, r->bound->n);
     TIDE_TRY(check_tensor(r->bound->input[i], x[k], rec->capture));
     TIDE_TRY(check_held(rec, r->bound->input[i], x[k]));
+    uint64_t bit = (uint64_t)1 << i;
     r->storage[i] = x[k]->storage, r->at[i] = tide__tensor_ptr(x[k]);
-    r->changed |= (uint64_t)1 << i;
+    r->changed |= bit, r->unaligned &= ~bit;
+    if (moved(r->bound->input[i], r->at[i]) % ALIGNMENT) r->unaligned |= bit;
+    likely = i + 1;
   }
   for (int i = 0; i < r->bound->n; i++)
     if (has(r->changed, i)) TIDE_TRY(check_inputs(r, i));
@@ -391,7 +406,7 @@ static tide_status check_usable(const tide__recording *r, const char *what) {
 static tide_status bind(tide__recording *rec, const char *const *names, const tide_tensor *const *x, int n) {
   replacement r;
   TIDE_TRY(check_usable(rec, "graph_bind"));
-  r.bound = rec->binding, r.changed = 0;
+  r.bound = rec->binding, r.changed = 0, r.unaligned = rec->binding->unaligned;
   for (int i = 0; i < r.bound->n; i++) r.storage[i] = r.bound->input[i]->storage, r.at[i] = r.bound->input[i]->at;
   TIDE_TRY(check_all(&r, rec, names, x, n));
   for (tide__bound *o = r.bound->first; o; o = o->following)

@@ -15,20 +15,20 @@ typedef struct tide__draws {
 
 /* A tensor of captured work that bind replaces by others. Its bytes are [first, last) of the storage that it had in the
  * capture; whatever of the captured work touches them touches those of the tensor that is bound. */
-typedef struct tide__input {
-  char name[TIDE_GRAPH_NAME];
+typedef struct tide__input { /* in few cache lines what each bind asks for */
   uint8_t dtype;
   bool written, pinned;
   bool beside; /* the work uses other bytes of its storage too, which therefore is among `held` */
   int32_t ndim, device;
-  int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
-  const tide_storage *captured; /* alone to be compared, during the capture */
   int64_t first, last;
-  const char *from;      /* where its first element lay in the capture */
-  const char *begin;     /* where the first of its bytes did */
-  char *at;              /* where it lies now */
-  tide_storage *storage; /* retained */
-  char stuck[200];       /* why no other tensor can be bound; "": one can */
+  const char *from;             /* where its first element lay in the capture */
+  const char *begin;            /* where the first of its bytes did */
+  char *at;                     /* where it lies now */
+  tide_storage *storage;        /* bound: tide__storage_bind */
+  const tide_storage *captured; /* alone to be compared, during the capture */
+  char name[TIDE_GRAPH_NAME];
+  char stuck[200]; /* why no other tensor can be bound; "": one can */
+  int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
 } tide__input;
 
 /* Where an address stands in what a node does: that of an input's first element, and so many bytes more. */
@@ -47,28 +47,30 @@ typedef struct tide__bound {
   uint64_t inputs, learnt; /* those that it touches; those whose places are known: as bits */
   bool again;              /* the places cannot be known: it is recorded again at each bind */
   void *subject;           /* a copy, as in tide__operation */
-  tide__scratch_list scratch;
   int nodes, places;
   void **node;
   tide_node_image **base, **now, **then; /* of each node: as captured; as it is; as it is to be. NULL before use */
+  bool now_placed, then_placed;          /* all of them are as captured but for the places */
   tide__place *place;
+  tide__scratch_list scratch;
 } tide__bound;
 
 /* What bind knows of a recording: NULL where no inputs were named. */
 typedef struct tide__binding {
   int n;
-  tide__input *input[TIDE_GRAPH_INPUTS];
   tide__bound *first, **last;
   tide__bound *pending; /* what is being queued */
   uint64_t touched;     /* by that */
+  uint64_t unaligned;   /* inputs that stand on another alignment than in the capture */
   tide_capture_place before;
   void *impl; /* the backend's stream that it is queued on */
   struct {
     int n, room;
     const tide_storage **item;
-  } written;                      /* storages that the work writes beside its inputs */
-  bool unknown;                   /* that list is not whole */
-  bool unusable;                  /* the driver has taken half of a bind */
+  } written;     /* storages that the work writes beside its inputs */
+  bool unknown;  /* that list is not whole */
+  bool unusable; /* the driver has taken half of a bind */
+  tide__input *input[TIDE_GRAPH_INPUTS];
   void *stream[TIDE_MAX_DEVICES]; /* the backend's, where operations are recorded again */
 } tide__binding;
 

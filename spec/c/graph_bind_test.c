@@ -169,6 +169,49 @@ static void halves(void) {
   tide_tensor_release(x), tide_tensor_release(w), tide_tensor_release(y), tide_tensor_release(t);
 }
 
+/* One operation of three steps, y = x + w, y = y + w, y = y + x. */
+static tide_status run_steps(tide_stream *s, const tide_elementwise_args *a) {
+  tide_elementwise_args step = *a;
+  TIDE_TRY(real->elementwise(s, a));
+  step.head.ptr[1] = a->head.ptr[0];
+  TIDE_TRY(real->elementwise(s, &step));
+  step.head.ptr[2] = a->head.ptr[1];
+  return real->elementwise(s, &step);
+}
+
+/* Each of its nodes gets the inputs that it uses, in whatever order they are replaced for the first time. */
+static void steps(void) {
+  tide_tensor *x = full(0, 8, 1), *w = full(0, 8, 10), *y = full(0, 8, 0), *t = full(0, 8, 2), *u = full(0, 8, 100);
+  const tide_tensor *both[] = {u, t}, *before[] = {w, x};
+  const char *names[] = {"w", "x"};
+  tide_backend other = *(real = tide__backend_peek(0));
+  other.elementwise = run_steps;
+  atomic_store(&tide__backends_ready[1], &other);
+  for (int first = 0; first < 2; first++) {
+    tide_graph *g = NULL;
+    OK(tide_graph_new(&g, false));
+    OK(tide_graph_begin(g, stream, NULL, TIDE_CAPTURE_THREAD_LOCAL));
+    OK(tide_graph_input(g, "x", x));
+    OK(tide_graph_input(g, "w", w));
+    OK(add(y, x, w));
+    OK(tide_graph_end(g));
+    OK(bind_one(g, names[first], both[first]));
+    CHECK(replayed(g, y) == (first ? 2 * 2 + 2 * 10 : 2 * 1 + 2 * 100));
+    for (int i = 0; i < 3; i++) {
+      OK(tide_graph_bind(g, names, both, 2));
+      CHECK(replayed(g, y) == 2 * 2 + 2 * 100);
+      OK(bind_one(g, names[first], before[first]));
+      CHECK(replayed(g, y) == (first ? 2 * 1 + 2 * 100 : 2 * 2 + 2 * 10));
+      OK(tide_graph_bind(g, names, before, 2));
+      CHECK(replayed(g, y) == 2 * 1 + 2 * 10);
+    }
+    tide_graph_release(g);
+  }
+  atomic_store(&tide__backends_ready[1], real);
+  tide_tensor_release(x), tide_tensor_release(w), tide_tensor_release(y), tide_tensor_release(t);
+  tide_tensor_release(u);
+}
+
 /* ---- lifetimes ---- */
 
 /* An input of two graphs, and twice of one of them. */
@@ -228,6 +271,7 @@ int main(void) {
   arguments();
   ramp();
   halves();
+  steps();
   lifetimes();
   shared();
   tide_stream_release(stream);
