@@ -15,7 +15,7 @@
 #include "tide/ipc.h"
 #include "tracer.h"
 
-#define TIDE_BACKEND_VERSION 9
+#define TIDE_BACKEND_VERSION 10
 
 /* What core offers to a backend that is loaded from a shared library. */
 typedef struct tide_backend_host {
@@ -141,9 +141,11 @@ typedef struct tide_backend {
    * *count: the room before, the number after. SUPPORT where they are not one chain. */
   tide_status (*capture_nodes)(void **nodes, int *count, void *stream, const tide_capture_place *before);
   tide_status (*node_read)(tide_node_image **out, void *node, int device); /* malloc'ed */
-  /* Replays that are queued from now on do what the image says, which is one of that node with other addresses, or of a
-   * node that the same call has recorded for other operands. */
-  tide_status (*node_write)(void *exec, void *node, int device, const tide_node_image *image);
+  /* Replays that are queued from now on do in these nodes what their images say. Each is one of its node with other
+   * addresses, or of a node that the same call has recorded for other operands. *count: of a failure how many nodes are
+   * changed, the first ones. */
+  tide_status (*nodes_write)(void *exec, void *const *node, const tide_node_image *const *image, int *count,
+                             int device);
 
   /* ---- how far a stream has come, readable even after a fault (optional, both or none) ---- */
   tide_status (*progress_note)(void *stream, uint32_t value); /* queued: the stream's progress becomes value */

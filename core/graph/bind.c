@@ -9,12 +9,13 @@
  *
  * Invariant: everything that can fail but the driver's taking of a node is done before the first node is changed; if
  * that fails the nodes are given what they had. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "graph.h"
 
-enum { ALIGNMENT = 256, RELAXED = TIDE_CAPTURE_RELAXED, NODES = 256 };
+enum { ALIGNMENT = 256, RELAXED = TIDE_CAPTURE_RELAXED, NODES = 256, NODES_AT_ONCE = 32 };
 
 /* What the inputs are to become. */
 typedef struct replacement {
@@ -233,34 +234,51 @@ static bool differs(const tide__bound *o, int k, const tide__place **at) {
   return other;
 }
 
-/* Gives the nodes of the operations up to node k of `end` what they had. */
-static bool take_back(const replacement *r, void *exec, const tide__bound *end, int nodes) {
-  bool ok = true;
+/* Nodes of one device that the driver gets at once. */
+typedef struct batch {
+  void *exec;
+  int device, n, written; /* those that the driver has taken */
+  void *node[NODES_AT_ONCE];
+  const tide_node_image *image[NODES_AT_ONCE];
+} batch;
+
+static tide_status hand_over(batch *to) {
+  const tide_backend *b;
+  int n = to->n;
+  to->n = 0;
+  if (!n) return TIDE_OK;
+  TIDE_TRY(tide__backend(&b, to->device));
+  tide_status status = b->nodes_write(to->exec, to->node, to->image, &n, to->device);
+  to->written += n;
+  return status;
+}
+
+static tide_status hand(batch *to, const tide__bound *o, int k, const tide_node_image *image) {
+  if (to->n == NODES_AT_ONCE || to->device != o->device) TIDE_TRY(hand_over(to));
+  to->device = o->device, to->node[to->n] = o->node[k], to->image[to->n++] = image;
+  return TIDE_OK;
+}
+
+/* The first so many of the nodes that are to do something else become that, or, with `back`, what they were. */
+static tide_status write_nodes(const replacement *r, batch *to, int most, bool back) {
+  to->n = to->written = 0;
   for (const tide__bound *o = r->bound->first; o; o = o->following) {
-    const tide_backend *b;
     const tide__place *at = o->place;
-    if (tide__backend(&b, o->device) != TIDE_OK) return false;
-    for (int k = 0; (o->inputs & r->changed) && k < (o == end ? nodes : o->nodes); k++)
-      if (differs(o, k, &at)) ok = b->node_write(exec, o->node[k], o->device, current(o, k)) == TIDE_OK && ok;
-    if (o == end) break;
+    for (int k = 0; (o->inputs & r->changed) && k < o->nodes && most; k++) {
+      if (!differs(o, k, &at)) continue;
+      TIDE_TRY(hand(to, o, k, back ? current(o, k) : o->then[k]));
+      most--;
+    }
   }
-  return ok;
+  return hand_over(to);
 }
 
 static tide_status change(const replacement *r, void *exec) {
-  for (tide__bound *o = r->bound->first; o; o = o->following) {
-    const tide_backend *b = NULL;
-    const tide__place *at = o->place;
-    for (int k = 0; (o->inputs & r->changed) && k < o->nodes; k++) {
-      if (!differs(o, k, &at)) continue;
-      tide_status status = tide__backend(&b, o->device);
-      if (status == TIDE_OK) status = b->node_write(exec, o->node[k], o->device, o->then[k]);
-      if (status == TIDE_OK) continue;
-      if (!take_back(r, exec, o, k)) r->bound->unusable = true;
-      return status;
-    }
-  }
-  return TIDE_OK;
+  batch to;
+  to.exec = exec, to.device = 0;
+  tide_status status = write_nodes(r, &to, INT_MAX, false);
+  if (status != TIDE_OK && write_nodes(r, &to, to.written, true) != TIDE_OK) r->bound->unusable = true;
+  return status;
 }
 
 static void commit(tide__recording *rec, const replacement *r) {
@@ -288,13 +306,12 @@ static void commit(tide__recording *rec, const replacement *r) {
 }
 
 tide_status tide__bind_again(tide__recording *r) {
-  for (tide__bound *o = r->binding->first; o; o = o->following) {
-    const tide_backend *b;
-    TIDE_TRY(tide__backend(&b, o->device));
+  batch to;
+  to.exec = r->exec, to.device = to.n = to.written = 0;
+  for (tide__bound *o = r->binding->first; o; o = o->following)
     for (int k = 0; o->now && k < o->nodes; k++)
-      if (o->now[k]) TIDE_TRY(b->node_write(r->exec, o->node[k], o->device, o->now[k]));
-  }
-  return TIDE_OK;
+      if (o->now[k]) TIDE_TRY(hand(&to, o, k, o->now[k]));
+  return hand_over(&to);
 }
 
 /* ---- what may be bound ---- */

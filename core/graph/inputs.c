@@ -21,7 +21,7 @@ static tide__recording *recording_of(const tide__capture *capture) { return ((co
 
 static tide_status check_input(const tide_graph *g, const char *name, const tide_tensor *x, const tide_backend *b) {
   const tide__recording *r = g->recording;
-  if (!b->node_write)
+  if (!b->nodes_write)
     return tide__fail(TIDE_SUPPORT, "graph_input: %s cannot replace what a graph uses", tide__device_text(r->device));
   if (x->storage->device < 0 && !x->storage->pinned)
     return tide__fail(TIDE_DEVICE, "graph_input: '%s' is on cpu, expected device memory or page-locked memory", name);

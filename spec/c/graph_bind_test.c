@@ -97,8 +97,14 @@ static bool fails(void) { return once ? left-- == 0 : left-- <= 0; }
 
 static tide_status fail(void) { return tide__fail(TIDE_ACCELERATOR, "a call of the driver that fails"); }
 
-static tide_status write_node(void *exec, void *node, int device, const tide_node_image *image) {
-  return fails() ? fail() : real->node_write(exec, node, device, image);
+static tide_status write_nodes(void *exec, void *const *node, const tide_node_image *const *image, int *count,
+                               int device) {
+  int n = *count, one = 1;
+  for (*count = 0; *count < n; ++*count) {
+    if (fails()) return fail();
+    TIDE_TRY(real->nodes_write(exec, node + *count, image + *count, &one, device));
+  }
+  return TIDE_OK;
 }
 static tide_status read_node(tide_node_image **out, void *node, int device) {
   return fails() ? fail() : real->node_read(out, node, device);
@@ -118,7 +124,7 @@ static tide_status bind_failing(tide_graph *g, const char *name, const tide_tens
   static tide_backend other;
   real = tide__backend_peek(0);
   other = *real;
-  other.node_write = write_node, other.node_read = read_node, other.capture_nodes = find_nodes;
+  other.nodes_write = write_nodes, other.node_read = read_node, other.capture_nodes = find_nodes;
   other.stream_new = new_stream, other.capture_begin = begin, other.elementwise = run;
   left = calls;
   atomic_store(&tide__backends_ready[1], &other);
@@ -212,6 +218,33 @@ static void steps(void) {
   tide_tensor_release(u);
 }
 
+/* More nodes than the driver gets at once: whichever it refuses, those before it become what they were. */
+static void many(void) {
+  enum { NODES = 70 };
+  static const int refused[] = {0, 1, 31, 32, 33, 63, 64, NODES - 1};
+  tide_tensor *x = full(0, 8, 1), *w = full(0, 8, 10), *y = full(0, 8, 0), *t = full(0, 8, 2);
+  tide_graph *g = NULL;
+  OK(tide_graph_new(&g, true));
+  OK(tide_graph_begin(g, stream, NULL, TIDE_CAPTURE_THREAD_LOCAL));
+  OK(tide_graph_input(g, "w", w));
+  OK(add(y, x, w));
+  for (int i = 1; i < NODES; i++) OK(add(y, y, w));
+  OK(tide_graph_end(g));
+  OK(bind_one(g, "w", t));
+  OK(bind_one(g, "w", w));
+  once = true;
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    CHECK(bind_failing(g, "w", t, refused[i]) == TIDE_ACCELERATOR);
+    CHECK(replayed(g, y) == 1 + NODES * 10);
+  }
+  CHECK(bind_failing(g, "w", t, NODES) == TIDE_OK);
+  CHECK(replayed(g, y) == 1 + NODES * 2);
+  OK(tide_graph_instantiate(g));
+  CHECK(replayed(g, y) == 1 + NODES * 2);
+  tide_graph_release(g);
+  tide_tensor_release(x), tide_tensor_release(w), tide_tensor_release(y), tide_tensor_release(t);
+}
+
 /* ---- lifetimes ---- */
 
 /* An input of two graphs, and twice of one of them. */
@@ -272,6 +305,7 @@ int main(void) {
   ramp();
   halves();
   steps();
+  many();
   lifetimes();
   shared();
   tide_stream_release(stream);

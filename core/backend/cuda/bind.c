@@ -170,6 +170,14 @@ static const char *packed_of(const CUDA_KERNEL_NODE_PARAMS *p) {
   return NULL;
 }
 
+/* Field by field: images are compared, and the driver's bytes between the fields are anything. */
+static void copy_params(CUDA_KERNEL_NODE_PARAMS *to, const CUDA_KERNEL_NODE_PARAMS *from) {
+  to->func = from->func, to->kern = from->kern, to->ctx = from->ctx;
+  to->gridDimX = from->gridDimX, to->gridDimY = from->gridDimY, to->gridDimZ = from->gridDimZ;
+  to->blockDimX = from->blockDimX, to->blockDimY = from->blockDimY, to->blockDimZ = from->blockDimZ;
+  to->sharedMemBytes = from->sharedMemBytes;
+}
+
 static tide_status read_kernel(tide_node_image **out, CUgraphNode node, int device) {
   kernel_image k;
   CUDA_KERNEL_NODE_PARAMS p;
@@ -180,11 +188,7 @@ static tide_status read_kernel(tide_node_image **out, CUgraphNode node, int devi
   memset(&value, 0, sizeof value);
   TIDE_TRY(tide__cuda_check(device, "bind", (int)driver.kernel_get(node, &p)));
   k.type = CU_GRAPH_NODE_TYPE_KERNEL;
-  /* Field by field: images are compared, and the driver's bytes between the fields are anything. */
-  k.params.func = p.func, k.params.kern = p.kern, k.params.ctx = p.ctx;
-  k.params.gridDimX = p.gridDimX, k.params.gridDimY = p.gridDimY, k.params.gridDimZ = p.gridDimZ;
-  k.params.blockDimX = p.blockDimX, k.params.blockDimY = p.blockDimY, k.params.blockDimZ = p.blockDimZ;
-  k.params.sharedMemBytes = p.sharedMemBytes;
+  copy_params(&k.params, &p);
   if (driver.attribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value) == CUDA_SUCCESS)
     k.cluster[0] = value.clusterDim.x, k.cluster[1] = value.clusterDim.y, k.cluster[2] = value.clusterDim.z;
   const char *packed = packed_of(&p);
@@ -241,24 +245,30 @@ tide_status tide__cuda_node_read(tide_node_image **out, void *node, int device) 
 
 static CUresult write_kernel(CUgraphExec exec, CUgraphNode node, const tide_node_image *image) {
   const kernel_image *k = (const void *)image->word;
-  CUDA_KERNEL_NODE_PARAMS params = k->params;
+  CUDA_KERNEL_NODE_PARAMS params;
   void *list[PARAMS];
   for (uint32_t i = 0; i < k->count; i++) list[i] = (char *)(uintptr_t)(k + 1) + k->offset[i];
-  params.kernelParams = k->count ? list : NULL;
+  copy_params(&params, &k->params);
+  params.kernelParams = k->count ? list : NULL, params.extra = NULL;
   return driver.kernel_set(exec, node, &params);
 }
 
-tide_status tide__cuda_node_write(void *exec, void *node, int device, const tide_node_image *image) {
+static CUresult write_node(CUgraphExec exec, CUgraphNode node, const tide_node_image *image, CUcontext context) {
   const void *word = image->word;
+  if (image->word[0] == CU_GRAPH_NODE_TYPE_KERNEL) return write_kernel(exec, node, image);
+  if (image->word[0] == CU_GRAPH_NODE_TYPE_MEMCPY)
+    return driver.copy_set(exec, node, &((const copy_image *)word)->params, context);
+  return driver.fill_set(exec, node, &((const fill_image *)word)->params, context);
+}
+
+tide_status tide__cuda_nodes_write(void *exec, void *const *node, const tide_node_image *const *image, int *count,
+                                   int device) {
   CUcontext context = atomic_load_explicit(&tide__cuda_devices[device].context, memory_order_acquire);
-  CUresult rc;
+  CUresult rc = CUDA_SUCCESS;
+  int n = *count;
   cuda_scope scope = cuda_enter(device);
-  if (image->word[0] == CU_GRAPH_NODE_TYPE_KERNEL)
-    rc = write_kernel(exec, node, image);
-  else if (image->word[0] == CU_GRAPH_NODE_TYPE_MEMCPY)
-    rc = driver.copy_set(exec, node, &((const copy_image *)word)->params, context);
-  else
-    rc = driver.fill_set(exec, node, &((const fill_image *)word)->params, context);
+  for (*count = 0; *count < n; ++*count)
+    if ((rc = write_node(exec, node[*count], image[*count], context)) != CUDA_SUCCESS) break;
   cuda_leave(scope);
   return tide__cuda_check(device, "bind", (int)rc);
 }

@@ -137,7 +137,8 @@ tide_status tide__cuda_graph_dot(void *graph, const char *path);
 tide_status tide__cuda_capture_place(tide_capture_place *out, void *stream);
 tide_status tide__cuda_capture_nodes(void **nodes, int *count, void *stream, const tide_capture_place *before);
 tide_status tide__cuda_node_read(tide_node_image **out, void *node, int device);
-tide_status tide__cuda_node_write(void *exec, void *node, int device, const tide_node_image *image);
+tide_status tide__cuda_nodes_write(void *exec, void *const *node, const tide_node_image *const *image, int *count,
+                                   int device);
 
 /* ---- stream.c ---- */
 

@@ -60,13 +60,20 @@ tide_status tide__sim_node_read(tide_node_image **out, void *node, int device) {
   return TIDE_OK;
 }
 
-tide_status tide__sim_node_write(void *exec, void *node, int device, const tide_node_image *image) {
-  (void)exec, (void)device;
-  sim_op *op = node;
-  TIDE_TRY(tide__sim_enter("bind"));
-  pthread_mutex_lock(&tide__sim.lock);
+static void write_node(sim_op *op, const tide_node_image *image) {
   op->dst = (void *)(uintptr_t)image->word[HEAD], op->src = (void *)(uintptr_t)image->word[HEAD + 1];
   if (op->kind == SIM_KERNEL) memcpy(&op->args, image->word + WORDS, sizeof op->args);
+}
+
+tide_status tide__sim_nodes_write(void *exec, void *const *node, const tide_node_image *const *image, int *count,
+                                  int device) {
+  (void)exec, (void)device;
+  int n = *count;
+  *count = 0;
+  TIDE_TRY(tide__sim_enter("bind"));
+  pthread_mutex_lock(&tide__sim.lock);
+  for (int i = 0; i < n; i++) write_node(node[i], image[i]);
   pthread_mutex_unlock(&tide__sim.lock);
+  *count = n;
   return TIDE_OK;
 }

@@ -356,7 +356,8 @@ void tide__sim_frontier_free(struct sim_frontier *frontier);
 tide_status tide__sim_capture_place(tide_capture_place *out, void *stream);
 tide_status tide__sim_capture_nodes(void **nodes, int *count, void *stream, const tide_capture_place *before);
 tide_status tide__sim_node_read(tide_node_image **out, void *node, int device);
-tide_status tide__sim_node_write(void *exec, void *node, int device, const tide_node_image *image);
+tide_status tide__sim_nodes_write(void *exec, void *const *node, const tide_node_image *const *image, int *count,
+                                  int device);
 
 /* launch.c */
 const tide_compiler *tide__sim_compiler(void);
