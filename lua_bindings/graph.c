@@ -78,12 +78,8 @@ static int graph_tostring(lua_State *L) {
   return 1;
 }
 
-/* Upvalue 1: the methods. */
-static int graph_index(lua_State *L) {
-  lua_pushvalue(L, 2);
-  if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
-  return ltide_no_field(L, "CUDAGraph", ltide_check_text(L, 2, "key"), lua_upvalueindex(1), "");
-}
+/* Of the table of methods, which it is called with: what is in there is found without a call. */
+static int graph_lacks(lua_State *L) { return ltide_no_field(L, "CUDAGraph", ltide_check_text(L, 2, "key"), 1, ""); }
 
 /* CUDAGraph([{keep_graph=}]); arg 1 is the class itself. */
 static int lgraph_new(lua_State *L) {
@@ -358,7 +354,14 @@ void ltide_open_graph(lua_State *L, ltide_state *S) {
       {"__gc", graph_gc}, {"__tostring", graph_tostring}, {"__newindex", ltide_read_only}, {0}};
   static const luaL_Reg pool_meta[] = {{"__gc", pool_gc}, {"__eq", pool_eq}, {"__tostring", pool_tostring}, {0}};
   ltide_new_class(L, POOL_META, pool_meta, NULL, NULL, NULL);
-  S->graph_meta = ltide_new_class(L, GRAPH_META, meta, "CUDAGraph", cudagraph_rows, graph_index);
+  S->graph_meta = ltide_new_class(L, GRAPH_META, meta, "CUDAGraph", cudagraph_rows, NULL);
+  luaL_getmetatable(L, GRAPH_META);
+  lua_getfield(L, -1, "__index");
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, graph_lacks);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, -2);
+  lua_pop(L, 2);
   lua_getfield(L, -1, "cuda");
   ltide_register_rows(L, "tide.cuda", graph_cuda_rows);
   lua_createtable(L, 0, 1); /* the class */
