@@ -10,6 +10,12 @@ local loops = {
   empty = function() for _ = 1, n do local _ = tide.empty(1024, cuda) end end,
   empty_cpu = function() for _ = 1, n do local _ = tide.empty(1) end end,
 }
+if case == "bind" then -- an input of a graph of eight kernels, each of one of eight that are replaced together
+  local a, b, g = {}, {}, tide.cuda.CUDAGraph()
+  for i = 1, 8 do a["x" .. i], b["x" .. i] = tide.zeros(1024, cuda), tide.zeros(1024, cuda) end
+  tide.cuda.graph(g, {inputs = a}, function() for i = 1, 8 do a["x" .. i]:add_(1) end end)
+  loops.bind = function() for i = 1, n // 8 do g:bind(i % 2 == 0 and a or b) end end
+end
 -- Both lengths of a loop begin and end with nothing left to collect.
 collectgarbage()
 loops[case]()
