@@ -154,6 +154,10 @@ describe("sort", function()
     local ends = (x % 2) * (1 << 60) + x:bitwise_right_shift(20) % 2048
     local close = tide.arange(150001, { dtype = "int64", device = D.dev }) -- in order but for the last
     close:narrow(1, 150001, 1):fill_(-(1 << 50))
+    local fewer = (x:narrow(1, 1, 100001) % (1 << 22)):int() -- as many beside one that is far as a nearer cache holds
+    fewer:narrow(1, 50000, 1):fill_(1 << 30)
+    local beyond = x:clone() -- a bit more than places leave free, in one that no sample meets
+    beyond:narrow(1, 12345, 1):fill_(1 << 40)
     for _, t in ipairs { 1, 3 } do
       tide.set_num_threads(t)
       check(far, "far")
@@ -161,6 +165,16 @@ describe("sort", function()
       check(ends, "ends")
       check(close, "close")
       check(close:int(), "close int32")
+      check(fewer, "one far int32")
+      local values, places = x:sort()
+      local y, other = x:clone(), tide.empty_like(x)
+      tide.sort(y, { out = { other, y } })
+      assert.is_true(other:equal(values) and y:equal(places), "places in place")
+      for what, y in pairs { ["40 bits"] = x, ["a high part"] = x + (5 << 50), ["below zero"] = x - (1 << 40),
+        ["around zero"] = x - (1 << 39), ["41 bits"] = beyond, ["few at a time"] = x % 3 - (1 << 40) } do
+        check(y, what)
+        assert.is_true(y:argsort():equal(select(2, y:sort())), what)
+      end
       check(x:double():sin_(), "float64")
       check(x:float():sin_(), "float32")
       check((x % 100):to(tide.uint8), "uint8")

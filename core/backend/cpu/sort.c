@@ -1,11 +1,11 @@
 /* sort.c: lines in order, the first of them or a single one, and searching.
  *
  * An element becomes a key (order.h), and a key an item: alone where nobody asks where elements stood; else with that
- * place behind it, in one number of 64 bits or in a pair, so that no two items are equal and every way of ordering
- * them gives the same result. Long lists are put apart by their highest digit, of eight bits, until a near cache holds
- * what shares one; that is sorted by digits from the lowest on, but for those that hardly tell any items apart. Where a
- * part of the order is wanted, only what shares the highest digits with the item in question is looked at further; few
- * of many are found by letting pass what is less than the last of those found before.
+ * place behind it, in one number of 64 bits if both fit, or in a pair, so that no two items are equal and every way of
+ * ordering them gives the same result. Long lists are put apart by their highest digit, of eight bits, until a near
+ * cache holds what shares one; that is sorted by digits from the lowest on, but for those that hardly tell any items
+ * apart. Where a part of the order is wanted, only what shares the highest digits with the item in question is looked
+ * at further; few of many are found by letting pass what is less than the last of those found before.
  *
  * Many lines are given to the threads; a long line is cut into parts, whose items keep their order, and then into what
  * shares a digit.
@@ -16,10 +16,13 @@
 
 #include "layout.h"
 #include "base/order.h"
+#include "os/os.h"
 #include "room.h"
 
 enum { DIGITS = 256, RUN = 4, SHORT_LIST = 256, FEW_ITEMS = 8192, LOOK = 1 << 16, PIECE = 256 };
-enum { NEAR = 1 << 18, PLACE_BITS = 14 }; /* bytes that a near cache holds; log2 of the pairs that are as many */
+/* Bytes that a near cache holds, for certain and at most; log2 of the pairs that are as many. */
+enum { NEAR = 1 << 18, NEAR_MOST = 1 << 20, PLACE_BITS = 16 };
+enum { NARROW_PLACE = 24 }; /* bits of the place behind a key of 8 bytes that needs no more than the others */
 enum { MOST_PARTS = 16, PART_ITEMS = 1 << 15, SPARE = 4096, FEW = 8, VERY_FEW = 16 };
 
 typedef struct sorting sorting; /* of a line */
@@ -103,6 +106,8 @@ typedef struct work {
   tide_order_32 o32;
   tide_order_64 o64;
   int bytes, high; /* of an element; the end of the key in an item */
+  uint64_t common; /* of keys that are narrow: the bits above them */
+  int64_t near;    /* bytes of items that are put apart no further */
   _Atomic bool failed;
 } work;
 
@@ -239,7 +244,10 @@ static void near_pair(sorting *l, pair *x, pair *room, int64_t n, int64_t first,
     const tide_order_##bits o = w->o##bits;                                                                            \
     const T *item = items;                                                                                             \
     E *out = (E *)(void *)values;                                                                                      \
-    for (int64_t i = 0; i < n && values; i++) {                                                                        \
+    const uint##bits##_t turn = o.sign ^ o.flip;                                                                       \
+    if (values && !o.infinity)                                                                                         \
+      for (int64_t i = 0; i < n; i++) out[i] = (E)((uint##bits##_t)(item[i] key) ^ turn);                              \
+    for (int64_t i = 0; i < n && values && o.infinity; i++) {                                                          \
       uint##bits##_t k = (uint##bits##_t)(item[i] key);                                                                \
       out[i] = o.joins && tide_order_is_joined_##bits(k, o) ? x[place] : (E)tide_order_bits_##bits(k, o);              \
     }                                                                                                                  \
@@ -286,6 +294,22 @@ static void store_pair(const work *w, char *values, int64_t *places, const void 
   for (int64_t i = 0; i < n && places; i++) places[i] = (int64_t)item[i].at + w->a->index_base;
 }
 
+/* Whole numbers of 8 bytes that differ in few bits, with their places in the other ones. */
+static void load_narrow(const work *w, void *items, const char *line, int64_t from, int64_t n, seen *s) {
+  const uint64_t *x = (const uint64_t *)(const void *)line + from, turn = w->o64.sign ^ w->o64.flip;
+  uint64_t *out = items, any = 0, all = ~any;
+  LOAD(uint64_t, x[i] ^ turn, k << NARROW_PLACE | at)
+  s->any |= any, s->all &= all;
+}
+
+static void store_narrow(const work *w, char *values, int64_t *places, const void *items, const char *line, int64_t n) {
+  const uint64_t *item = items, turn = w->common ^ w->o64.sign ^ w->o64.flip, mask = ((uint64_t)1 << NARROW_PLACE) - 1;
+  uint64_t *out = (uint64_t *)(void *)values;
+  (void)line;
+  for (int64_t i = 0; i < n && out; i++) out[i] = item[i] >> NARROW_PLACE ^ turn;
+  for (int64_t i = 0; i < n && places; i++) places[i] = (int64_t)(item[i] & mask) + w->a->index_base;
+}
+
 #define KIND(T, low, name, s)                                                                                          \
   { sizeof(T), low, load_##name, store_##name, sort_##s, order_##s, choose_##s, filter_##s, admit_##s }
 #define PAIR KIND(pair, 64, pair, pair)
@@ -295,6 +319,7 @@ enum { KEYS, PACKED, PAIRS };
 static const kind kinds[3][4] = {{SHORTER, KIND(uint32_t, 0, key_32, 32), KIND(uint64_t, 0, key_64, 64)},
                                  {SHORTER, KIND(uint64_t, 32, packed_32, 64), PAIR},
                                  {PAIR, PAIR, PAIR, PAIR}};
+static const kind narrow = KIND(uint64_t, NARROW_PLACE, narrow, 64);
 
 /* ---- a line ---- */
 
@@ -402,6 +427,14 @@ static void one_line(sorting *l) {
     w->k->order(l, whole ? NULL : l->items, l->room, a->keep, 0, varying_of(l), a->keep < PART_ITEMS ? 1 : l->parts);
 }
 
+/* Are the places room for items until they are written? All of them are as many bytes; they may be the line itself. */
+static bool shares_room(const work *w) {
+  const tide_sort_args *a = w->a;
+  const char *in = a->head.ptr[1], *places = a->head.ptr[2];
+  return places && a->keep == a->n && w->k->item == (int)sizeof(int64_t) &&
+         (in + a->lines * a->n * w->bytes <= places || places + a->lines * a->n * w->k->item <= in);
+}
+
 /* What parts of a line and how many items a call needs. */
 static bool open_line(sorting *l, work *w, int64_t parts) {
   const tide_sort_args *a = w->a;
@@ -410,9 +443,10 @@ static bool open_line(sorting *l, work *w, int64_t parts) {
   if (few && parts > a->n / (2 * list)) parts = a->n / (2 * list);
   if (few && parts < 1) few = false, parts = 1;
   l->w = w, l->parts = parts, l->wide = few ? parts * list : a->n, l->keep = a->keep;
-  l->items = tide__room_take((size_t)(2 * l->wide * w->k->item));
+  const bool other = !shares_room(w);
+  l->items = tide__room_take((size_t)((other ? 2 : 1) * l->wide * w->k->item));
   if (!l->items) w->failed = true;
-  l->room = l->items + l->wide * w->k->item;
+  l->room = l->items + (other ? l->wide * w->k->item : 0);
   return l->items != NULL;
 }
 
@@ -421,7 +455,10 @@ static void sort_line(sorting *l, int64_t number) {
   l->in = (const char *)a->head.ptr[1] + number * a->n * l->w->bytes;
   l->values = a->head.ptr[0] ? (char *)a->head.ptr[0] + number * a->keep * l->w->bytes : NULL;
   l->places = a->head.ptr[2] ? (int64_t *)a->head.ptr[2] + number * a->keep : NULL;
+  const bool shares = shares_room(l->w);
+  if (shares) l->room = (char *)l->places;
   one_line(l);
+  if (shares && tide__loop_stops()) memset(l->places, 0, (size_t)a->n * sizeof *l->places);
 }
 
 static void run_lines(void *arg, int64_t begin, int64_t end) {
@@ -438,17 +475,57 @@ static void run_parts(work *w, int64_t parts) {
   tide__room_put(l.items);
 }
 
+static void scan_parts(void *arg, int64_t begin, int64_t end) {
+  sorting *l = arg;
+  seen s = {0, 0, UINT64_MAX};
+  for (int64_t part = begin; part < end; part++) {
+    const uint64_t *x = (const uint64_t *)(const void *)l->in;
+    uint64_t any = 0, all = ~any;
+    const int64_t stop = cut(l->w->a->n, l->parts, part + 1);
+    for (int64_t i = cut(l->w->a->n, l->parts, part); i < stop; i++) any |= x[i], all &= x[i];
+    s.any |= any, s.all &= all;
+  }
+  join_seen(l, &s);
+}
+
+/* A long line of whole numbers of 8 bytes: do its places fit into the bits that they share? A few are asked first. */
+static void try_narrow(work *w, int64_t parts) {
+  const tide_sort_args *a = w->a;
+  if (w->k->item < 16 || w->bytes < 8 || w->o64.infinity || a->lines > 1 || a->keep < a->n ||
+      (a->n - 1) >> NARROW_PLACE || a->n * w->k->item <= NEAR)
+    return;
+  sorting l = {.w = w, .in = a->head.ptr[1], .parts = parts, .seen = {0, 0, UINT64_MAX}};
+  look(&l);
+  if (varying_of(&l) >> (64 - NARROW_PLACE)) return;
+  l.seen = (seen){0, 0, UINT64_MAX};
+  spread_line(&l, scan_parts);
+  if (varying_of(&l) >> (64 - NARROW_PLACE)) return;
+  w->k = &narrow, w->high = 64;
+  w->common = (l.seen.all ^ w->o64.sign ^ w->o64.flip) >> (64 - NARROW_PLACE) << (64 - NARROW_PLACE);
+}
+
+/* So much that the items and the room beside them are a processor's own cache, NEAR where nobody knows it. */
+static int64_t near_bytes(void) {
+  static _Atomic int64_t near;
+  if (!near) {
+    int64_t now = tide__os_cache(2) / 2;
+    near = now < NEAR ? NEAR : now > NEAR_MOST ? NEAR_MOST : now;
+  }
+  return near;
+}
+
 tide_status tide__cpu_sort(tide_stream *stream, const tide_sort_args *a) {
   (void)stream;
   int bytes = tide__item(a->dtype), place = bytes == 8 ? 3 : bytes / 2, joins = a->head.ptr[2] != NULL;
   int holds = a->head.ptr[2] || a->median || bytes < 4 ? a->n <= (int64_t)UINT32_MAX ? PACKED : PAIRS : KEYS;
-  work w = {.a = a, .bytes = bytes};
+  work w = {.a = a, .bytes = bytes, .near = near_bytes()};
   w.k = &kinds[holds][place];
   w.o32 = tide_order_of_32(a->dtype, bytes > 4 ? 4 : bytes, a->descending, joins);
   w.o64 = tide_order_of_64(a->dtype, bytes, a->descending, joins);
   w.high = w.k->low + 8 * bytes;
   int64_t threads = tide_get_num_threads(), parts = a->n / PART_ITEMS;
   parts = parts > threads ? threads : parts > MOST_PARTS ? MOST_PARTS : parts;
+  try_narrow(&w, parts > 1 ? parts : 1);
   if (parts > 1 && a->lines < threads)
     run_parts(&w, parts);
   else

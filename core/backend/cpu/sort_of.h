@@ -190,7 +190,7 @@ static void NAME(admit)(void *list, int64_t k, const void *items, int64_t n) {
 static void NAME(order_digits)(void *arg, int64_t begin, int64_t end);
 static void NAME(order)(sorting *l, void *items, void *room, int64_t n, int64_t first, uint64_t varying,
                         int64_t parts) {
-  if (items && n * (int64_t)sizeof(ITEM) <= NEAR) {
+  if (items && n * (int64_t)sizeof(ITEM) <= (parts > 1 ? NEAR : l->w->near)) {
     NAME(near)(l, items, room, n, first, varying);
     return;
   }
