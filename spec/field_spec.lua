@@ -75,6 +75,17 @@ describe("tide.pad", function()
     same(x, y[{ { 2, 3 }, {}, { 4, 5 }, { 1, 3 }, { 2, 3 } }])
     assert.are.equal(x:sum():item(), y:sum():item())
     same(y, x:transpose(1, 5):contiguous():transpose(1, 5):pad { 1, 0, 0, 2, 3, 0, 0, 0, 1, 1 })
+    -- more than a cache holds
+    local large = tide.arange(1030 * 4099, { dtype = "int32", device = D.dev }):view(1030, 4099)
+    for mode, first in pairs { constant = 7, replicate = 0, reflect = 4099 + 1, circular = 1030 * 4099 - 1 } do
+      local got = large:pad({ 1, 3, 1, 0 }, { mode = mode, value = 7 })
+      assert.is_true(got:narrow(1, 2, 1030):narrow(2, 2, 4099):equal(large), mode)
+      assert.are.equal(first, got[{ 1, 1 }]:item(), mode)
+      if mode ~= "circular" then -- its right border is that of its last columns alone
+        local few = large:narrow(2, 4090, 10):pad({ 0, 3, 1, 0 }, { mode = mode, value = 7 })
+        assert.is_true(got:narrow(2, 4101, 3):equal(few:narrow(2, 11, 3)), mode)
+      end
+    end
   end)
 
   it("crops beyond its own size where every place has an element", function()

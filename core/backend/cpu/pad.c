@@ -8,11 +8,16 @@
 #include "layout.h"
 #include "room.h"
 
+enum { STREAMED_ROW = 512 }; /* bytes */
+
 typedef struct work {
   const tide_pad_args *a;
-  const int64_t *from;            /* of a row: offsets into the input's row; -1: none */
-  int64_t rows, cols, first, end; /* the part [first, end) lies as it is */
+  const int64_t *from;                                   /* of a row: offsets into the input's row; -1: none */
+  int64_t rows, cols, first, end;                        /* the part [first, end) lies as it is */
+  void (*move)(void *out, const void *in, size_t bytes); /* it, around the caches if the result is larger */
 } work;
+
+static void move_near(void *out, const void *in, size_t bytes) { memcpy(out, in, bytes); }
 
 static void set(char *out, const tide_pad_args *a, int64_t n) {
   for (int64_t j = 0; j < n; j++) memcpy(out + j * a->item_size, a->bits, (size_t)a->item_size);
@@ -65,10 +70,11 @@ static void run(void *arg, int64_t begin, int64_t end) {
     const char *in = (const char *)a->head.ptr[1] + offset * a->item_size;
     take(w, out, in, 0, w->first);
     if (w->first < w->end)
-      memcpy(out + w->first * a->item_size, in + w->from[w->first] * a->item_size,
-             (size_t)((w->end - w->first) * a->item_size));
+      w->move(out + w->first * a->item_size, in + w->from[w->first] * a->item_size,
+              (size_t)((w->end - w->first) * a->item_size));
     take(w, out, in, w->end, w->cols);
   }
+  tide__isa_get()->stream_end();
 }
 
 tide_status tide__cpu_pad(tide_stream *stream, const tide_pad_args *a) {
@@ -88,6 +94,8 @@ tide_status tide__cpu_pad(tide_stream *stream, const tide_pad_args *a) {
     if (w.first > w.cols) w.first = w.cols;
     if (w.end < w.first) w.end = w.first;
   }
+  const bool far = tide__beyond_cache(a->numel * a->item_size) && (w.end - w.first) * a->item_size >= STREAMED_ROW;
+  w.move = far ? tide__isa_get()->stream : move_near;
   tide__spread(w.rows, w.cols, run, &w);
   tide__room_put(from);
   return TIDE_OK;
