@@ -6,7 +6,7 @@ local diagonal, sqrt, real, imag, complex = builtin "diagonal", builtin "sqrt", 
 local unsqueeze, to, take, add, where, lt, le, ge = builtin "unsqueeze", builtin "to", builtin "take", builtin "add", builtin "where", builtin "lt", builtin "le", builtin "ge"
 local logical_and, bincount, narrow, diff, select = builtin "logical_and", builtin "bincount", builtin "narrow", builtin "diff", builtin "select"
 local linspace, amin, amax, zeros_like, any = builtin "linspace", builtin "amin", builtin "amax", builtin "zeros_like", builtin "any"
-local numel, totable, all = builtin "numel", builtin "totable", builtin "all"
+local numel, totable, all, empty, copy_ = builtin "numel", builtin "totable", builtin "all", builtin "empty", builtin "copy_"
 local huge = 1 / 0
 
 local function refuse_shape(name, x, expected)
@@ -31,6 +31,17 @@ local function check_weights(weights, name, kinds, expected, n)
 end
 
 -- And the dtype that the result is to have.
+-- x times `other`, whose product of n by n is symmetric: of many rows a CPU leaves out a quarter, and mirrors it.
+local function symmetric_product(x, other, n)
+  if n < 128 or place_of(x) ~= "cpu" or dtype_of(other) ~= dtype_of(x) then return matmul(x, other) end
+  local c, h = empty({ n, n }, { dtype = dtype_of(x) }), n // 2
+  local top, low = narrow(c, 1, 1, h), narrow(c, 1, h + 1, n - h)
+  matmul(narrow(x, 1, 1, h), other, { out = top })
+  matmul(narrow(x, 1, h + 1, n - h), narrow(other, 2, h + 1, n - h), { out = narrow(low, 2, h + 1, n - h) })
+  copy_(narrow(low, 2, 1, h), transpose(narrow(top, 2, h + 1, n - h), 1, 2))
+  return c
+end
+
 local function covariance(x, correction, fweights, aweights)
   local s, name, kind = sizes_of(x), dtype_of(x)
   if #s > 2 then refuse_shape("x", x, "at most 2 dimensions") end
@@ -55,7 +66,8 @@ local function covariance(x, correction, fweights, aweights)
   x = sub(x, div(sum(w and mul(x, w) or x, 2, { keepdim = true }), total))
   local weighted = w and to(mul(x, w), (dtype_of(x))) or x
   local other = transpose(weighted, 1, 2)
-  return squeeze(div(matmul(x, kind == "C" and conj(other) or other), free)), name
+  local c = kind == "C" and matmul(x, conj(other)) or symmetric_product(x, other, sizes_of(x)[1])
+  return squeeze(div(c, free)), name
 end
 
 function cov(x, correction, fweights, aweights)
