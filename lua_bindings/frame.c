@@ -13,7 +13,7 @@
 
 #include "frame.h"
 #include "catch.h"
-#include "frame_device.h"
+#include "frame_cost.h"
 #include "scope.h"
 #include "tide/debug.h"
 #include "tide/memory.h"
@@ -35,7 +35,7 @@ typedef struct ltide_frame {
   size_t lua_begun;              /* bytes of Lua's heap when the frame began */
   size_t lua_left, left;         /* what the last cycle left, of Lua's and of tensors */
   int64_t longest, last_longest; /* nanoseconds of the longest step of this cycle, and of the one before */
-  ltide_device_time *device;     /* NULL before the first frame with a budget for the device */
+  ltide_costs *device;           /* NULL before the first frame with a budget for the device */
 } ltide_frame;
 
 static int64_t now(void) {
@@ -87,10 +87,10 @@ static int yield_for(lua_State *L, lua_CFunction fn);
 /* Jobs that are there already are not known. */
 static int make_device(lua_State *L) {
   ltide_frame *f = frame_of(L);
-  ltide_device_make(L);
-  ltide_device_time *t = lua_touserdata(L, -1);
+  ltide_costs_make(L);
+  ltide_costs *t = lua_touserdata(L, -1);
   for (int i = 0; i < f->jobs; i++) {
-    ltide_device_room(L, t, i);
+    ltide_costs_room(L, t, i);
     t->job[i] = (ltide_job){++t->ids, -1, false, false};
   }
   f->device = t;
@@ -99,9 +99,9 @@ static int make_device(lua_State *L) {
 
 /* The job that did not fit in the last frame has the first turn. */
 static void begin_device(ltide_frame *f) {
-  ltide_device_time *t = f->device;
+  ltide_costs *t = f->device;
   if (!t) return;
-  ltide_device_begin(t, f->o.device_budget, f->jobs);
+  ltide_costs_begin(t, f->o.device_budget, f->jobs);
   for (int i = 0; t->next_turn && i < f->jobs; i++)
     if (t->job[i].id == t->next_turn) f->turn = i + 1;
   t->first_turn = t->next_turn, t->next_turn = 0;
@@ -195,7 +195,7 @@ static int resume(lua_State *L, lua_State *co, int args, int *results) {
 }
 
 /* Is the device's time counted in this frame? */
-static ltide_device_time *device_of(const ltide_frame *f) { return f->o.device_budget ? f->device : NULL; }
+static ltide_costs *device_of(const ltide_frame *f) { return f->o.device_budget ? f->device : NULL; }
 
 static tide_current *current_of(lua_State *L, lua_State *co) {
   const ltide_record *r = ltide_record_of(co);
@@ -207,17 +207,17 @@ static tide_current *current_of(lua_State *L, lua_State *co) {
  * waiting, and leaves it so, queues nothing. */
 static int measured(lua_State *L, lua_State *co, int args, int *results, ltide_job job, const void *function) {
   ltide_frame *f = frame_of(L);
-  ltide_device_time *t = device_of(f);
+  ltide_costs *t = device_of(f);
   if (!t) return resume(L, co, args, results);
-  ltide_slice *s = ltide_device_open(t, current_of(L, co), f->jobs);
+  ltide_slice *s = ltide_costs_open(t, current_of(L, co), f->jobs);
   if (s) s->job = job.id, s->function = function;
   int status = resume(L, co, args, results);
   if (job.awaits && status == LUA_YIELD && ltide_state_of(L)->frame_awaits) {
-    ltide_device_drop(s);
+    ltide_costs_drop(s);
     return status;
   }
   t->ran += !function;
-  ltide_device_close(t, s, current_of(L, co), job.cost);
+  ltide_costs_close(t, s, current_of(L, co), job.cost);
   return status;
 }
 
@@ -225,7 +225,7 @@ static int measured(lua_State *L, lua_State *co, int args, int *results, ltide_j
 static int add_job(lua_State *L) {
   ltide_frame *f = frame_of(L);
   if (f->device) {
-    ltide_device_room(L, f->device, f->jobs);
+    ltide_costs_room(L, f->device, f->jobs);
     f->device->job[f->jobs] = (ltide_job){f->device->ids, -1, ltide_state_of(L)->frame_awaits, true};
   }
   lua_rawgeti(L, LUA_REGISTRYINDEX, f->jobs_ref);
@@ -283,7 +283,7 @@ static int call(lua_State *L, ltide_frame *f, int args, int results) {
   const void *function = lua_topointer(L, -args - 1);
   lua_xmove(L, co, args + 1);
   ltide_job job = {0};
-  if (f->device) job = (ltide_job){++f->device->ids, ltide_device_cost(f->device, function), false, true};
+  if (f->device) job = (ltide_job){++f->device->ids, ltide_costs_of(f->device, function), false, true};
   status = measured(L, co, args, &n, job, function);
   if (status == LUA_OK) return take_results(L, f, co, n, results);
   if (status == LUA_YIELD) return lua_pop(co, n), become_job(L);
@@ -346,7 +346,7 @@ int ltide_frame_resume(lua_State *L) {
   int status = LUA_OK;
   while (status <= LUA_YIELD && f->waiting < f->jobs && now() < f->deadline) {
     if (f->turn > f->jobs) f->turn = 1;
-    if (device_of(f) && !ltide_device_fits(f->device, f->turn))
+    if (device_of(f) && !ltide_costs_fits(f->device, f->turn))
       f->waiting++, f->turn++;
     else
       status = take_turn(L, f);
@@ -475,7 +475,7 @@ int ltide_frame_end(lua_State *L, tide_frame_stats *stats) {
   if (f->collector) lua_gc(L, LUA_GCRESTART);
   if (!stats) return 1;
   int64_t end = now();
-  const ltide_device_time *t = device_of(f);
+  const ltide_costs *t = device_of(f);
   tide_frame_stats s = {stats->struct_size,
                         (end - f->began) / 1000,
                         f->scripts / 1000,

@@ -34,7 +34,7 @@ rooms.bindings = {
   -- What scripts call.
   { "fuse", "fuse_guard", "fuse_plan", "fuse_record",
     "allocator", "apply", "archive", "await", "comm", "compose", "convert", "debug", "dlpack", "factory", "fft",
-    "field", "file", "format", "frame", "frame_device", "graph", "graphed", "index", "info", "io", "ipc", "jit", "jit_kernel",
+    "field", "file", "format", "frame", "frame_cost", "graph", "graphed", "index", "info", "io", "ipc", "jit", "jit_kernel",
     "kernel_lex", "kernel_words", "linalg", "loader", "matmul", "memory", "memory_history", "memory_scope", "memory_stats", "move", "nccl", "nvtx",
     "ops", "parallel", "parallel_replica", "picture", "profiler", "program", "program_make", "program_source", "random_cuda", "reduce", "reload", "sanitizer",
     "scan", "scatter", "serialize", "shape", "sort", "spawn", "special", "timer", "util", "vectors", "view" },

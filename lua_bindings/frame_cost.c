@@ -1,4 +1,4 @@
-/* frame_device.c: how much of a device's time the work of a frame takes.
+/* frame_cost.c: how much of a device's time the work of a frame takes.
  *
  * What may queue work is a slice: a call of the host's or a turn of a job. An event before it and one behind it, on the
  * stream that is current for its coroutine, tell how long the device took, once they have passed; nothing waits for
@@ -13,7 +13,7 @@
  * host calls, but they do not stand still.
  *
  * Invariant: a slice in the ring holds two events that were recorded on one device. */
-#include "frame_device.h"
+#include "frame_cost.h"
 
 #include <string.h>
 
@@ -25,12 +25,12 @@ static double learnt(double cost, double measured) {
 
 static int place_of(const void *function) { return (int)((uintptr_t)function >> 5) % LTIDE_CALLS; }
 
-double ltide_device_cost(const ltide_device_time *t, const void *function) {
+double ltide_costs_of(const ltide_costs *t, const void *function) {
   int at = place_of(function);
   return t->call[at].function == function ? t->call[at].cost : -1;
 }
 
-static void learn(ltide_device_time *t, const ltide_slice *s, int jobs, double measured) {
+static void learn(ltide_costs *t, const ltide_slice *s, int jobs, double measured) {
   for (int i = 0; i < jobs; i++)
     if (t->job[i].id == s->job) t->job[i].cost = learnt(t->job[i].cost, measured);
   if (!s->function) return;
@@ -39,16 +39,16 @@ static void learn(ltide_device_time *t, const ltide_slice *s, int jobs, double m
   t->call[at].function = s->function, t->call[at].cost = learnt(cost, measured);
 }
 
-void ltide_device_drop(ltide_slice *s) {
+void ltide_costs_drop(ltide_slice *s) {
   if (!s) return;
   tide_event_release(s->begin), tide_event_release(s->end);
   s->begin = s->end = NULL;
 }
 
-static ltide_slice *at(ltide_device_time *t, int i) { return &t->slice[(t->first + i) % LTIDE_SLICES]; }
+static ltide_slice *at(ltide_costs *t, int i) { return &t->slice[(t->first + i) % LTIDE_SLICES]; }
 
 /* Takes in what is done. */
-static void poll(ltide_device_time *t, int jobs) {
+static void poll(ltide_costs *t, int jobs) {
   for (; t->count; t->first = (t->first + 1) % LTIDE_SLICES, t->count--) {
     ltide_slice *s = at(t, 0);
     bool done = false;
@@ -57,11 +57,11 @@ static void poll(ltide_device_time *t, int jobs) {
     if (status == TIDE_OK && !done) return;
     if (status == TIDE_OK) status = tide_event_elapsed(&ms, s->begin, s->end);
     if (status == TIDE_OK) learn(t, s, jobs, ms * 1000);
-    ltide_device_drop(s);
+    ltide_costs_drop(s);
   }
 }
 
-void ltide_device_begin(ltide_device_time *t, int64_t limit, int jobs) {
+void ltide_costs_begin(ltide_costs *t, int64_t limit, int jobs) {
   t->limit = (double)limit, t->behind = 0, t->ran = 0;
   poll(t, jobs);
   for (int i = 0; i < jobs; i++) t->job[i].served = false;
@@ -69,7 +69,7 @@ void ltide_device_begin(ltide_device_time *t, int64_t limit, int jobs) {
   t->spent = t->behind;
 }
 
-bool ltide_device_fits(ltide_device_time *t, int turn) {
+bool ltide_costs_fits(ltide_costs *t, int turn) {
   const ltide_job *job = &t->job[turn - 1];
   bool alone = job->cost < 0 || job->cost > t->limit || job->id == t->first_turn;
   bool fits = (job->cost >= 0 && t->spent + job->cost <= t->limit) || (alone && !t->ran && t->spent < t->limit);
@@ -94,13 +94,13 @@ static bool record(tide_event **out, tide_stream *stream) {
   return false;
 }
 
-ltide_slice *ltide_device_open(ltide_device_time *t, tide_current *current, int jobs) {
+ltide_slice *ltide_costs_open(ltide_costs *t, tide_current *current, int jobs) {
   if (t->count == LTIDE_SLICES) poll(t, jobs);
   ltide_slice *s = t->count < LTIDE_SLICES ? at(t, t->count) : NULL;
   return s && record(&s->begin, stream_of(current, TIDE_CURRENT)) ? s : NULL;
 }
 
-void ltide_device_close(ltide_device_time *t, ltide_slice *s, tide_current *current, double expected) {
+void ltide_costs_close(ltide_costs *t, ltide_slice *s, tide_current *current, double expected) {
   if (expected < 0) expected = s ? t->limit : 0; /* what cannot be measured keeps nobody waiting */
   t->spent += expected;
   if (!s) return;
@@ -108,10 +108,10 @@ void ltide_device_close(ltide_device_time *t, ltide_slice *s, tide_current *curr
   if (record(&s->end, stream_of(current, tide_event_device(s->begin))))
     t->count++;
   else
-    ltide_device_drop(s);
+    ltide_costs_drop(s);
 }
 
-void ltide_device_room(lua_State *L, ltide_device_time *t, int jobs) {
+void ltide_costs_room(lua_State *L, ltide_costs *t, int jobs) {
   if (jobs < t->room) return;
   int room = t->room ? 2 * t->room : 16;
   ltide_job *job = lua_newuserdatauv(L, (size_t)room * sizeof *job, 0);
@@ -121,13 +121,13 @@ void ltide_device_room(lua_State *L, ltide_device_time *t, int jobs) {
 }
 
 static int device_gc(lua_State *L) {
-  ltide_device_time *t = lua_touserdata(L, 1);
-  for (; t->count; t->count--) ltide_device_drop(at(t, t->count - 1));
+  ltide_costs *t = lua_touserdata(L, 1);
+  for (; t->count; t->count--) ltide_costs_drop(at(t, t->count - 1));
   return 0;
 }
 
-int ltide_device_make(lua_State *L) {
-  ltide_device_time *t = lua_newuserdatauv(L, sizeof *t, 0);
+int ltide_costs_make(lua_State *L) {
+  ltide_costs *t = lua_newuserdatauv(L, sizeof *t, 0);
   memset(t, 0, sizeof *t);
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, device_gc);

@@ -1,6 +1,6 @@
-/* frame_device.h: what frames know of the device's time. */
-#ifndef LTIDE_FRAME_DEVICE_H
-#define LTIDE_FRAME_DEVICE_H
+/* frame_cost.h: what frames know of the device's time. */
+#ifndef LTIDE_FRAME_COST_H
+#define LTIDE_FRAME_COST_H
 
 #include "bindings.h"
 
@@ -22,7 +22,7 @@ typedef struct ltide_job {
   bool served; /* it has had a turn in this frame */
 } ltide_job;
 
-typedef struct ltide_device_time {
+typedef struct ltide_costs {
   double limit;         /* microseconds that the work of a frame may take */
   double behind, spent; /* what earlier frames had left at the beginning; that and what this frame has queued */
   int ran;              /* jobs that had a turn in this frame */
@@ -37,21 +37,21 @@ typedef struct ltide_device_time {
   } call[LTIDE_CALLS]; /* of functions that the host calls */
   ltide_job *job;      /* in the order of the frame's jobs, and as many */
   int room;
-} ltide_device_time;
+} ltide_costs;
 
 /* Pushes a new one, which lives as long as the state. A function of Lua. */
-int ltide_device_make(lua_State *L);
-void ltide_device_begin(ltide_device_time *t, int64_t limit, int jobs);
+int ltide_costs_make(lua_State *L);
+void ltide_costs_begin(ltide_costs *t, int64_t limit, int jobs);
 /* May the job at this place, from 1, have a turn? */
-bool ltide_device_fits(ltide_device_time *t, int turn);
+bool ltide_costs_fits(ltide_costs *t, int turn);
 /* What a call of the function is expected to take; below 0: not known. */
-double ltide_device_cost(const ltide_device_time *t, const void *function);
+double ltide_costs_of(const ltide_costs *t, const void *function);
 /* Around what may queue work on the streams that are current for a coroutine; NULL: it is not measured. The caller
  * fills in whose slice it is. */
-ltide_slice *ltide_device_open(ltide_device_time *t, tide_current *current, int jobs);
-void ltide_device_close(ltide_device_time *t, ltide_slice *slice, tide_current *current, double expected);
-void ltide_device_drop(ltide_slice *slice); /* instead, where nothing was queued; NULL is allowed */
+ltide_slice *ltide_costs_open(ltide_costs *t, tide_current *current, int jobs);
+void ltide_costs_close(ltide_costs *t, ltide_slice *slice, tide_current *current, double expected);
+void ltide_costs_drop(ltide_slice *slice); /* instead, where nothing was queued; NULL is allowed */
 /* Makes room for one more job; may raise. */
-void ltide_device_room(lua_State *L, ltide_device_time *t, int jobs);
+void ltide_costs_room(lua_State *L, ltide_costs *t, int jobs);
 
 #endif
