@@ -35,7 +35,7 @@ typedef struct ltide_frame {
   size_t lua_begun;              /* bytes of Lua's heap when the frame began */
   size_t lua_left, left;         /* what the last cycle left, of Lua's and of tensors */
   int64_t longest, last_longest; /* nanoseconds of the longest step of this cycle, and of the one before */
-  ltide_costs *device;           /* NULL before the first frame with a budget for the device */
+  ltide_costs *costs;
 } ltide_frame;
 
 static int64_t now(void) {
@@ -63,6 +63,7 @@ static int make_frame(lua_State *L) {
   ltide_frame *f = ltide_new_userdata(L, sizeof *f, 0);
   memset(f, 0, sizeof *f);
   f->turn = 1;
+  f->costs = ltide_costs_new(L);
   lua_newtable(L);
   f->jobs_ref = luaL_ref(L, LUA_REGISTRYINDEX);
   lua_createtable(L, IDLE, 0);
@@ -84,24 +85,10 @@ static tide_frame_options read_options(const tide_frame_options *from) {
 
 static int yield_for(lua_State *L, lua_CFunction fn);
 
-/* Jobs that are there already are not known. */
-static int make_device(lua_State *L) {
-  ltide_frame *f = frame_of(L);
-  ltide_costs_make(L);
-  ltide_costs *t = lua_touserdata(L, -1);
-  for (int i = 0; i < f->jobs; i++) {
-    ltide_costs_room(L, t, i);
-    t->job[i] = (ltide_job){++t->ids, -1, false, false};
-  }
-  f->device = t;
-  return 0;
-}
-
 /* The job that did not fit in the last frame has the first turn. */
-static void begin_device(ltide_frame *f) {
-  ltide_costs *t = f->device;
-  if (!t) return;
-  ltide_costs_begin(t, f->o.device_budget, f->jobs);
+static void begin_costs(ltide_frame *f) {
+  ltide_costs *t = f->costs;
+  ltide_costs_begin(t, f->o.device_budget, f->o.budget, f->jobs);
   for (int i = 0; t->next_turn && i < f->jobs; i++)
     if (t->job[i].id == t->next_turn) f->turn = i + 1;
   t->first_turn = t->next_turn, t->next_turn = 0;
@@ -124,11 +111,10 @@ int ltide_frame_begin(lua_State *L, const tide_frame_options *options) {
     return 0;
   if (!S->frame && !make(L, make_frame)) return 0;
   ltide_frame *f = S->frame;
-  if (o.device_budget && !f->device && !make(L, make_device)) return 0;
   f->open = true, f->o = o;
   f->began = now(), f->deadline = f->began + o.budget * 1000, f->scripts = 0;
   f->waiting = 0;
-  begin_device(f);
+  begin_costs(f);
   f->collector = lua_gc(L, LUA_GCISRUNNING);
   lua_gc(L, LUA_GCSTOP);
   f->lua_begun = lua_bytes(L);
@@ -194,22 +180,19 @@ static int resume(lua_State *L, lua_State *co, int args, int *results) {
   return status;
 }
 
-/* Is the device's time counted in this frame? */
-static ltide_costs *device_of(const ltide_frame *f) { return f->o.device_budget ? f->device : NULL; }
-
 static tide_current *current_of(lua_State *L, lua_State *co) {
   const ltide_record *r = ltide_record_of(co);
   if (!r || !r->current) r = ltide_record_of(ltide_state_of(L)->main);
   return r ? r->current : NULL;
 }
 
-/* Likewise, and measures what it queues: of a job, or of a function that is called. A turn that has found the job
- * waiting, and leaves it so, queues nothing. */
+/* Likewise, and measures a job's turn, or the call of a function. A turn that has found the job waiting, and leaves it
+ * so, queues nothing. */
 static int measured(lua_State *L, lua_State *co, int args, int *results, ltide_job job, const void *function) {
   ltide_frame *f = frame_of(L);
-  ltide_costs *t = device_of(f);
-  if (!t) return resume(L, co, args, results);
-  ltide_slice *s = ltide_costs_open(t, current_of(L, co), f->jobs);
+  ltide_costs *t = f->costs;
+  int64_t begun = now();
+  ltide_slice *s = f->o.device_budget ? ltide_costs_open(t, current_of(L, co), f->jobs) : NULL;
   if (s) s->job = job.id, s->function = function;
   int status = resume(L, co, args, results);
   if (job.awaits && status == LUA_YIELD && ltide_state_of(L)->frame_awaits) {
@@ -217,17 +200,16 @@ static int measured(lua_State *L, lua_State *co, int args, int *results, ltide_j
     return status;
   }
   t->ran += !function;
-  ltide_costs_close(t, s, current_of(L, co), job.cost);
+  if (f->o.device_budget) ltide_costs_close(t, s, current_of(L, co), job.device);
+  if (!function) ltide_costs_learn(t, f->turn, (double)(now() - begun) / 1000);
   return status;
 }
 
 /* Appends the coroutine at 1 to the jobs. */
 static int add_job(lua_State *L) {
   ltide_frame *f = frame_of(L);
-  if (f->device) {
-    ltide_costs_room(L, f->device, f->jobs);
-    f->device->job[f->jobs] = (ltide_job){f->device->ids, -1, ltide_state_of(L)->frame_awaits, true};
-  }
+  ltide_costs_room(L, f->costs, f->jobs);
+  f->costs->job[f->jobs] = (ltide_job){f->costs->ids, -1, -1, ltide_state_of(L)->frame_awaits, true};
   lua_rawgeti(L, LUA_REGISTRYINDEX, f->jobs_ref);
   lua_pushvalue(L, 1);
   lua_rawseti(L, -2, f->jobs + 1);
@@ -282,8 +264,7 @@ static int call(lua_State *L, ltide_frame *f, int args, int results) {
   if (!lua_checkstack(co, args + LUA_MINSTACK)) return fail(L, args + 2, "frame_call: too many arguments");
   const void *function = lua_topointer(L, -args - 1);
   lua_xmove(L, co, args + 1);
-  ltide_job job = {0};
-  if (f->device) job = (ltide_job){++f->device->ids, ltide_costs_of(f->device, function), false, true};
+  ltide_job job = {++f->costs->ids, ltide_costs_of(f->costs, function), -1, false, true};
   status = measured(L, co, args, &n, job, function);
   if (status == LUA_OK) return take_results(L, f, co, n, results);
   if (status == LUA_YIELD) return lua_pop(co, n), become_job(L);
@@ -307,7 +288,7 @@ int ltide_frame_call(lua_State *L, int args, int results) {
 static void remove_job(lua_State *L, ltide_frame *f) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, f->jobs_ref);
   for (int i = f->turn; i < f->jobs; i++) lua_rawgeti(L, -1, i + 1), lua_rawseti(L, -2, i);
-  for (int i = f->turn; f->device && i < f->jobs; i++) f->device->job[i - 1] = f->device->job[i];
+  for (int i = f->turn; i < f->jobs; i++) f->costs->job[i - 1] = f->costs->job[i];
   lua_pushnil(L);
   lua_rawseti(L, -2, f->jobs--);
   lua_pop(L, 1);
@@ -320,14 +301,14 @@ static int take_turn(lua_State *L, ltide_frame *f) {
   lua_rawgeti(L, -1, f->turn);
   lua_remove(L, -2);
   lua_State *co = lua_tothread(L, -1);
-  ltide_job job = {0};
-  if (f->device) job = f->device->job[f->turn - 1], f->device->job[f->turn - 1].served = true;
-  int status = measured(L, co, 0, &n, job, NULL);
+  ltide_job *job = &f->costs->job[f->turn - 1];
+  job->served = true;
+  int status = measured(L, co, 0, &n, *job, NULL);
   if (status == LUA_YIELD) {
     lua_pop(co, n);
     bool awaits = ltide_state_of(L)->frame_awaits;
     f->waiting = awaits ? f->waiting + 1 : 0;
-    if (f->device) f->device->job[f->turn - 1].awaits = awaits;
+    job->awaits = awaits;
     f->turn++;
     lua_pop(L, 1);
     return status;
@@ -344,12 +325,12 @@ int ltide_frame_resume(lua_State *L) {
   if (!f || !f->open || ltide_state_of(L)->in_frame || !lua_checkstack(L, LUA_MINSTACK)) return LUA_OK;
   tide_current *host = leave_host();
   int status = LUA_OK;
-  while (status <= LUA_YIELD && f->waiting < f->jobs && now() < f->deadline) {
+  for (int64_t left; status <= LUA_YIELD && f->waiting < f->jobs && (left = f->deadline - now()) > 0;) {
     if (f->turn > f->jobs) f->turn = 1;
-    if (device_of(f) && !ltide_costs_fits(f->device, f->turn))
-      f->waiting++, f->turn++;
-    else
+    if (ltide_costs_fits(f->costs, f->turn, (double)left / 1000))
       status = take_turn(L, f);
+    else
+      f->waiting++, f->turn++;
   }
   tide_current_bind(host);
   if (status > LUA_YIELD) return status;
@@ -475,15 +456,15 @@ int ltide_frame_end(lua_State *L, tide_frame_stats *stats) {
   if (f->collector) lua_gc(L, LUA_GCRESTART);
   if (!stats) return 1;
   int64_t end = now();
-  const ltide_costs *t = device_of(f);
+  const ltide_costs *t = f->costs;
   tide_frame_stats s = {stats->struct_size,
                         (end - f->began) / 1000,
                         f->scripts / 1000,
                         (end - begun) / 1000,
                         f->jobs,
                         ended,
-                        t ? (int64_t)(t->spent - t->behind) : 0,
-                        t ? (int64_t)t->behind : 0};
+                        (int64_t)(t->spent - t->behind),
+                        (int64_t)t->behind};
   memcpy(stats, &s, stats->struct_size < sizeof s ? stats->struct_size : sizeof s);
   return 1;
 }

@@ -1,16 +1,16 @@
-/* frame_cost.c: how much of a device's time the work of a frame takes.
+/* frame_cost.c: how much time the work of a frame takes, of a device and of the host.
  *
- * What may queue work is a slice: a call of the host's or a turn of a job. An event before it and one behind it, on the
- * stream that is current for its coroutine, tell how long the device took, once they have passed; nothing waits for
- * them. From what earlier slices have taken the next one is foretold: at once when it takes longer, by an eighth of the
- * difference when it takes less, so that few frames overrun. The device's time of a frame is what its own slices are
- * expected to take, and what earlier frames have left undone. Where the device waits for the host in the middle of a
- * slice, that counts.
+ * What may queue work is a slice: a call of the host's or a turn of a job. How long a turn took the host its clock
+ * says. An event before a slice and one behind it, on the stream that is current for its coroutine, tell how long the
+ * device took, once they have passed; nothing waits for them. From what earlier slices have taken the next one is
+ * foretold: at once when it takes longer, by an eighth of the difference when it takes less, so that few frames
+ * overrun. The device's time of a frame is what its own slices are expected to take, and what earlier frames have left
+ * undone. Where the device waits for the host in the middle of a slice, that counts.
  *
- * A job that is not known, because nothing of it has been measured, or that is longer than a whole frame, has a turn
- * where no other job had one before, and counts as a whole frame until it is measured. The first that did not fit is
- * the first of the next frame, and has its turn there even if it does not fit again: jobs may be slow beside what the
- * host calls, but they do not stand still.
+ * A job of which the device's time is not known, because nothing of it has been measured, or that is longer than a
+ * whole frame, has a turn where no other job had one before; on the device it counts as a whole frame until it is
+ * measured. The first that did not fit is the first of the next frame, and has its turn there even if it does not fit
+ * again: jobs may be slow beside what the host calls, but they do not stand still.
  *
  * Invariant: a slice in the ring holds two events that were recorded on one device. */
 #include "frame_cost.h"
@@ -32,7 +32,7 @@ double ltide_costs_of(const ltide_costs *t, const void *function) {
 
 static void learn(ltide_costs *t, const ltide_slice *s, int jobs, double measured) {
   for (int i = 0; i < jobs; i++)
-    if (t->job[i].id == s->job) t->job[i].cost = learnt(t->job[i].cost, measured);
+    if (t->job[i].id == s->job) t->job[i].device = learnt(t->job[i].device, measured);
   if (!s->function) return;
   int at = place_of(s->function);
   double cost = t->call[at].function == s->function ? t->call[at].cost : -1;
@@ -61,20 +61,27 @@ static void poll(ltide_costs *t, int jobs) {
   }
 }
 
-void ltide_costs_begin(ltide_costs *t, int64_t limit, int jobs) {
-  t->limit = (double)limit, t->behind = 0, t->ran = 0;
+void ltide_costs_begin(ltide_costs *t, int64_t limit, int64_t budget, int jobs) {
+  t->limit = (double)limit, t->budget = (double)budget, t->behind = 0, t->ran = 0;
   poll(t, jobs);
   for (int i = 0; i < jobs; i++) t->job[i].served = false;
-  for (int i = 0; i < t->count; i++) t->behind += at(t, i)->expected;
+  for (int i = 0; limit && i < t->count; i++) t->behind += at(t, i)->expected;
   t->spent = t->behind;
 }
 
-bool ltide_costs_fits(ltide_costs *t, int turn) {
+bool ltide_costs_fits(ltide_costs *t, int turn, double left) {
   const ltide_job *job = &t->job[turn - 1];
-  bool alone = job->cost < 0 || job->cost > t->limit || job->id == t->first_turn;
-  bool fits = (job->cost >= 0 && t->spent + job->cost <= t->limit) || (alone && !t->ran && t->spent < t->limit);
+  bool is_long = job->host > t->budget || (t->limit && (job->device < 0 || job->device > t->limit));
+  bool fits = job->host <= left && (!t->limit || (job->device >= 0 && t->spent + job->device <= t->limit));
+  if (!fits && (is_long || job->id == t->first_turn)) fits = !t->ran && (!t->limit || t->spent < t->limit);
   if (!fits && !job->served && !t->next_turn) t->next_turn = job->id;
   return fits;
+}
+
+/* A thread that had to wait for its processor says little: what is longer than a frame is only that. */
+void ltide_costs_learn(ltide_costs *t, int turn, double host) {
+  double most = 1.125 * t->budget;
+  t->job[turn - 1].host = learnt(t->job[turn - 1].host, host < most ? host : most);
 }
 
 static tide_stream *stream_of(tide_current *current, int device) {
@@ -120,20 +127,19 @@ void ltide_costs_room(lua_State *L, ltide_costs *t, int jobs) {
   t->job = job, t->room = room;
 }
 
-static int device_gc(lua_State *L) {
+static int costs_gc(lua_State *L) {
   ltide_costs *t = lua_touserdata(L, 1);
   for (; t->count; t->count--) ltide_costs_drop(at(t, t->count - 1));
   return 0;
 }
 
-int ltide_costs_make(lua_State *L) {
+ltide_costs *ltide_costs_new(lua_State *L) {
   ltide_costs *t = lua_newuserdatauv(L, sizeof *t, 0);
   memset(t, 0, sizeof *t);
   lua_createtable(L, 0, 1);
-  lua_pushcfunction(L, device_gc);
+  lua_pushcfunction(L, costs_gc);
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, -2);
-  lua_pushvalue(L, -1);
   luaL_ref(L, LUA_REGISTRYINDEX); /* it lives as long as the state */
-  return 1;
+  return t;
 }

@@ -1,4 +1,4 @@
-/* frame_cost.h: what frames know of the device's time. */
+/* frame_cost.h: what frames know of the time that their work takes. */
 #ifndef LTIDE_FRAME_COST_H
 #define LTIDE_FRAME_COST_H
 
@@ -14,16 +14,17 @@ typedef struct ltide_slice {
   double expected;      /* microseconds */
 } ltide_slice;
 
-/* A function that has yielded. */
+/* A function that has yielded, and the microseconds that a slice of it takes; below 0: not known. */
 typedef struct ltide_job {
   uint64_t id;
-  double cost; /* microseconds that a slice of it takes on the device; below 0: not known */
+  double device, host;
   bool awaits; /* it has yielded because a device is not as far */
   bool served; /* it has had a turn in this frame */
 } ltide_job;
 
 typedef struct ltide_costs {
-  double limit;         /* microseconds that the work of a frame may take */
+  double limit;         /* microseconds of the device that the work of a frame may take; 0: they are not counted */
+  double budget;        /* and of the host */
   double behind, spent; /* what earlier frames had left at the beginning; that and what this frame has queued */
   int ran;              /* jobs that had a turn in this frame */
   uint64_t ids;         /* the last number that was given */
@@ -39,12 +40,14 @@ typedef struct ltide_costs {
   int room;
 } ltide_costs;
 
-/* Pushes a new one, which lives as long as the state. A function of Lua. */
-int ltide_costs_make(lua_State *L);
-void ltide_costs_begin(ltide_costs *t, int64_t limit, int jobs);
-/* May the job at this place, from 1, have a turn? */
-bool ltide_costs_fits(ltide_costs *t, int turn);
-/* What a call of the function is expected to take; below 0: not known. */
+/* A new one, which lives as long as the state; may raise. */
+ltide_costs *ltide_costs_new(lua_State *L);
+void ltide_costs_begin(ltide_costs *t, int64_t limit, int64_t budget, int jobs);
+/* May the job at this place, from 1, have a turn, with so many microseconds of the host left? */
+bool ltide_costs_fits(ltide_costs *t, int turn, double left);
+/* A slice of it took so many microseconds of the host. */
+void ltide_costs_learn(ltide_costs *t, int turn, double host);
+/* What a call of the function is expected to take on the device; below 0: not known. */
 double ltide_costs_of(const ltide_costs *t, const void *function);
 /* Around what may queue work on the streams that are current for a coroutine; NULL: it is not measured. The caller
  * fills in whose slice it is. */

@@ -339,7 +339,9 @@ typedef enum tide_frame_wait {
 
 typedef struct tide_frame_options {
   size_t struct_size; /* sizeof(tide_frame_options) */
-  int64_t budget;     /* microseconds from tide_frame_begin on that scripts and collection may take; 0: none */
+  /* Microseconds from tide_frame_begin on that scripts and collection may take. tide_frame_resume gives no turn to a
+   * job whose turns have taken more than what is left, but in the next frame the first one. */
+  int64_t budget;
   /* Microseconds that collection may take at the end; 0: what is left of the budget, and at least as much work as
    * Lua's collector would have done for what scripts have allocated. */
   int64_t collect;

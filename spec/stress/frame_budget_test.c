@@ -1,5 +1,6 @@
 /* frame_budget_test.c: frames whose work may take so much of a device's time (tide_frame_options.device_budget). The
- * devices' time is modelled (dry mode) wherever it is compared: no clock of the machine decides anything.
+ * devices' time is modelled (dry mode) wherever it is compared: no clock of the machine decides anything. Slices that
+ * take the host's time take at least what they say, so that on a slow machine fewer fit.
  *
  * usage: frame_budget_test tide.so. Simulated devices stand in. */
 #include "frames.h"
@@ -228,6 +229,46 @@ static void test_awaits(void) {
   lua_close(L);
 }
 
+/* {==== The host's time */
+
+static tide_frame_stats host_frame(lua_State *L, int64_t ms) {
+  tide_frame_options o = options(TIDE_FRAME_WAIT_RAISES);
+  o.budget = ms * 1000;
+  CHECK(tide_frame_begin(L, &o) == 1, "the frame does not begin");
+  return finish(L);
+}
+
+static void test_host(void) {
+  lua_State *L = open_state();
+  run(L, "turns = {} "
+         "function spin(name, ms) turns[name] = 0 while true do local t = os.clock() while os.clock() - t < ms / 1000 "
+         "do end "
+         "turns[name] = turns[name] + 1 coroutine.yield() end end");
+  begin(L, TIDE_FRAME_WAIT_RAISES);
+  add(L, "spin('a', 30)");
+  CHECK(tide_frame_end(L, NULL) == 1, "the frame does not end");
+  host_frame(L, 100);
+  for (int i = 0; i < 5; i++) {
+    int before = turns(L, "a");
+    host_frame(L, 100);
+    int n = turns(L, "a") - before;
+    CHECK(n >= 1 && n <= 3, "frame %d: a fourth slice of 30 ms does not fit in 100, got %d", i, n);
+  }
+  begin(L, TIDE_FRAME_WAIT_RAISES);
+  add(L, "spin('long', 60)"); /* longer than the frames that follow, and has its own */
+  CHECK(tide_frame_end(L, NULL) == 1, "the frame does not end");
+  host_frame(L, 50);
+  int l = turns(L, "long"), a = turns(L, "a");
+  for (int i = 0; i < 10; i++) {
+    int before = turns(L, "long") + turns(L, "a");
+    host_frame(L, 50);
+    CHECK(turns(L, "long") + turns(L, "a") - before == 1, "frame %d: one slice fits", i);
+  }
+  CHECK(turns(L, "long") - l >= 3 && turns(L, "a") - a >= 3, "both go on: %d and %d turns", turns(L, "long") - l,
+        turns(L, "a") - a);
+  lua_close(L);
+}
+
 static void test_options(void) {
   lua_State *L = open_jobs();
   tide_frame_options o = options(TIDE_FRAME_WAIT_RAISES);
@@ -244,6 +285,7 @@ static void test_options(void) {
 
 int main(int argc, char **argv) {
   void *keep = open_module(argc, argv);
+  test_host();
   test_options();
   test_behind();
   test_awaits();
