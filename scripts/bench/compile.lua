@@ -1,5 +1,6 @@
--- compile.lua: how long it takes until a kernel that is made from text is there: fused functions and kernels written in
--- Lua, on cuda:0 (TIDE_DEVICE=cpu: the CPU). usage: compile.lua [salt [fuse|kernel]]
+-- compile.lua: how long it takes until a kernel that is made from text is there: fused chains of seven arithmetic operations
+-- and of six functions (tanh, exp, floor and others, each with an addition), and kernels written in Lua, on cuda:0
+-- (TIDE_DEVICE=cpu: the CPU). usage: compile.lua [salt [fuse|kernel]]
 -- `salt`, a number, makes other kernels of all of them; the word after it says what this process makes first, as its first
 -- kernel opens the compiler: `kernel` makes no fused function. TIDE_KERNEL_CACHE_PATH should name a
 -- folder of its own, empty, and then once more as the first run has left it, with the same salt: what a warm start takes.
@@ -14,19 +15,27 @@ local sync = cpu and function() end or tide.cuda.synchronize
 
 -- ---- what is made, and a function that calls it ----
 
-local unary = { "abs", "neg", "relu", "square", "floor", "ceil", "sign", "trunc", "sigmoid", "tanh", "exp", "sqrt" }
+local arithmetic = {
+  function(a) return a * 2 end, function(a) return a + 1 end, function(a, x) return a * x end, function(a, x) return a + x end,
+  function(a) return a:abs() end, function(a, x) return x - a end, function(a) return a - 3 end,
+}
+local functions = { "abs", "neg", "relu", "square", "floor", "ceil", "sign", "trunc", "sigmoid", "tanh", "exp", "sqrt" }
+for k, name in ipairs(functions) do functions[k] = function(a) return a[name](a) + 1 end end
 local x, y = tide.rand(64, 64, options), tide.rand(64, 64, options)
 
--- By its operations, as numbers are no part of a fused function's text.
-local function fused(i)
-  local names, n = {}, salt * 31 + i
-  for k = 1, 6 do names[k], n = unary[n % #unary + 1], n // #unary + 7 * k end
+-- Differ by their operations, as numbers are no part of a fused function's text.
+local function chain_of(list, steps, i)
+  local chosen, n = {}, salt * 31 + i
+  for k = 1, steps do chosen[k], n = list[n % #list + 1], n // #list + 7 * k end
   local f = tide.fuse(function(a)
-    for k = 1, #names do a = a[names[k]](a) + 1 end
-    return a
+    local r = a
+    for k = 1, steps do r = chosen[k](r, a) end
+    return r
   end)
   return f, function() f(x):free() end
 end
+local function chain(i) return chain_of(arithmetic, 7, i) end
+local function function_chain(i) return chain_of(functions, 6, i) end
 
 -- What it is for is said when it is made where several are, as a call would wait for each of them.
 local function kernel(i, several)
@@ -65,7 +74,7 @@ local function measure(name, make)
   local list, start = {}, bench.now()
   for i = 10, 17 do
     local made, begin = make(i, true)
-    if name == "fuse" then begin() end
+    if name ~= "kernel" then begin() end
     list[i] = made
   end
   for i = 10, 17 do list[i]:wait() end
@@ -74,7 +83,10 @@ end
 
 local _ = x + y -- the device and its first kernel are there
 sync()
-if first == "fuse" then measure("fuse", fused) end
+if first == "fuse" then
+  measure("fuse", chain)
+  measure("fuse_functions", function_chain)
+end
 measure("kernel", kernel)
 local i = tide.cuda.jiterator.cache_info()
 print(("# compiled %d, from the disk %d, compiler opened: %s"):format(i.misses, i.disk_hits, i.compiler_opened))

@@ -1,11 +1,8 @@
 -- fuse.lua: tide.fuse on cuda:0 (TIDE_DEVICE=cpu: the CPU, with smaller tensors), beside the same functions one operation
--- at a time. The peer is fuse_torch.py: eager and torch.compile.
--- Compare a folder of its own in TIDE_KERNEL_CACHE_PATH, empty and then full: fuse_first, fuse_further. NVRTC keeps a
--- cache of its own; `salt` makes other kernels in each run.
+-- at a time. The peer is fuse_torch.py: eager and torch.compile. How long the kernels take to be there: compile.lua.
 local tide = require "tide"
 package.path = arg[0]:match "^(.-)[^/]*$" .. "?.lua;" .. package.path
 local bench = require "bench"
-local salt = tonumber(arg[1] or os.time()) % 1000
 local cpu = os.getenv "TIDE_DEVICE" == "cpu"
 local options = { device = cpu and "cpu" or "cuda" }
 local sync = cpu and function() end or tide.cuda.synchronize
@@ -20,40 +17,7 @@ local function layer_norm(x, w, b)
   return d * ((d * d):mean(-1, { keepdim = true }) + 1e-5):rsqrt() * w + b
 end
 
--- ---- from the first call to the kernel ----
-
-local unary = { "abs", "neg", "relu", "square", "floor", "ceil", "sign", "trunc", "sigmoid", "tanh", "exp", "sqrt" }
-local function variant(i) -- another text each: by its operations, as numbers are no part of it
-  local names, n = {}, salt * 31 + i
-  for k = 1, 6 do names[k], n = unary[n % #unary + 1], n // #unary + 7 * k end
-  return tide.fuse(function(x)
-    for k = 1, #names do x = x[names[k]](x) + 1 end
-    return x
-  end)
-end
-local small, made = tide.rand(1000, options), {}
-local _ = small + small
-sync()
-for i = 1, 9 do
-  local f = variant(i)
-  local t = bench.now()
-  f(small):free()
-  local called = bench.now()
-  while not f:ready() do end
-  f(small):free()
-  sync()
-  made[i] = (bench.now() - t) * 1e3
-  if i == 1 then
-    bench.out("fuse_first_call", (called - t) * 1e3, "ms")
-    bench.out("fuse_first_kernel", made[1], "ms")
-  end
-end
-table.remove(made, 1)
-bench.out("fuse_further_kernel", bench.median(made), "ms")
-local t, list = bench.now(), {}
-for i = 10, 17 do list[i] = variant(i) list[i](small):free() end
-for i = 10, 17 do list[i]:wait() end
-bench.out("fuse_eight_at_once_each", (bench.now() - t) * 1e3 / 8, "ms")
+local small = tide.rand(1000, options)
 
 -- ---- the host's time ----
 
@@ -124,6 +88,9 @@ local rows = cpu and 512 or 4096
 for _, dtype in ipairs { "float32", "bfloat16" } do
   local x = tide.randn(rows, 4096, options):to(dtype)
   local w, b = tide.randn(4096, options):to(dtype), tide.randn(4096, options):to(dtype)
+  if not cpu then -- what tensors of that size allow
+    bench.out("copy_" .. dtype, 2 * x:nbytes() / (bench.device_ms(function() x:clone():free() end) / 1e3) / 1e9, "GB/s")
+  end
   rate("softmax_" .. dtype, 2 * x:nbytes(), softmax, x)
   rate("layer_norm_" .. dtype, 2 * x:nbytes(), layer_norm, x, w, b)
 end
