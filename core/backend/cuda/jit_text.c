@@ -37,7 +37,7 @@ const char tide__cuda_bare[] =
     "#define __grid_constant__ __attribute__((grid_constant))\n"
     "#define __align__(n) __attribute__((aligned(n)))\n#define __shared__ __attribute__((shared))\n"
     "#define __noinline__ __attribute__((noinline))\n"
-    "extern const uint3 __attribute__((device_builtin)) threadIdx, blockIdx;\n";
+    "extern const uint3 __attribute__((device_builtin)) threadIdx, blockIdx, blockDim, gridDim;\n";
 
 /* Before the first text that lacks the header: says whether all others can. */
 const char tide__cuda_asserts[] =
