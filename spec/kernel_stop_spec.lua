@@ -87,17 +87,22 @@ describe("loops of a kernel that look whether to end", function()
 
   it("do not look where constants bound them", function()
     local x = tide.zeros(4)
-    local function looks(body, device) -- how many, and whether a grid that is long does
+    local function looks(body, device, large) -- how many, and whether the blocks of a long grid do as they begin
       local k = tide.kernel("function(i, x, n) " .. body .. " end")
-      k(1, x, 0)
+      k(large and 0 or 1, large or x, 0)
       local text, begins = k:source(device):gsub("\nTIDE_LATE%(%d+%)\n", "\n")
       local _, n = text:gsub("TIDE_STOPS%(%d", "")
-      local _, ends = text:gsub("tk_stopped%(s, %d", "")
+      local _, ends = text:gsub("return tk_stopped%(s, %d", "")
       return n + ends, begins == 1
     end
     local small = "for k = 1, 3 do for m = -1, 1 do x[i] = x[i] + k * m end end"
     D.eq({ 0, false }, { looks(small, "cpu") })
-    D.eq({ 0, true }, { looks(small, "cuda") })
+    D.eq({ 0, false }, { looks(small, "cuda") })
+    local large = x:expand(1 << 31, 4)
+    D.eq({ 0, false }, { looks("local a = x[i][1]", "cpu", large) })
+    D.eq({ 0, true }, { looks("local a = x[i][1]", "cuda", large) }) -- sizes that may be those of a long grid
+    D.eq({ 0, true }, { looks("tide.atomic.add(x, 1, 1)", "cuda") })
+    D.eq({ 0, true }, { looks("x[i] = x[i]" .. (" * 0.5 + n"):rep(900), "cuda") })
     for _, body in ipairs { "for k = 1, n do x[i] = k end", "for k = 1, #x do x[i] = k end", "for k = 1, 1000 do x[i] = k end",
       "while x[i] < n do x[i] = x[i] + 1 end", "repeat x[i] = x[i] + 1 until x[i] > 3", "for k = 1, 3 do while x[i] < n do x[i] = x[i] + 1 end end",
       "for k = 1, n do for m = 1, 3 do x[i] = m end end" } do

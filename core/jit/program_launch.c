@@ -73,7 +73,7 @@ static int device_of(const tide_operand *args, int n, int otherwise) {
   return otherwise;
 }
 
-enum { SMALL = 1 << 30 }; /* the sum of two fits in 32 bits */
+enum { SMALL = 1 << 30, SMALL_GRID = 1 << 28 }; /* the sum of two fits in 32 bits; a GPU is soon done */
 
 /* Are all sizes and all offsets of x, with what lies between its elements, small? */
 static inline bool is_small(const tide_tensor *x) {
@@ -93,7 +93,9 @@ static inline bool is_unit(const tide_tensor *x) {
 
 tide_program_layout tide_program_layout_of(const int64_t *grid, int ndim, const tide_operand *args, int n) {
   bool small = true, unit = true;
-  for (int d = 0; d < ndim; d++) small &= grid[d] < SMALL;
+  int64_t places = 1;
+  for (int d = 0; d < ndim; d++) small &= grid[d] < SMALL, places = tide__size_mul(places, grid[d]);
+  small &= places <= SMALL_GRID;
   for (int i = 0; small && i < n; i++) {
     const tide_tensor *x = args[i].tensor;
     if (x) small = is_small(x), unit &= is_unit(x);

@@ -413,28 +413,36 @@ TIDE_FN tide_i tk_integer(tk_words c, tide_i low, tide_i high) {
 ]]
 
 -- How a kernel that goes on is stopped: now and then a thread looks whether it is to return. On a GPU slot 5 is the address of
--- the number up to which launches are to end, slot 6 the number of this one; behind the former, third, stands where the host
--- has that number itself, which is far to read, and behind it the milliseconds, 0 where nobody is to be told. Threads that begin
--- late, of which there may be as many as a grid has, read what is near alone.
-local late = [[
-TIDE_COLD void tk_late(TIDE_S s) {
-  const volatile tide_i *word = (const volatile tide_i *)s[5];
-  if (threadIdx.x == 0 && word[1] && !*(const volatile unsigned *)s[3]) tk_report(s, 0, word[1], 0, TIDE_STOPPED);
-}
-#define TIDE_LATE(blocks) \
-  if ((tide_u)gridDim.x * gridDim.y * gridDim.z > blocks && *(const volatile tide_u *)s[5] >= (tide_u)s[6]) return tk_late(s);
-]]
+-- the number up to which launches are to end, slot 6 the number of this one; behind the former stand the milliseconds, 0 where
+-- nobody is to be told, and third where the host has both itself. That is far to read: one look of 64 in a loop goes there, and
+-- as blocks begin one of 1024, and brings what it finds.
 local device_stops = [[
 #define TIDE_ROUNDS 1024
-TIDE_FN bool tk_look(TIDE_S s, unsigned &looks) {
-  const volatile tide_u *word = (const volatile tide_u *)s[5];
-  return word[0] >= (tide_u)s[6] || (++looks % 64 == 0 && *(const volatile tide_u *)word[2] >= (tide_u)s[6]);
+TIDE_FN bool tk_look(TIDE_S s, bool far) {
+  volatile tide_u *word = (volatile tide_u *)s[5];
+#if __CUDA_ARCH__ >= 700
+  tide_u number;
+  asm volatile("ld.relaxed.gpu.u64 %0, [%1];" : "=l"(number) : "l"(word));
+#else
+  tide_u number = word[0];
+#endif
+  if (far) {
+    const volatile tide_u *host = (const volatile tide_u *)word[2];
+    const tide_u last = host[0];
+    if (last > number) word[1] = host[1], word[0] = number = last;
+  }
+  return number >= (tide_u)s[6];
 }
-#define tk_stops(s) tk_look(s, tk_looks)
 TIDE_COLD void tk_stopped(TIDE_S s, int site) {
-  const tide_i ms = ((const volatile tide_i *)((const volatile tide_i *)s[5])[2])[1];
-  if (ms) tk_report(s, site, ms, 0, TIDE_STOPPED);
+  const tide_i ms = ((const volatile tide_i *)s[5])[1];
+  if (ms && !*(const volatile unsigned *)s[3]) tk_report(s, site, ms, 0, TIDE_STOPPED);
 }
+#define tk_stops(s) tk_look(s, ++tk_looks % 64 == 0)
+#define TIDE_LATE(blocks) \
+  if ((tide_u)gridDim.x * gridDim.y * gridDim.z > blocks && tk_look(s, blockIdx.x % 1024 == 0)) { \
+    if (threadIdx.x == 0) tk_stopped(s, 0); \
+    return; \
+  }
 ]]
 local host_stops = [[
 #define TIDE_ROUNDS 16384
@@ -529,7 +537,6 @@ function kernel_prelude(of, body)
     if of.ndims[n] then texts[#texts + 1] = access(n) end
   end
   if of.random then texts[#texts + 1] = random end
-  if not of.host then texts[#texts + 1] = late end
   if of.stops then texts[#texts + 1] = of.host and host_stops or device_stops end
   if next(of.sums) then texts[#texts + 1] = of.host and host_sums or device_sums end
   for name in next, of.sums do texts[#texts + 1] = "TIDE_SUMS(" .. name .. ", tk_sum_" .. name .. ")\n" end

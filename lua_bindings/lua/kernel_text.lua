@@ -129,12 +129,15 @@ local function written(w, fn, ...)
   return text
 end
 
--- Threads of a GPU that begin late look whether to end at all: a grid takes long by its loops, or by its size alone.
-local looping_blocks, blocks = 4096, 1 << 20
-local function write_looks(w, of_gpu)
-  local loops = next(w.stops) ~= nil
+-- Blocks of a GPU look as they begin whether to end at all, where a grid may take long: by loops, atomic operations that wait
+-- for each other or a long text, or by its size. Others do not, as it takes the compiler a fifth longer.
+local long_text, slow_blocks, blocks = 1 << 14, 1 << 12, 1 << 20
+local function write_looks(w, of_gpu, body)
+  local loops, slow = next(w.stops) ~= nil, w.typed.atomics or #body > long_text
   if loops then put(w, "int tk_left = TIDE_ROUNDS;\n" .. (of_gpu and "unsigned tk_looks = 0;\n" or "")) end
-  if of_gpu then put(w, "TIDE_LATE(" .. literal(loops and looping_blocks or blocks) .. ")\n") end
+  if not of_gpu or w.small and not (loops or slow) then return end
+  w.late = true
+  put(w, "TIDE_LATE(" .. literal((loops or slow) and slow_blocks or blocks) .. ")\n")
 end
 
 -- A function of one thread: the kernel of a GPU, or what runs by turns on the CPU.
@@ -144,7 +147,7 @@ local function write_thread(w, typed, head, of_block, of_gpu)
   write_place(w, typed, of_block, of_gpu)
   write_clear(w)
   write_outside(w, typed)
-  write_looks(w, of_gpu)
+  write_looks(w, of_gpu, inner)
   write_operands(w, typed)
   write_vars(w, typed)
   put(w, inner)
@@ -178,7 +181,7 @@ local function finish(w, typed, opts, host)
   local body = written(w, write_tables, typed) .. join(w.out)
   return kernel_prelude({
     host = host, float = typed.float, slots = slots, threads = w.threads, small = w.small, ndims = w.ndims, sums = w.sums,
-    random = w.random, index = kernel_mail_index, zero = kernel_mail_zero, stopped = kernel_mail_stopped, stops = next(w.stops) ~= nil,
+    random = w.random, index = kernel_mail_index, zero = kernel_mail_zero, stopped = kernel_mail_stopped, stops = next(w.stops) ~= nil or w.late,
   }, body) .. body
 end
 

@@ -34,7 +34,7 @@ typedef struct tide_program_operand {
 /* What is known of a grid and of the tensors that are passed; each holds what the one before does. */
 typedef enum tide_program_layout {
   TIDE_PROGRAM_ANY,
-  TIDE_PROGRAM_SMALL, /* sizes and offsets are below 2^30, so that they are computed in 32 bits */
+  TIDE_PROGRAM_SMALL, /* sizes and offsets are below 2^30, so that 32 bits hold them, and places at most 2^28 */
   TIDE_PROGRAM_UNIT   /* elements lie side by side along the last dimension of each tensor */
 } tide_program_layout;
 
