@@ -172,12 +172,12 @@ static int lcreate_multi_output_jit_fn(lua_State *L, ltide_call *c) {
 
 static int lcache_info(lua_State *L, ltide_call *c) {
   static const ltide_field fields[] = LTIDE_FIELDS(tide_jit_stats, memory_hits, disk_hits, misses, ahead, stored,
-                                                   damaged, compile_seconds, compiler_opened);
+                                                   damaged, pending, compile_seconds, compiler_opened);
   char path[4096];
   tide_jit_stats s;
   (void)c;
   tide_jit_get_stats(&s);
-  lua_createtable(L, 0, 10);
+  lua_createtable(L, 0, 11);
   ltide_set_fields(L, fields, &s, false);
   ltide_set_integer(L, "hits", s.memory_hits + s.disk_hits);
   ltide_set_text(L, "path", tide_jit_cache_path(path, sizeof path) ? path : NULL);

@@ -457,7 +457,7 @@ describe("the kernel cache", function()
   end)
 
   it("finds it in memory when the same code comes again", function()
-    local before = J.cache_info()
+    local before = D.cache_info()
     local code = "template <typename T> T again(T x) { return x + " .. math.random(1 << 40) % 100000 .. "; }"
     J.create_jit_fn(code)(fill { 3 })
     local between = J.cache_info()

@@ -413,6 +413,7 @@ describe("compile_kernel", function()
     end
     local text = '#define NAME <stdint.h>\n#include NAME\n__global__ void k(int *x) { *x = 5; }'
     cuda.compile_kernel(text, "k")
+    D.cache_info()
     local before = libraries()
     assert.is_true(before > 0)
     for _ = 1, 3 do cuda.compile_kernel(text, "k") end

@@ -235,6 +235,14 @@ static void *worker(void *unused) {
   return unused;
 }
 
+int tide__jit_ahead_pending(void) {
+  pthread_mutex_lock(&ahead.lock);
+  int n = 0;
+  for (const job *j = ahead.jobs; j; j = j->next) n += j->state != DONE;
+  pthread_mutex_unlock(&ahead.lock);
+  return n;
+}
+
 /* Only the forking thread lives in a child, and what a worker may have locked is made new there. */
 static void child_after_fork(void) {
   pthread_mutex_init(&ahead.lock, NULL);

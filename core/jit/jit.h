@@ -243,6 +243,7 @@ bool tide__jit_hash_includes(tide__jit_key *key, const char *source, const char 
 
 /* ---- for the house ---- */
 
+int tide__jit_ahead_pending(void);
 void tide__jit_ahead_stop(void);    /* waits for what compiles kernels on threads of its own; it may start again */
 void tide__jit_unload(bool of_cpu); /* drops the kernels that were made at run time on accelerators; of_cpu: all */
 

@@ -38,6 +38,7 @@ void tide_jit_get_stats(tide_jit_stats *out) {
                           .ahead = atomic_load(&stats.ahead),
                           .stored = atomic_load(&stats.stored),
                           .damaged = atomic_load(&stats.damaged),
+                          .pending = tide__jit_ahead_pending(),
                           .compile_seconds = 1e-9 * (double)atomic_load(&stats.nanoseconds),
                           .compiler_opened = atomic_load(&tide__jit_opened)};
 }

@@ -129,6 +129,7 @@ typedef struct tide_jit_stats {
   int64_t memory_hits, disk_hits, misses; /* misses: compiled */
   int64_t ahead;                          /* of the misses: compiled before the call that wanted them */
   int64_t stored, damaged;                /* entries written to disk; entries found damaged and made again */
+  int64_t pending;                        /* that the threads in the background compile now, or have to */
   double compile_seconds;
   bool compiler_opened; /* has a compiler been opened or run? */
 } tide_jit_stats;
