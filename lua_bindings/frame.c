@@ -209,7 +209,8 @@ static int measured(lua_State *L, lua_State *co, int args, int *results, ltide_j
 static int add_job(lua_State *L) {
   ltide_frame *f = frame_of(L);
   ltide_costs_room(L, f->costs, f->jobs);
-  f->costs->job[f->jobs] = (ltide_job){f->costs->ids, -1, -1, ltide_state_of(L)->frame_awaits, true};
+  f->costs->job[f->jobs] = (ltide_job){
+      .id = f->costs->ids, .device = -1, .host = -1, .awaits = ltide_state_of(L)->frame_awaits, .served = true};
   lua_rawgeti(L, LUA_REGISTRYINDEX, f->jobs_ref);
   lua_pushvalue(L, 1);
   lua_rawseti(L, -2, f->jobs + 1);
@@ -264,7 +265,7 @@ static int call(lua_State *L, ltide_frame *f, int args, int results) {
   if (!lua_checkstack(co, args + LUA_MINSTACK)) return fail(L, args + 2, "frame_call: too many arguments");
   const void *function = lua_topointer(L, -args - 1);
   lua_xmove(L, co, args + 1);
-  ltide_job job = {++f->costs->ids, ltide_costs_of(f->costs, function), -1, false, true};
+  ltide_job job = {.id = ++f->costs->ids, .device = ltide_costs_of(f->costs, function), .host = -1};
   status = measured(L, co, args, &n, job, function);
   if (status == LUA_OK) return take_results(L, f, co, n, results);
   if (status == LUA_YIELD) return lua_pop(co, n), become_job(L);

@@ -3,9 +3,9 @@
  * What may queue work is a slice: a call of the host's or a turn of a job. How long a turn took the host its clock
  * says. An event before a slice and one behind it, on the stream that is current for its coroutine, tell how long the
  * device took, once they have passed; nothing waits for them. From what earlier slices have taken the next one is
- * foretold: at once when it takes longer, by an eighth of the difference when it takes less, so that few frames
- * overrun. The device's time of a frame is what its own slices are expected to take, and what earlier frames have left
- * undone. Where the device waits for the host in the middle of a slice, that counts.
+ * foretold, on the device at once when it takes longer and by an eighth of the difference when it takes less, so that
+ * few frames overrun. The device's time of a frame is what its own slices are expected to take, and what earlier frames
+ * have left undone. Where the device waits for the host in the middle of a slice, that counts.
  *
  * A job of which the device's time is not known, because nothing of it has been measured, or that is longer than a
  * whole frame, has a turn where no other job had one before; on the device it counts as a whole frame until it is
@@ -78,10 +78,17 @@ bool ltide_costs_fits(ltide_costs *t, int turn, double left) {
   return fits;
 }
 
-/* A thread that had to wait for its processor says little: what is longer than a frame is only that. */
+/* The host's time differs from slice to slice: the mean and four times the mean deviation from it, as TCP foretells the
+ * time of a round trip (RFC 6298). A thread that had to wait for its processor says little: what is longer than a frame
+ * is only that. */
 void ltide_costs_learn(ltide_costs *t, int turn, double host) {
-  double most = 1.125 * t->budget;
-  t->job[turn - 1].host = learnt(t->job[turn - 1].host, host < most ? host : most);
+  ltide_job *job = &t->job[turn - 1];
+  double most = 1.125 * t->budget, took = host < most ? host : most, off = took - job->mean;
+  if (job->host < 0)
+    job->mean = took, job->spread = took / 8;
+  else
+    job->mean += off / 8, job->spread += ((off < 0 ? -off : off) - job->spread) / 4;
+  job->host = job->mean + 4 * job->spread;
 }
 
 static tide_stream *stream_of(tide_current *current, int device) {

@@ -18,8 +18,9 @@ typedef struct ltide_slice {
 typedef struct ltide_job {
   uint64_t id;
   double device, host;
-  bool awaits; /* it has yielded because a device is not as far */
-  bool served; /* it has had a turn in this frame */
+  double mean, spread; /* of the host's */
+  bool awaits;         /* it has yielded because a device is not as far */
+  bool served;         /* it has had a turn in this frame */
 } ltide_job;
 
 typedef struct ltide_costs {
