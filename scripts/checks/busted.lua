@@ -94,6 +94,13 @@ on_begin(function(busted)
     return nil, true
   end)
   busted.subscribe({ "file", "end" }, function(file)
+    local tide = package.loaded.tide
+    local left = tide and tostring(tide.get_default_device()) or "cpu"
+    if left ~= "cpu" then -- later files would fail for it
+      tide.set_default_device "cpu"
+      busted.publish({ "error", "file" }, file, busted.context.parent(file), "the file has left " .. left .. " as the default device",
+        { traceback = "", message = "", short_src = file.name, currentline = 1 })
+    end
     local children = busted.context.children(file)
     for i = #children, 1, -1 do children[i] = nil end
     for descriptor in pairs(busted.executors) do file[descriptor] = nil end
