@@ -23,7 +23,7 @@ static double learnt(double cost, double measured) {
   return cost < 0 || measured > cost ? measured : cost + (measured - cost) / 8;
 }
 
-static int place_of(const void *function) { return (int)((uintptr_t)function >> 5) % LTIDE_CALLS; }
+static int place_of(const void *function) { return (int)(((uintptr_t)function >> 5) % LTIDE_CALLS); }
 
 double ltide_costs_of(const ltide_costs *t, const void *function) {
   int at = place_of(function);
