@@ -144,7 +144,7 @@ describe("graph:bind", function()
   it("goes to and fro between addresses that are aligned otherwise", function()
     local room = tide.zeros(4000, dev)
     local function of(value, offset) return room:narrow(1, 1 + 64 * value + offset, 8):fill_(value) end
-    local a, b, y, z = tide.full({ 8 }, 1.0, dev), tide.full({ 8 }, 2.0, dev), nil, nil
+    local a, b, y, z = tide.ones(8, dev), tide.ones(8, dev) * 2, nil, nil
     local g = capture(function()
       y = a * 100 + b
       z = b + 0.5
