@@ -29,13 +29,19 @@ static tide_status add(tide_tensor *y, const tide_tensor *x, const tide_tensor *
 
 static tide_stream *stream;
 
-/* A graph of two steps, y = x + w, y = y + w, whose inputs are x and w. */
-static tide_graph *graph_of(const tide_tensor *x, const tide_tensor *w, tide_tensor *y) {
+/* The begin of a graph whose inputs are x and w. */
+static tide_graph *begin_graph(const tide_tensor *x, const tide_tensor *w) {
   tide_graph *g = NULL;
   OK(tide_graph_new(&g, false));
   OK(tide_graph_begin(g, stream, NULL, TIDE_CAPTURE_THREAD_LOCAL));
   OK(tide_graph_input(g, "x", x));
   OK(tide_graph_input(g, "w", w));
+  return g;
+}
+
+/* A graph of two steps, y = x + w, y = y + w. */
+static tide_graph *graph_of(const tide_tensor *x, const tide_tensor *w, tide_tensor *y) {
+  tide_graph *g = begin_graph(x, w);
   OK(add(y, x, w));
   OK(add(y, y, w));
   OK(tide_graph_end(g));
@@ -194,11 +200,7 @@ static void steps(void) {
   other.elementwise = run_steps;
   atomic_store(&tide__backends_ready[1], &other);
   for (int first = 0; first < 2; first++) {
-    tide_graph *g = NULL;
-    OK(tide_graph_new(&g, false));
-    OK(tide_graph_begin(g, stream, NULL, TIDE_CAPTURE_THREAD_LOCAL));
-    OK(tide_graph_input(g, "x", x));
-    OK(tide_graph_input(g, "w", w));
+    tide_graph *g = begin_graph(x, w);
     OK(add(y, x, w));
     OK(tide_graph_end(g));
     OK(bind_one(g, names[first], both[first]));
