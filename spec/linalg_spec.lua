@@ -128,6 +128,15 @@ end
 describe("linalg.solve", function()
   D.watch(before_each, after_each)
 
+  it("takes no vectors from the right, one or one for each matrix", function()
+    local eye = tide.eye(3, { device = D.dev })
+    D.raises("ShapeError", la.solve, eye, tide.ones(3, { device = D.dev }), { left = false })
+    local two, b = eye:expand(2, 3, 3), tide.ones(2, 3, { device = D.dev })
+    assert.matches("got vectors", D.raises("ShapeError", la.solve, two, b, { left = false }).message)
+    D.eq({ { 1, 1, 1 }, { 1, 1, 1 } }, la.solve(eye, b, { left = false }))
+    D.eq({ { 1, 1, 1 }, { 1, 1, 1 } }, la.solve(two, b)) -- from the left they are
+  end)
+
   of_all_dtypes("solves", squares, function(x, slack, a, what)
     local size = a:size()
     size[#size] = 3

@@ -16,7 +16,11 @@ end
 
 function linalg_solve(a, b, is_left)
   if is_left then return solve(a, b) end
-  if a:dim() < 2 or b:dim() < 2 then fail("ShapeError", called() .. ": left=false takes matrices, [..., n, n] and [..., k, n]") end
+  local vectors = a:dim() == b:dim() + 1
+  for d = 1, vectors and b:dim() or 0 do vectors = vectors and a:size(d) == b:size(d) end
+  if a:dim() < 2 or b:dim() < 2 or vectors then -- of the shape of one vector for each matrix they would be such with left=true
+    fail("ShapeError", called() .. ": left=false takes matrices, [..., n, n] and [..., k, n]" .. (vectors and ", got vectors" or ""))
+  end
   return solve(a.mT, b.mT).mT
 end
 
