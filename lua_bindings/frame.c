@@ -35,7 +35,7 @@ typedef struct ltide_frame {
   size_t lua_begun;              /* bytes of Lua's heap when the frame began */
   size_t lua_left, left;         /* what the last cycle left, of Lua's and of tensors */
   int64_t longest, last_longest; /* nanoseconds of the longest step of this cycle, and of the one before */
-  ltide_costs *costs;
+  ltide_costs *costs;            /* what jobs and calls take */
 } ltide_frame;
 
 static int64_t now(void) {
