@@ -220,13 +220,15 @@ static int lfused_call(lua_State *L) {
 
 /* {==== Making */
 
+static const char unnamed[] = "a function";
+
 static void name_function(lua_State *L, fuse_function *f, int fn) {
   lua_Debug ar;
   lua_pushvalue(L, fn);
   lua_getinfo(L, ">S", &ar);
   f->line = ar.linedefined;
   if (ar.what[0] != 'C') snprintf(f->where, sizeof f->where, "%s:%d", ar.short_src, ar.linedefined);
-  snprintf(f->name, sizeof f->name, "%s", "a function");
+  snprintf(f->name, sizeof f->name, "%s", unnamed);
 }
 
 static int lfuse(lua_State *L, ltide_call *c) {
@@ -374,8 +376,14 @@ static ltide_row fused_rows[] = {
 #include "api/fuse_fused.def"
     {0}};
 
+static int fused_tostring(lua_State *L) {
+  const fuse_function *f = check_fused(L, 1);
+  bool named = strcmp(f->name, unnamed) != 0 || !*f->where;
+  return lua_pushfstring(L, "tide.fuse(%s)", named ? f->name : f->where), 1;
+}
+
 void ltide_open_fuse(lua_State *L, ltide_state *S) {
-  static const luaL_Reg meta[] = {{"__gc", fused_gc}, {"__call", lfused_call}, {0}};
+  static const luaL_Reg meta[] = {{"__gc", fused_gc}, {"__call", lfused_call}, {"__tostring", fused_tostring}, {0}};
   (void)S;
   ltide_new_class(L, FUSED_META, meta, "Fused", fused_rows, NULL);
 #if LUA_VERSION_NUM == 504

@@ -474,9 +474,12 @@ static bool is_same(lua_State *L, const fuse_guard *g, int refs) {
   switch (type) {
   case LUA_TNIL: return true;
   case LUA_TBOOLEAN: return lua_toboolean(L, -1) == (int)g->integer;
-  case LUA_TNUMBER:
+  case LUA_TNUMBER: {
     if (lua_isinteger(L, -1) != g->is_integer) return false;
-    return g->is_integer ? lua_tointeger(L, -1) == g->integer : lua_tonumber(L, -1) == g->number;
+    if (g->is_integer) return lua_tointeger(L, -1) == g->integer;
+    lua_Number x = lua_tonumber(L, -1);
+    return !memcmp(&x, &g->number, sizeof x); /* NaN is the same, -0.0 and 0.0 are not */
+  }
   case LUA_TSTRING: {
     lua_rawgeti(L, refs, g->value);
     bool same = lua_rawequal(L, -1, -2);

@@ -242,6 +242,24 @@ describe("tide.fuse", function()
     _G.scale = nil
   end)
 
+  it("tells numbers apart as they are, NaN too", function()
+    local f = tide.fuse(function(x, n) return x / n end)
+    local x = tide.ones(2, { device = dev })
+    for _ = 1, 2 do
+      D.eq({ huge, huge }, f(x, 0.0))
+      D.eq({ -huge, -huge }, f(x, -0.0))
+      D.eq({ 0 / 0, 0 / 0 }, f(x, 0 / 0))
+      D.eq({ huge, huge }, f(x, 0))
+    end
+    assert.is_truthy(explained(f):find("without running it", 1, true), explained(f))
+  end)
+
+  it("tells its name and where it stands", function()
+    local function fn(x) return x end
+    assert.are.equal("tide.fuse(smooth)", tostring(tide.fuse(fn, { name = "smooth" })))
+    assert.matches("^tide.fuse%(.*fuse_spec.lua:%d+%)$", tostring(tide.fuse(fn)))
+  end)
+
   it("takes tensors in upvalues and tables as they are then", function()
     local w, params, x = fill { 8 }, { a = fill { 8 }, list = { fill { 8 } } }, fill({ 8 }, "float32", 1)
     local f = tide.fuse(function(t) return t * w + params.a - params.list[1] end)
