@@ -334,7 +334,7 @@ static void push_explanation(lua_State *L, const fuse_function *f) {
       lua_rawgeti(L, refs, s->fn);
       const ltide_row *row = ltide_row_at(L, -1);
       lua_pop(L, 1);
-      lua_pushfstring(L, "\n  %d. calls %s", i + 1, row ? row->name : "x[...]");
+      lua_pushfstring(L, "\n  %d. calls %s", i + 1, row ? row->name : s->results ? "x[...]" : "x[...] = value");
     } else {
       const char *state = fuse_has_one(s)                ? ""
                           : !s->fused                    ? ", its operations one by one"

@@ -115,7 +115,7 @@ typedef enum fuse_what {
 
 typedef struct fuse_event {
   uint8_t what, op, operands, params, dtype;
-  bool is_view;          /* CALL: the result looks at an operand's memory */
+  bool is_view, writes;  /* CALL: the result looks at an operand's memory; an argument is written */
   bool keepdim, leading; /* leading: the first dims */
   uint8_t dims;          /* REDUCE; GATHER: the dim */
   int16_t in[3];         /* a value, or -1: number[k]; GATHER: the index, and beyond the operands the source */

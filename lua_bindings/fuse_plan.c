@@ -330,6 +330,7 @@ static void add_call(planner *p, int at) {
     for (int i = first; i < first + n; i++) give_slot(p, i);
   }
   p->r->record->exact = true;
+  p->r->record->writes |= e->writes;
 }
 
 /* Of rows that are done in parts the CPU's own loops read once for these, in a precision that a kernel gets by more

@@ -118,6 +118,25 @@ bool fuse_push_template(fuse_recorder *r, int index, int depth, bool *has_values
 
 static const char *name_of(const fuse_call *c) { return c->row ? c->row->name : "a C function"; }
 
+/* What tensors have for this event. */
+static lua_CFunction tensor_meta(const fuse_recorder *r, const char *event) {
+  lua_rawgeti(r->L, LUA_REGISTRYINDEX, r->S->tensor_ref);
+  lua_pushstring(r->L, event);
+  lua_rawget(r->L, -2);
+  lua_CFunction fn = lua_tocfunction(r->L, -1);
+  lua_pop(r->L, 2);
+  return fn;
+}
+
+/* Is the argument at the index options that have a destination? */
+static bool has_out(lua_State *L, int index) {
+  if (!lua_istable(L, index)) return false;
+  lua_pushliteral(L, "out");
+  bool has = lua_rawget(L, index) != LUA_TNIL;
+  lua_pop(L, 1);
+  return has;
+}
+
 /* What a call of the same function is to be given. */
 static bool read_argument(fuse_recorder *r, int index, fuse_arg *a) {
   lua_State *L = r->L;
@@ -144,6 +163,7 @@ static void begin_call(fuse_recorder *r, lua_Debug *ar) {
   c->fn = lua_tocfunction(L, fn);
   c->row = ltide_row_at(L, fn);
   c->event.what = FUSE_CALL, c->event.out = c->event.into = -1;
+  c->event.writes = c->row ? c->row->name[strlen(c->row->name) - 1] == '_' : c->fn == tensor_meta(r, "__newindex");
   lua_getinfo(L, "r", ar);
   int n = ar->ntransfer, first = ar->ftransfer;
   if (n > FUSE_ARGS) {
@@ -153,6 +173,7 @@ static void begin_call(fuse_recorder *r, lua_Debug *ar) {
   c->event.call.is_call = true, c->event.call.args = n;
   for (int i = 0; i < n; i++) {
     if (!lua_getlocal(L, ar, first + i)) lua_pushnil(L);
+    c->event.writes |= has_out(L, lua_gettop(L));
     if (!read_argument(r, lua_gettop(L), &c->event.call.arg[i]))
       fuse_decline(r, "%s gets an argument that came from elsewhere, or a function", name_of(c));
     lua_settop(L, fn);
@@ -426,7 +447,7 @@ static void end_call(fuse_recorder *r, int first, int top) {
     e->out = e->call.result[0];
     return;
   }
-  bool has_tensors = is_field && (c->event.call.arg[1].value >= 0 || c->event.call.arg[1].is_tree);
+  bool has_tensors = is_field && top >= first && (c->event.call.arg[1].value >= 0 || c->event.call.arg[1].is_tree);
   if (!add_call(r, first, top))
     fuse_decline(r, "%s gives what may depend on values", name);
   else if (is_among(dynamic, name) || has_tensors)
@@ -471,17 +492,9 @@ static bool is_pure(lua_State *L, lua_CFunction fn) {
   return pure;
 }
 
-/* x[...], x.field and #x, which are no rows. */
+/* x[...], x.field, #x and x[...] = v, which are no rows. */
 static bool is_access(const fuse_recorder *r, lua_CFunction fn) {
-  lua_State *L = r->L;
-  lua_rawgeti(L, LUA_REGISTRYINDEX, r->S->tensor_ref);
-  lua_pushliteral(L, "__index");
-  lua_rawget(L, -2);
-  lua_pushliteral(L, "__len");
-  lua_rawget(L, -3);
-  bool is_it = lua_tocfunction(L, -1) == fn || lua_tocfunction(L, -2) == fn;
-  lua_pop(L, 3);
-  return is_it;
+  return fn == tensor_meta(r, "__index") || fn == tensor_meta(r, "__len") || fn == tensor_meta(r, "__newindex");
 }
 
 static void on_c_function(fuse_recorder *r, lua_Debug *ar) {

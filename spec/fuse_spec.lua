@@ -300,6 +300,51 @@ describe("tide.fuse", function()
     end
   end)
 
+  it("assigns to elements in order (FUSE-04)", function()
+    local mask, index = fill { 4, 5 }:gt(0), tide.tensor({ 1, 3 }, { device = dev })
+    local function fn(x, y)
+      local before = x * 2
+      x[1] = 0
+      x[{ 2, { 2, 3 } }] = y * 3
+      x[3][2] = 7
+      local row = x[2]
+      x[4] = row + x[1]
+      x[mask] = -1
+      x[{ 1, index }] = x[{ 1, index }] + 5
+      return before, x + 1, row
+    end
+    local f, want = tide.fuse(fn), fill { 4, 5 }
+    local a, b, c = fn(want, fill { 2 })
+    for pass = 1, 3 do
+      local x = fill { 4, 5 }
+      local p, q, r = f(x, fill { 2 })
+      for k, pair in ipairs { { a, p }, { b, q }, { c, r }, { want, x } } do D.eq(pair[1], pair[2], 0, "pass " .. pass .. ", " .. k) end
+    end
+    assert.is_truthy(explained(f):find("without running it\n", 1, true), explained(f))
+    assert.is_truthy(explained(f):find("calls x[...] = value\n", 1, true), explained(f))
+  end)
+
+  it("writes once where something fails behind that", function()
+    local one, inside, outside = tide.tensor { 1 }, tide.tensor { 1, 2 }, tide.tensor { 1, 9 }
+    for _, write in ipairs {
+      function(x) x:index_add_(1, one, tide.ones(1)) end,
+      function(x) x[1] = x[1] + 1 end,
+      function(x) tide.cumsum(x, 1, { out = x }) end,
+    } do
+      local function fn(x, y, i)
+        write(x)
+        return (y[i] * 2 + 1):sum()
+      end
+      local f, x, y = tide.fuse(fn), tide.ones(3), tide.ones(5)
+      for _ = 1, 3 do f(x, y, inside) end
+      local want = x:clone()
+      local _, said = pcall(fn, want, y, outside)
+      local e = D.raises("IndexError", f, x, y, outside)
+      assert.are.equal(said.message, e.message)
+      D.eq(want, x)
+    end
+  end)
+
   it("sees views that overlap", function()
     local function fn(a, b) a:add_(b) return a * 2 end
     local f = tide.fuse(fn)
