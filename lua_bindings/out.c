@@ -21,8 +21,13 @@ static void check_fit(lua_State *L, tide_tensor *out, const tide_tensor *result)
   if (!tide_dtype_can_cast(from, to))
     ltide_error(L, "DtypeError", "%s: out: got %s, expected %s or a wider one", name, tide_dtype_name(to),
                 tide_dtype_name(from));
-  if (tide_tensor_device(out) != tide_tensor_device(result))
-    ltide_error(L, "DeviceError", "%s: out: it is on another device than the result", name);
+  if (tide_tensor_device(out) != tide_tensor_device(result)) {
+    ltide_push_device(L, tide_tensor_device(out));
+    const char *got = luaL_tolstring(L, -1, NULL);
+    ltide_push_device(L, tide_tensor_device(result));
+    ltide_error(L, "DeviceError", "%s: out: got a tensor on %s, expected one on %s, where the result is", name, got,
+                luaL_tolstring(L, -1, NULL));
+  }
   if (tide_tensor_numel(out)) ltide_try(L, tide_fit(out, tide_tensor_size(result), tide_tensor_ndim(result)));
 }
 

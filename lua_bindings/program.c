@@ -32,9 +32,11 @@ static int64_t read_size(lua_State *L, const ltide_program *k, int arg) {
   int is_integer = 0;
   lua_Integer i = lua_type(L, arg) == LUA_TNUMBER ? lua_tointegerx(L, arg, &is_integer) : 0;
   if (!is_integer)
-    ltide_error(L, "ArgumentError", "%s: grid: got %s, expected an integer, or a table of one to three", k->name,
-                ltide_typename(L, arg));
-  if (i < 0) ltide_error(L, "ValueError", "%s: grid: got %I, expected at least 0", k->name, (LUAI_UACINT)i);
+    ltide_error(L, "ArgumentError",
+                "kernel: %s: grid: got %s, expected an integer, or a table of one to three, before the arguments: "
+                "k(grid, ...)",
+                k->name, ltide_typename(L, arg));
+  if (i < 0) ltide_error(L, "ValueError", "kernel: %s: grid: got %I, expected at least 0", k->name, (LUAI_UACINT)i);
   return i;
 }
 
@@ -48,7 +50,7 @@ static void read_grid(lua_State *L, call *c, int arg) {
   c->ndim = (int)lua_rawlen(L, arg);
   if (c->ndim == 0) ltide_plain_shape(L, arg), c->ndim = (int)lua_rawlen(L, arg);
   if (c->ndim < 1 || c->ndim > TIDE_PROGRAM_DIMS)
-    ltide_error(L, "ArgumentError", "%s: grid: got %d sizes, expected one to three", c->k->name, c->ndim);
+    ltide_error(L, "ArgumentError", "kernel: %s: grid: got %d sizes, expected one to three", c->k->name, c->ndim);
   for (int d = 0; d < c->ndim; d++, lua_pop(L, 1)) {
     lua_rawgeti(L, arg, d + 1);
     c->grid[d] = read_size(L, c->k, lua_gettop(L));
@@ -76,21 +78,33 @@ static inline uint16_t read_value(lua_State *L, ltide_state *S, int arg, tide_op
 static void fail_value(lua_State *L, ltide_state *S, const ltide_program *k, int arg, int n) {
   bool freed = ltide_test_handle(L, S, arg) != NULL;
   ltide_error(L, freed ? "StateError" : "ArgumentError",
-              "%s: argument %d: got %s, expected a tensor, a number or a boolean", k->name, n, ltide_typename(L, arg));
+              "kernel: %s: argument %d: got %s, expected a tensor, a number or a boolean%s", k->name, n,
+              ltide_typename(L, arg), lua_istable(L, arg) ? "; the last one may be options: {out=}" : "");
+}
+
+/* A table at the end: {out=}. A list is none, but a value that no kernel takes. */
+static bool is_options(lua_State *L, const ltide_program *k, int arg) {
+  int top = lua_gettop(L);
+  for (lua_pushnil(L); lua_next(L, arg); lua_settop(L, top + 1)) {
+    if (lua_type(L, top + 1) != LUA_TSTRING) return lua_settop(L, top), false;
+    if (strcmp(lua_tostring(L, top + 1), "out"))
+      ltide_error(L, "ArgumentError", "kernel: %s: unknown option '%s', expected out", k->name,
+                  lua_tostring(L, top + 1));
+  }
+  return true;
 }
 
 /* The arguments from `first` to `last`, of which the last one may be options. */
 static void read_args(lua_State *L, call *c, int first, int last) {
-  c->opts = last >= first && lua_istable(L, last) ? last-- : 0;
+  c->opts = last >= first && lua_istable(L, last) && is_options(L, c->k, last) ? last-- : 0;
   c->first = first, c->args = last - first + 1;
   if (c->args > TIDE_PROGRAM_OPERANDS)
-    ltide_error(L, "ArgumentError", "%s: got %d arguments, expected at most %d", c->k->name, c->args,
+    ltide_error(L, "ArgumentError", "kernel: %s: got %d arguments, expected at most %d", c->k->name, c->args,
                 TIDE_PROGRAM_OPERANDS);
   for (int i = 0; i < c->args; i++) {
     c->code[i] = read_value(L, c->S, first + i, &c->operand[i]);
     if (!c->code[i]) fail_value(L, c->S, c->k, first + i, i + 1);
   }
-  if (c->opts) ltide_check_keys(L, c->opts, LTIDE_NAMES("out"));
 }
 
 /* {==== What lies outside */
@@ -176,7 +190,7 @@ static ltide_special *find_or_make(lua_State *L, call *c, int grid, int last) {
     ltide_special *s = find(L, c);
     if (s) return s;
     if (tries == 3)
-      ltide_error(L, "StateError", "%s: what it reads from outside changes while it is compiled", c->k->name);
+      ltide_error(L, "StateError", "kernel: %s: what it reads from outside changes while it is compiled", c->k->name);
     ltide_special_make(L, c->at, c->ndim, c->layout, c->first, c->args);
     c->S = ltide_enter(L);
     c->k = ltide_check_program(L, c->at);
@@ -184,10 +198,24 @@ static ltide_special *find_or_make(lua_State *L, call *c, int grid, int last) {
   }
 }
 
+/* The first one of out=, or NULL. */
+static tide_tensor *destination(lua_State *L, const call *c) {
+  int top = lua_gettop(L);
+  const ltide_tensor *u = NULL;
+  if (c->opts && ltide_push_option(L, c->opts, "out")) {
+    if (lua_istable(L, -1)) lua_rawgeti(L, -1, 1);
+    u = ltide_test_handle(L, c->S, lua_gettop(L));
+  }
+  lua_settop(L, top);
+  return u ? u->t : NULL;
+}
+
 /* The device of the first tensor. */
-static int device_of(const call *c, const ltide_special *s) {
+static int device_of(lua_State *L, const call *c, const ltide_special *s) {
   for (int i = 0; i < c->args + s->passed; i++)
     if (c->operand[i].tensor) return tide_tensor_device(c->operand[i].tensor);
+  const tide_tensor *out = destination(L, c);
+  if (out) return tide_tensor_device(out);
   return tide_is_available() ? tide_current_device() : TIDE_CPU;
 }
 
@@ -251,7 +279,7 @@ static void reduce_results(lua_State *L, const call *c, const ltide_special *s) 
 
 static void check_options(lua_State *L, const call *c, const ltide_special *s) {
   if (c->opts && s->results == 0)
-    ltide_error(L, "ArgumentError", "%s: got options, expected none: the kernel returns nothing", c->k->name);
+    ltide_error(L, "ArgumentError", "kernel: %s: got options, expected none: the kernel returns nothing", c->k->name);
 }
 
 /* Is the host to have its turn until the kernel is compiled? */
@@ -288,7 +316,7 @@ static int lprogram_call(lua_State *L) {
   if (!c.k) return ltide_arg_error(L, 1, "k", "a kernel of tide.kernel");
   luaL_checkstack(L, LUA_MINSTACK, "kernel");
   ltide_special *s = find_or_make(L, &c, 2, top);
-  int device = device_of(&c, s);
+  int device = device_of(L, &c, s);
   if (!must_yield(L, &c, s, device)) return run(L, &c, s, device);
   lua_settop(L, top);
   return ltide_yield_again(L, lprogram_call);
@@ -334,7 +362,7 @@ static int call_and_pack(lua_State *L, bound *b) {
   for (int i = 0; i <= b->listed; i++) lua_rawgeti(L, 3, i + 1);
   lua_remove(L, 3);
   ltide_special *s = find_or_make(L, &c, 3, lua_gettop(L));
-  int device = device_of(&c, s);
+  int device = device_of(L, &c, s);
   if (must_yield(L, &c, s, device)) return -1;
   if (s->results) return run(L, &c, s, device);
   check_options(L, &c, s);
@@ -356,11 +384,20 @@ static bool renew_outers(lua_State *L, const bound *b) {
   return true;
 }
 
+static void fail_arguments(lua_State *L, const bound *b) {
+  ltide_error(
+      L, "ArgumentError",
+      "kernel: %s: got %s for a call that has its arguments, expected none: call() runs it, call:set(n, v) changes "
+      "argument n",
+      b->k->name, ltide_typename(L, 2));
+}
+
 /* Upvalue 1 is the metatable of bound kernels. */
 static int lbound_call(lua_State *L) {
   ltide_enter(L);
   bound *b = ltide_test_meta(L, 1, lua_topointer(L, lua_upvalueindex(1)));
   if (!b) return ltide_arg_error(L, 1, "call", "what k:on(grid, ...) gives");
+  if (lua_gettop(L) > 1) fail_arguments(L, b);
   if (b->packed && b->body == b->k->body && (!b->has_outers || renew_outers(L, b)))
     return ltide_done(L, tide_program_bound_launch(b->packed));
   lua_settop(L, 1);
@@ -377,8 +414,8 @@ static int lbound_set(lua_State *L) {
   ltide_no_options(L, 3);
   int64_t n = ltide_check_integer(L, 2, "n");
   if (n < 1 || n > b->args)
-    return ltide_error(L, "ValueError", "%s: set: got argument %I, expected 1 to %d", b->k->name, (LUAI_UACINT)n,
-                       b->args);
+    return ltide_error(L, "ValueError", "kernel: %s: set: got argument %I, expected 1 to %d", b->k->name,
+                       (LUAI_UACINT)n, b->args);
   lua_settop(L, 3);
   uint16_t code = read_value(L, S, 3, &value);
   if (!code) fail_value(L, S, b->k, 3, (int)n);
@@ -405,6 +442,7 @@ static int lprogram_on(lua_State *L) {
   int top = lua_gettop(L);
   ltide_enter(L);
   ltide_program *k = ltide_check_program(L, 1);
+  if (top < 2) read_size(L, k, 2); /* raises */
   luaL_checkstack(L, top + LUA_MINSTACK, "kernel");
   bound *b = memset(ltide_new_object(L, sizeof *b, 2), 0, sizeof *b);
   ltide_setmetatable(L, LTIDE_BOUND_META);
@@ -416,7 +454,7 @@ static int lprogram_on(lua_State *L) {
   lua_setiuservalue(L, -2, 2);
   call c = {.S = ltide_enter(L), .at = 1, .k = k};
   ltide_special *s = find_or_make(L, &c, 2, top);
-  int device = device_of(&c, s);
+  int device = device_of(L, &c, s);
   if (must_yield(L, &c, s, device)) return lua_settop(L, top), ltide_yield_again(L, lprogram_on);
   check_options(L, &c, s);
   b->args = c.args;

@@ -71,13 +71,16 @@ local function name_of(value)
   end
 end
 
+-- What tells about objects of classes that no name of the module is.
+local made_by = { LuaKernel = "tide.kernel", BoundLuaKernel = "LuaKernel:on", Fused = "tide.fuse", Kernel = "tide.cuda.compile_kernel" }
+
 -- An object: its class, and what its methods are called. The class's name ends its metatable's.
 local function of_object(value)
   local class, query = meta_name(value)
   if not class then return nil end
   while find(class, ".") do class = sub(class, find(class, ".") + 1) end
   if class == "dtype" then query = text(value) end -- it is known by its own name
-  local docs, names = exact(query or class), members(class)
+  local docs, names = exact(query or made_by[class] or class), members(class)
   return docs and docs .. "\n" .. names or names ~= "" and names or nil
 end
 

@@ -165,9 +165,20 @@ end
 
 -- ---- what C calls ----
 
+-- Said once of a kernel that leaves nothing behind: what it computed was to be returned, or written.
+local function warn_of_nothing(self, made)
+  for i = 1, #made.operands do
+    if made.operands[i].writes then return end
+  end
+  if self.warned then return end
+  self.warned = true
+  warn("kernel: " .. self.name .. ": it gives nothing, expected x[i] = v for a tensor, or return v")
+end
+
 -- A call needs what is not there: kinds of its arguments, in `signature`.
 function program_special(k, self, ndim, layout, signature)
   local made = compile(self, self.source, ndim, layout, signature)
+  warn_of_nothing(self, made)
   local number = kernel_add(k, made)
   self.made[#self.made + 1] = { number = number, ndim = ndim, layout = layout, signature = signature }
   self.last = made

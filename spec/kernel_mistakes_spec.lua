@@ -1,0 +1,87 @@
+-- What a call of a kernel written in Lua says to one that was not meant so (API.md KER-02, KER-06): which kernel it is, what it
+-- got and what it takes. What is wrong in a kernel's text stands in kernel_language_spec.lua.
+
+local tide = require "tide"
+local D = require "spec.support.device"
+
+local function zeros(...) return tide.zeros({ ... }, { device = D.dev }) end
+
+describe("a call of a kernel", function()
+  D.watch(before_each, after_each)
+  local twice = tide.kernel("function(i, x, a) x[i] = a * 2 end", { name = "twice" })
+  local count = tide.kernel("function(i) return i end", { name = "count" })
+
+  local function says(kind, want, f, ...)
+    local e = D.raises(kind, f, ...)
+    assert.is_truthy(e.message:find(want, 1, true), e.message .. "\nhas no " .. want)
+  end
+
+  it("names the kernel, what it got and what it takes", function()
+    local x = zeros(3)
+    says("ArgumentError", "kernel: twice: grid: got nothing, expected an integer, or a table of one to three, before the arguments: k(grid, ...)", twice)
+    says("ArgumentError", "kernel: twice: grid: got a float32 tensor [3]", twice, x, 1)
+    says("ArgumentError", "kernel: twice: grid: got 4 sizes, expected one to three", twice, { 1, 1, 1, 1 }, x, 1)
+    says("ValueError", "kernel: twice: grid: got -1, expected at least 0", twice, -1, x, 1)
+    says("ArgumentError", "kernel: twice: argument 2: got string 'a', expected a tensor, a number or a boolean", twice, 3, x, "a")
+    says("ArgumentError", "kernel: count: got options, expected none: the kernel returns nothing", tide.kernel("function(i, x) x[i] = 1 end", { name = "count" }), 3, x, { out = x })
+    D.eq({ 0, 0, 0 }, x)
+  end)
+
+  it("takes a list behind its arguments for no options", function()
+    local x = zeros(3)
+    says("ArgumentError", "kernel: twice: argument 2: got table, expected a tensor, a number or a boolean; the last one may be options: {out=}",
+      twice, 3, x, { 1, 2, 3 })
+    says("ArgumentError", "kernel: count: unknown option 'ot', expected out", count, 3, { ot = x })
+    D.eq({ 1, 2, 3 }, count(3, {}))
+  end)
+
+  it("is bound with a grid, and then takes no arguments", function()
+    local x = zeros(3)
+    says("ArgumentError", "kernel: twice: grid: got nothing", twice.on, twice)
+    local call = twice:on(3, x, 1)
+    says("ArgumentError", "kernel: twice: got number 5 for a call that has its arguments, expected none: call() runs it, call:set(n, v)", call, 5)
+    says("ArgumentError", "got nil", call, nil)
+    D.eq({ 0, 0, 0 }, x)
+    call()
+    D.eq({ 2, 2, 2 }, x)
+    says("ValueError", "kernel: twice: set: got argument 3, expected 1 to 2", call.set, call, 3, 1)
+  end)
+
+  it("without tensors runs where its results are to go", function()
+    local out = tide.zeros(3, { dtype = tide.int64 })
+    assert.are.equal(out, count(3, { out = out }))
+    D.eq({ 1, 2, 3 }, out)
+    local first = tide.zeros(3)
+    local two = tide.kernel "function(i) return i, i / 2 end"
+    two(3, { out = { out, first } })
+    D.eq({ 0.5, 1, 1.5 }, first)
+    local bound = count:on(3, { out = out:zero_() })
+    bound()
+    D.eq({ 1, 2, 3 }, out)
+    if not D.cuda then return end
+    assert.are.equal("cuda:0", tostring(count(3).device))
+    says("DeviceError", "out: got a tensor on cpu, expected one on cuda:0, where the result is", tide.kernel "function(i, x) return x[i] end", 3,
+      zeros(3), { out = tide.zeros(3, { dtype = tide.float64 }) })
+  end)
+
+  it("is told about by help(), as are those who make it", function()
+    local call = twice:on(3, zeros(3), 1)
+    for object, want in pairs { [twice] = "tide.kernel(fn", [call] = "A prebound call: call() runs", [tide.fuse(print)] = "tide.fuse(fn" } do
+      assert.is_truthy(tide.help(object):find(want, 1, true), tide.help(object))
+    end
+  end)
+
+  it("warns once of a kernel that gives nothing", function()
+    local _, err, code = D.run { "-e", [[
+      local x = tide.zeros(3)
+      local k = tide.kernel("function(i, x) local y = x[i] * 2 end", { name = "forgetful" })
+      k(3, x)
+      k(3, x)
+      k({ 3 }, tide.zeros(3, { dtype = tide.int64 }))
+      tide.kernel("function(i, x) tide.atomic.add(x, 1, i) end")(3, x)
+      tide.kernel("function(i, x) return x[i] end")(3, x)
+    ]] }
+    assert.are.equal(0, code)
+    assert.are.equal("Lua warning: kernel: forgetful: it gives nothing, expected x[i] = v for a tensor, or return v\n", err)
+  end)
+end)
