@@ -145,6 +145,17 @@ describe("kernel interpret", function()
     D.eq({ 2, 4, 6 }, x * scale)
   end)
 
+  it("shows tensors in lists, and how long these are", function()
+    local list, at = { tide.tensor { 1, 2, 3 }, tide.tensor { 10, 20, 30 } }, { deep = { { 5, 7 }, { 6, 8 } } }
+    local function add(i, x) x[i] = x[i] + list[2][i] * #list + at.deep[2][1] end
+    local plain, x = tide.ones(3), tide.ones(3, { device = D.dev })
+    interpret(add, 3, plain)
+    D.eq({ 27, 47, 67 }, plain)
+    for k = 1, 2 do list[k] = list[k]:to(D.dev) end
+    tide.kernel(add)(3, x)
+    D.eq(plain, x)
+  end)
+
   it("runs the threads of a block up to what they wait for", function()
     local x, sums = D.tensor({ 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 }, "float32"), tide.zeros(3)
     local turned, all, warp = interpret(function(i, x, sums)

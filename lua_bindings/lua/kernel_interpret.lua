@@ -43,6 +43,15 @@ end
 
 local see_function
 
+-- Is it a list of numbers, or of lists of them? Nothing in it is seen otherwise.
+local function is_numbers(t)
+  local first = rawget(t, 1)
+  if type(first) == "table" then first = rawget(first, 1) end
+  return rawlen(t) > 0 and not is_tensor(first) and (type(first) == "number" or is_integer(first))
+end
+
+local function is_shown(value) return type(value) == "table" and getmeta(value) == nil and not is_numbers(value) end
+
 -- A table in front of another one, which shows what is in that as a kernel sees it.
 local function front(run, t)
   local known = run.fronts[t]
@@ -53,9 +62,10 @@ local function front(run, t)
       local kind = type(value)
       if is_tensor(value) then return boxed(run, value, text(key)) end
       if kind == "function" then see_function(run, value) end
-      if kind == "table" and getmeta(value) == nil and rawlen(value) == 0 then return front(run, value) end
+      if is_shown(value) then return front(run, value) end
       return value
     end,
+    __len = function() return rawlen(t) end,
     __newindex = function(_, key)
       fail("ArgumentError", "kernel: '" .. text(key) .. "': a kernel assigns no global and no field of a table, expected a local or a tensor")
     end,
@@ -67,7 +77,7 @@ end
 local function see_value(run, value, name)
   if is_tensor(value) then return boxed(run, value, name) end
   if type(value) == "function" then see_function(run, value) end
-  if type(value) == "table" and (name == "_ENV" or getmeta(value) == nil and rawlen(value) == 0) then return front(run, value) end
+  if type(value) == "table" and name == "_ENV" or is_shown(value) then return front(run, value) end
   return value
 end
 
