@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "frozen.h"
+#include "names.h"
 #include "script.h"
 
 typedef struct lexer {
@@ -209,6 +210,9 @@ static const char *read_word(lexer *x) {
   } else {
     kind = read_sign(x);
     if (!kind && c == '!') return "got !, expected ~= for not equal, or not";
+    if (!kind && c == '?') return "got ?, expected condition and a or b: that is how Lua chooses";
+    if (!kind && c > ' ' && c < 127)
+      return lua_pushfstring(x->L, "got %c, which Lua has no use for, expected a word of Lua", c);
     if (!kind) return "got a character that Lua has no use for, expected a word of Lua";
   }
   add_word(x, kind, line, column);
@@ -300,14 +304,20 @@ static int script_dtype_name(lua_State *L) {
   return d ? (lua_pushstring(L, tide_dtype_name(*d)), 1) : 0;
 }
 
+/* kernel_nearest(word, names): the key of the table that was meant, or nil. */
+static int script_nearest(lua_State *L) {
+  ltide_nearest near = {.wanted = lua_tostring(L, 1)};
+  lua_settop(L, 2);
+  for (lua_pushnil(L); near.wanted && lua_next(L, 2); lua_settop(L, 3))
+    if (lua_type(L, 3) == LUA_TSTRING) ltide_nearest_try(&near, lua_tostring(L, 3));
+  return lua_pushstring(L, near.name), 1; /* the table has it still */
+}
+
 void ltide_open_kernel_lex(lua_State *L, ltide_state *S) {
-  static const luaL_Reg script[] = {{"kernel_words", script_words},
-                                    {"kernel_shape", script_shape},
-                                    {"kernel_global", script_global},
-                                    {"kernel_tensor", script_tensor},
-                                    {"kernel_dtype_name", script_dtype_name},
-                                    {"kernel_thawed", script_thawed},
-                                    {NULL, NULL}};
+  static const luaL_Reg script[] = {{"kernel_words", script_words},           {"kernel_shape", script_shape},
+                                    {"kernel_global", script_global},         {"kernel_tensor", script_tensor},
+                                    {"kernel_dtype_name", script_dtype_name}, {"kernel_thawed", script_thawed},
+                                    {"kernel_nearest", script_nearest},       {NULL, NULL}};
   (void)S;
   ltide_script_give(L, script);
 }

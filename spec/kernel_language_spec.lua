@@ -234,6 +234,13 @@ describe("the language of kernels", function()
     settings.dt = 0.25
   end)
 
+  it("parts a float into an integer and the rest", function()
+    agree(function(i, x)
+      local whole, rest = math.modf(x[i])
+      return whole, rest, whole // 2, math.modf(i)
+    end, 30, floats(30))
+  end)
+
   it("takes remainders at the ends of the integers as Lua does", function()
     for _, dtype in ipairs { "int32", "int64" } do
       local list = { 0, 1, -1, 2, -2, 3, -3, 5, 100, -100, 2147483647, -2147483647, -2147483648 }
@@ -419,6 +426,35 @@ local refused = {
   { "x[i] = 3", "got a text that returns no function" },
   { "function(i, x) tide.atomic.band(x, 1, 3) end", "expected one of int32 or int64 for tide.atomic.band" },
   { "function(i, x) local s = tide.shared(tide.float32, i) end", "got a size that is computed" },
+  { "function(i, x) x[i] = math.sine(1) end", "1:23: got math.sine, which kernels do not have, did you mean math.sin?" },
+  { "function(i, x) x[i] = tide.tread() end", "got tide.tread, which kernels do not have, did you mean tide.thread?" },
+  { "function(i, x) tide.atomic.ads(x, i, 1) end", "did you mean tide.atomic.add?" },
+  { "function(i, x) x[i] = tide.zeros(3) end", "got tide.zeros, which kernels do not have, expected arithmetic, math.*" },
+  { "function(i, x) local value = 2 x[i] = valeu end", "1:39: got 'valeu', which is nil, expected a number or a boolean, did you mean 'value'?" },
+  { "function(i, x) x[i] = mth.sin(1) end", "got 'mth', which is nil, expected what has a field 'sin', did you mean 'math'?" },
+  { "function(i, x, a) x[i] = a end", "1:26: got 'a', which is nil, expected a number or a boolean: pass it as an argument, of which the call has 1 behind a grid of one size" },
+  { "function(i, x) io.write(x[i]) end", "got function 'io.write', which is not written in Lua, expected none: write into a tensor, and print that" },
+  { "function(i, x) x[i] = string.len 'a' end", "expected none: a kernel has no strings" },
+  { "function(i, x) x[i] = os.time() end", "expected none: pass its value as an argument" },
+  { "function(i, ...) local x = ... x[i] = 1 end", "1:13: got ..., expected parameters that have names" },
+  { "function(i) return 1 end", "1:1: got 1 argument behind a grid of one size, expected none: of the parameters (i) the first one is the place" },
+  { "function(i, x) if (x[i] > 0) == 1 then x[i] = 2 end end", "got a boolean and a number, which are never equal" },
+  { "function(i, x) x[i][1] = 2 end", "1:16: got 2 indexes, expected 1: 'x' has 1 dimension" },
+  { "function(i, x) local v = x[i][1] end", "1:26: got 2 indexes, expected 1: 'x' has 1 dimension" },
+  { "function(i, x) local s = i s[1] = 2 end", "got an integer, expected a tensor whose element is assigned to" },
+  { "function(i, x) x[i] = x[i, 1] end", "got ',', expected ']': several indexes are x[i][j] or x[{i, j}]" },
+  { "function(i, x) i++ end", "1:17: got '+', expected a statement: Lua has no ++, write x = x + 1" },
+  { "function(i, x) for k = 1, 3 do continue end end", "Lua has no continue, write goto next, and ::next:: at the loop's end" },
+  { "function(i, x) float s = 3 end", "1:22: got 's', expected a statement: Lua has no float, write local" },
+  { "function(i, x) retrun x end", "1:23: got 'x', expected a statement, did you mean 'return' by 'retrun'?" },
+  { "function(i, x) for (k = 0; k < 3; k++) end", "expected a name: a loop that counts is for k = 1, n do" },
+  { "function(i, x) x[i] = i > 2 ? 1 : 2 end", "1:29: got ?, expected condition and a or b" },
+  { "function(i, x) x[i] = i $ 2 end", "1:25: got $, which Lua has no use for" },
+  { "function(i, x) // all of it\n x[i] = 2 end", "got '//', expected an expression: a comment begins with --" },
+  { "function(i, x) /* all of it */ x[i] = 2 end", "got '/', expected an expression: a comment begins with --" },
+  { "function(i, x) local s <cnst> = 3 end", "1:25: got 'cnst', expected const or close" },
+  { "function(i, x) x[i] = math.sin() end", "got 0 arguments, expected 1 for math.sin" },
+  { "function(i, x) x[i] = tide.random.uniform(3) end", "got 1 argument, expected 2 to 16" },
 }
 
 describe("an error of a kernel's text", function()

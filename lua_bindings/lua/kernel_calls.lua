@@ -80,9 +80,34 @@ local in_place_of = {
   ["table.unpack"] = "x[1], x[2]", select = "parameters that have names", pcall = "none: a kernel has no errors to catch",
   require = "none: require it outside, and use it as an upvalue", setmetatable = "none: a kernel has no tables",
 }
+local in_place_of_library = {
+  ["io."] = "none: write into a tensor, and print that", ["string."] = "none: a kernel has no strings",
+  ["table."] = "none: a kernel has no tables", ["os."] = "none: pass its value as an argument", ["coroutine."] = "none: threads run side by side",
+}
 
 -- kernel_instead(name): what stands for a function of Lua's libraries, or nil.
-function kernel_instead(name) return in_place_of[name] end
+function kernel_instead(name)
+  local dot = find(name, ".")
+  return in_place_of[name] or dot and in_place_of_library[sub(name, 1, dot)]
+end
+
+local function add_names(names, path, list)
+  for name in next, list do
+    if sub(name, 1, #path) == path and not find(sub(name, #path + 1), ".") then names[sub(name, #path + 1)] = true end
+  end
+end
+
+-- What to write for a name that the module has not for kernels.
+local function other_name(path, name)
+  local names = {}
+  add_names(names, path .. ".", builtins)
+  if sub(path, 1, 4) == "tide" then add_names(names, sub(path .. ".", 6), kernel_special_names()) end
+  if path == "math" then add_names(names, "", { pi = 1, huge = 1, maxinteger = 1, mininteger = 1 }) end
+  if path == "tide" then add_names(names, "", dtypes) end
+  local near = kernel_nearest(name, names)
+  if near then return ", did you mean " .. path .. "." .. near .. "?" end
+  return ", expected arithmetic, math.*, or of tide: atomic, random, vectors, shared, barrier, thread and the like"
+end
 
 -- kernel_module_field(c, node, module, name)
 function kernel_module_field(c, node, module, name)
@@ -95,7 +120,7 @@ function kernel_module_field(c, node, module, name)
   if builtin(path) then return { what = "builtin", name = path } end
   if modules[path] then return { what = "module", path = path } end
   if module.path == "tide" and dtypes[name] then return { what = "dtype", name = name } end
-  bad(c, node, "got " .. path .. ", which kernels do not have, expected " .. (instead[path] or "numbers, math.*, and tide.atomic, tide.random and vectors"))
+  bad(c, node, "got " .. path .. ", which kernels do not have" .. (instead[path] and ", expected " .. instead[path] or other_name(module.path, name)))
 end
 
 -- kernel_builtin(c, node, name, args, wanted): the values that it gives.
@@ -107,7 +132,7 @@ function kernel_builtin(c, node, name, args, wanted) return builtin(name)(c, nod
 local function numbers(c, node, args, least, most, name)
   local values = kernel_list_of(c, args)
   if #values < least or #values > (most or #values) then
-    bad(c, node, "got " .. #values .. " arguments, expected " .. least .. (most and most > least and " or " .. most or most and "" or " or more") .. " for " .. name)
+    bad(c, node, "got " .. #values .. (#values == 1 and " argument" or " arguments") .. ", expected " .. least .. (most and most > least and " or " .. most or most and "" or " or more") .. " for " .. name)
   end
   for k = 1, #values do kernel_number(c, args[k] or node, values[k]) end
   return values
@@ -172,13 +197,13 @@ builtins["math.fmod"] = function(c, node, args)
   return { kernel_choose(other, kernel_arithmetic("sub", m, b), m) }
 end
 
--- The whole part as a float, and the rest.
+-- The whole part, as an integer, and the rest.
 builtins["math.modf"] = function(c, node, args)
   local a = numbers(c, node, args, 1, 1, "math.modf")[1]
   if a.type == "i" then return { a, kernel_const(0.0, "f") } end
   a = kernel_hold(c, a)
   local whole = kernel_hold(c, kernel_call_float("trunc", a))
-  return { whole, kernel_choose(kernel_compare("eq", whole, a), kernel_const(0.0, "f"), kernel_arithmetic("sub", a, whole)) }
+  return { kernel_floor(whole), kernel_choose(kernel_compare("eq", whole, a), kernel_const(0.0, "f"), kernel_arithmetic("sub", a, whole)) }
 end
 
 builtins["math.tointeger"] = function(c, node, args)

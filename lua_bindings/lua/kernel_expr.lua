@@ -42,12 +42,29 @@ end
 
 -- ---- what is wanted of a value ----
 
+-- The names that the function that is compiled can see, but for that one.
+local function visible(c, name)
+  local names, fn = { math = true, tide = true }, c.unit.lua
+  for k = 1, #c.order do
+    if sub(c.order[k].name, 1, 1) ~= "(" then names[c.order[k].name] = true end
+  end
+  for n = 1, fn and 255 or 0 do
+    local up = upvalue(fn, n)
+    if not up then break end
+    names[up] = up ~= "" and true or nil
+  end
+  names[name] = nil
+  return names
+end
+
 local function unusable(c, node, v, expected)
   if v.what == "mixed" then bad(c, node, "got " .. v.reason .. ", expected " .. expected .. ": give it one of that type first") end
   if v.what == "maybe" then bad(c, node, "got " .. kernel_describe(v) .. ", expected " .. expected .. ": write `or` and a value behind it") end
   if v.what == "nil" then
     local of = v.name and "'" .. v.name .. "', which is nil" or "nil"
-    bad(c, node, "got " .. of .. ", expected " .. expected .. (v.name and ": give it a value, or pass it as an argument" or ""))
+    local near = v.name and not v.missing and kernel_nearest(v.name, visible(c, v.name))
+    bad(c, node, "got " .. of .. ", expected " .. expected .. (near and ", did you mean '" .. near .. "'?"
+      or v.name and ": " .. (v.missing or "give it a value, or pass it as an argument") or ""))
   end
   if v.what == "row" then
     local missing = kernel_ndim(c, v.base) - #v.index
@@ -58,7 +75,8 @@ local function unusable(c, node, v, expected)
   end
   if v.what == "tensor" then bad(c, node, "got tensor '" .. v.name .. "', expected " .. expected .. ": write which element, such as " .. v.name .. "[i]") end
   local hint = not v.what and v.type == "b" and expected == "a number" and ": write (condition) and 1 or 0" or ""
-  bad(c, node, "got " .. kernel_describe(v) .. ", expected " .. expected .. hint)
+  local name = v.op == "number" and "'" .. c.operands[v.operand].name .. "', " or ""
+  bad(c, node, "got " .. name .. kernel_describe(v) .. ", expected " .. expected .. hint)
 end
 
 -- kernel_number(c, node, v): an integer or a float.
@@ -201,6 +219,13 @@ local function with_index(c, row, node, e)
   return { what = "row", base = row.base, index = index }
 end
 
+-- kernel_no_row(c, node, v): an error where v, of which an element is wanted, is one itself.
+function kernel_no_row(c, node, v)
+  if v.op ~= "load" or not v.tensor then return end
+  local n, name = #v.index, c.operands[v.tensor].name
+  bad(c, node, "got " .. n + 1 .. " indexes, expected " .. n .. ": '" .. name .. "' has " .. n .. (n > 1 and " dimensions" or " dimension"))
+end
+
 -- kernel_index_list(c, items): the integers in x[{i, j}].
 function kernel_index_list(c, items)
   return kernel_each(c, items, function(n) return kernel_integer(c, n, value(c, n), "an integer as index") end)
@@ -269,7 +294,8 @@ local function index(c, node)
   if v.what == "shape" then return shape_index(c, node, v, e) end
   if v.what == "table" then return kernel_table_index(c, node, v, e) end
   if v.what == "vector" then return kernel_vector_index(c, node, v, e) end
-  unusable(c, node.a, v, "what has elements")
+  kernel_no_row(c, node, v)
+  unusable(c, node.a, v, "a tensor")
 end
 
 local function length(c, node)
@@ -423,7 +449,7 @@ local function equal(c, node)
   elseif a.what or b.what then
     same = kernel_const(a.what == b.what and (a.what == "nil" or a.what == "string" and a.value == b.value or a.what == "tensor" and a.n == b.n), "b")
   elseif (a.type == "b") ~= (b.type == "b") then
-    same = kernel_const(false, "b")
+    bad(c, node, "got a boolean and a number, which are never equal, expected two of one type: write the condition alone, or (condition) and 1 or 0")
   else
     return kernel_compare(node.op, a, b)
   end

@@ -182,10 +182,11 @@ local function primary()
   local place = here()
   if is("name") then return reference(name(), place) end
   if not is("(") then
-    local before = words[at - 4]
-    local twice = before == kind() and (before == "&" and ": and is written and" or before == "|" and ": or is written or"
+    local before, sign = words[at - 4], kind()
+    local hint = before == sign and (before == "&" and ": and is written and" or before == "|" and ": or is written or"
       or (before == "+" or before == "-") and ": there is no " .. before .. before .. ", write x = x " .. before .. " 1")
-    wrong("an expression" .. (twice or ""))
+    if sign == "//" or sign == "/" and words[at + 4] == "*" then hint = ": a comment begins with --" end
+    wrong("an expression" .. (hint or ""))
   end
   skip()
   local e = node("paren", place)
@@ -210,7 +211,7 @@ local function suffixed()
     elseif is("[") then
       skip()
       place.a, place.key = e, expression()
-      expect("]")
+      expect("]", is(",") and ": several indexes are x[i][j] or x[{i, j}]")
       e = place.key.op == "string" and field(e, place.key.value, { line = place.line, column = place.column }) or node("index", place)
     elseif is(":") then
       skip()
@@ -367,6 +368,7 @@ end
 
 statements["for"] = function(s, place)
   local at_name = here()
+  if is("(") then wrong("a name: a loop that counts is for k = 1, n do") end
   local n = name()
   if is(",") or is("in") then
     s.op = "forin"
@@ -405,6 +407,7 @@ statements["local"] = function(s)
     places[#places + 1] = here()
     names[#names + 1] = name()
     if take("<") then
+      if value() ~= "const" and value() ~= "close" then wrong("const or close") end
       s.attribs[#names] = name()
       expect(">")
     end
@@ -449,14 +452,31 @@ statements["::"] = function(s)
   open_loop(s) -- to the end of its block
 end
 
+local keywords = {
+  ["break"] = 1, ["do"] = 1, ["else"] = 1, ["elseif"] = 1, ["end"] = 1, ["for"] = 1, ["function"] = 1, ["goto"] = 1, ["if"] = 1, ["local"] = 1,
+  ["repeat"] = 1, ["return"] = 1, ["then"] = 1, ["until"] = 1, ["while"] = 1,
+}
+local of_others = {
+  continue = "goto next, and ::next:: at the loop's end", elif = "elseif", switch = "if and elseif", let = "local", var = "local", const = "local",
+  auto = "local", int = "local", float = "local", double = "local", bool = "local", long = "local", unsigned = "local",
+}
+
+-- What was meant by a text that begins like an assignment or a call, and is none.
+local function meant(first)
+  local op, name_of = kind(), first.op == "free" and first.name
+  if words[at + 4] == "=" and binary[op] then return ": Lua has no " .. op .. "=, write x = x " .. op .. " ..." end
+  if words[at + 4] == op and op == "+" then return ": Lua has no ++, write x = x + 1" end
+  local other = name_of and of_others[name_of]
+  if other then return ": Lua has no " .. name_of .. ", write " .. other end
+  local near = name_of and kernel_nearest(name_of, keywords)
+  if near then return ", did you mean '" .. near .. "' by '" .. name_of .. "'?" end
+  return ": an assignment or a call"
+end
+
 local function assignment(s)
   local first = suffixed()
   if not (is("=") or is(",")) then
-    if first.op ~= "call" and first.op ~= "method" then
-      local op = kind()
-      local twice = words[at + 4] == "=" and binary[op]
-      wrong(twice and "a statement: Lua has no " .. op .. "=, write x = x " .. op .. " ..." or "a statement: an assignment or a call")
-    end
+    if first.op ~= "call" and first.op ~= "method" then wrong("a statement" .. meant(first)) end
     s.call = first
     return node("call", s)
   end

@@ -11,11 +11,14 @@ local function bad(c, node, message) kernel_bad(c, node, message) end
 
 local function want(c, node, args, least, most, name)
   if #args >= least and #args <= most then return end
-  bad(c, node, "got " .. #args .. " arguments, expected " .. least .. (most > least and " to " .. most or "") .. " for tide." .. name)
+  bad(c, node, "got " .. #args .. (#args == 1 and " argument" or " arguments") .. ", expected " .. least .. (most > least and " to " .. most or "") .. " for tide." .. name)
 end
 
 -- kernel_special_call(name): the function, or nil.
 function kernel_special_call(name) return special[name] end
+
+-- kernel_special_names(): a table of them.
+function kernel_special_names() return special end
 
 -- ---- atomic operations ----
 

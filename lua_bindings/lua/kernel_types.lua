@@ -167,6 +167,7 @@ local function target(c, t)
   if v.what == "vector" then
     bad(c, t, "got an assignment to a part of a " .. v.kind .. ", which is a value, expected a new one: v = tide." .. v.kind .. "(...)")
   end
+  kernel_no_row(c, t, v)
   kernel_unusable(c, t, v, "a tensor whose element is assigned to")
 end
 
@@ -507,14 +508,22 @@ end
 
 local function arguments(c, f)
   local args, ndim, signature = {}, c.options.ndim, c.options.signature or {}
+  if f.vararg then kernel_fail(c.main.name, f.vararg, "got ..., expected parameters that have names") end
   if #signature > 0 and #signature > #f.params - ndim then
-    kernel_fail(c.main.name, f, "got " .. #signature .. (#signature > 1 and " arguments" or " argument") .. " behind the grid, expected "
-      .. (#f.params > ndim and "at most " .. #f.params - ndim or "none") .. ", as the function has parameters behind the place")
+    local names = {}
+    for k = 1, #f.params do names[k] = (k > 1 and ", " or "") .. f.params[k].name end
+    kernel_fail(c.main.name, f, "got " .. #signature .. (#signature > 1 and " arguments" or " argument") .. " behind a grid of "
+      .. (ndim > 1 and ndim .. " sizes" or "one size") .. ", expected " .. (#f.params > ndim and "at most " .. #f.params - ndim or "none")
+      .. ": of the parameters (" .. join(names) .. ") the first " .. (ndim > 1 and ndim .. " are" or "one is") .. " the place")
   end
   for d = 1, ndim do args[d] = kernel_ranged({ op = "place", dim = d }, 1.0, c.most) end
   for k = 1, #signature do
     local s, name = signature[k], f.params[ndim + k].name
     args[ndim + k] = kernel_operand(c, name, s.kind, { argument = k }, s.dtype, s.ndim)
+  end
+  for k = ndim + #signature + 1, #f.params do
+    args[k] = { what = "nil", name = f.params[k].name, missing = "pass it as an argument, of which the call has "
+      .. (#signature > 0 and #signature or "none") .. " behind a grid of " .. (ndim > 1 and ndim .. " sizes" or "one size") }
   end
   return args
 end
