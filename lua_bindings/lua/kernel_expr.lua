@@ -75,7 +75,7 @@ local function unusable(c, node, v, expected)
   end
   if v.what == "tensor" then bad(c, node, "got tensor '" .. v.name .. "', expected " .. expected .. ": write which element, such as " .. v.name .. "[i]") end
   local hint = not v.what and v.type == "b" and expected == "a number" and ": write (condition) and 1 or 0" or ""
-  local name = v.op == "number" and "'" .. c.operands[v.operand].name .. "', " or ""
+  local name = v.op == "number" and "'" .. c.operands[v.operand].name .. "', " or v.op == "place" and "the place, " or ""
   bad(c, node, "got " .. name .. kernel_describe(v) .. ", expected " .. expected .. hint)
 end
 

@@ -188,7 +188,8 @@ local function begin(k, self, types)
   local kinds = read_types(types)
   local ndim = #self.source.syntax.fn.params - #kinds
   if ndim < 1 or ndim > 3 then
-    fail("ValueError", "kernel: types: got " .. #kinds .. " arguments, expected one a parameter behind the one to three of the place")
+    fail("ValueError", "kernel: types: got " .. #kinds .. " for a function of " .. #self.source.syntax.fn.params
+      .. " parameters, expected one for each behind the place, which is one to three of them")
   end
   program_special(k, self, ndim, 2, kinds)
   specials_ready(k)
