@@ -14,7 +14,9 @@
 #include "types.cuh"
 
 #define TIDEK_MATH static __device__ __forceinline__
-#define TIDEK_LONG static __device__ __noinline__
+#ifndef TIDEK_LONG
+#  define TIDEK_LONG static __device__ __noinline__
+#endif
 
 namespace tidek {
 

@@ -6,7 +6,7 @@
 #ifndef TIDE_COMPILER_H
 #define TIDE_COMPILER_H
 
-#include "base/plan.h"
+#include "base/fused.h"
 
 /* The most that the arguments of one launch take, and how many there are. */
 enum { TIDE_LAUNCH_BYTES = 2560, TIDE_LAUNCH_PARAMS = 64, TIDE_LAUNCH_POINTERS = 64 };
@@ -55,6 +55,14 @@ typedef struct tide_function_info {
   int64_t shared, local; /* bytes: static shared memory of a block, local memory of a thread */
 } tide_function_info;
 
+/* Where the arguments of an elementwise kernel lie, in bytes; jit/source.c says what they are. Number k is at 16 * k.
+ * ndim 0: a flat kernel, in which an operand whose first stride is 0 is a single value. */
+typedef struct tide_fused_layout {
+  uint8_t place[TIDE_FUSED_OPERANDS]; /* of each operand among the addresses, and among the strides of a dim */
+  uint16_t pointers, count, strides, divisors, bytes;
+  uint16_t ndim, lanes, block; /* lanes: elements of a thread; block: threads of one */
+} tide_fused_layout;
+
 typedef struct tide_compiler {
   const char *name;     /* "nvrtc", "c++": what its record in the cache is called */
   const char *variable; /* of the environment, which says where the compiler is; NULL: none */
@@ -86,6 +94,10 @@ typedef struct tide_compiler {
   void (*unload)(void *module, int device);
   tide_status (*function)(void **out, tide_function_info *info, void *module, const char *name, int device);
   tide_status (*launch)(tide_stream *stream, void *function, const tide_launch *a);
+  /* Of an accelerator, fused operations in a text that its assembler takes, malloc'ed: an elementwise kernel as those
+   * of `flat` and `strided`. NULL: they cannot be written so. Both NULL where there is no assembler. */
+  char *(*fused_text)(const tide_fused_program *p, const tide_fused_layout *l, const char *arch);
+  const struct tide_compiler *assembler;
   /* Kernels that need no compiler: a program of the block interpreter, from the text that kernel_code.lua writes, which
    * is checked. It is launched as a function is; a launch that waits in a queue holds it. NULL where there is no
    * interpreter. */

@@ -36,7 +36,7 @@ typedef struct tide_fused_program {
   void *mail[4]; /* where a place that is outside is told: backend/compiler.h */
   int64_t size[TIDE_FUSED_DIMS], stride[TIDE_FUSED_OPERANDS][TIDE_FUSED_DIMS];
   int64_t rows, columns; /* of the two last dims, what a piece takes at most */
-  int32_t ndim, operands, steps, scratch;
+  int32_t ndim, operands, results, steps, scratch;
   /* results, which are of pieces: an operand before this one has one element for each piece of the reduced dim */
   int32_t parts, across;
   /* place: which scratch memory; is_row: it has one element a row */

@@ -82,6 +82,20 @@ elseif(TIDE_CUDA_QUICK)
   set(quick -Xcicc=-O1 -Xptxas=-O1)
 endif()
 
+# PTX of every elementwise operation, which ptx.c carries: of the oldest architecture, which all others take too.
+list(FILTER cuda_sources EXCLUDE REGEX "_ptx\\.cu$")
+set(op_ptx ${CMAKE_CURRENT_BINARY_DIR}/op.ptx)
+tide_known_architectures(oldest)
+list(GET oldest 0 oldest)
+file(GLOB op_headers CONFIGURE_DEPENDS kernels/*.cuh core/include/tide/op.def core/base/special.h)
+add_custom_command(OUTPUT ${op_ptx}
+  COMMAND ${CMAKE_CUDA_COMPILER} -ptx -rdc=true -arch=compute_${oldest} -std=c++17 --expt-relaxed-constexpr
+    -I${PROJECT_SOURCE_DIR}/core -I${PROJECT_SOURCE_DIR}/core/include -I${PROJECT_SOURCE_DIR}/kernels
+    -o ${op_ptx} ${PROJECT_SOURCE_DIR}/kernels/op_ptx.cu
+  DEPENDS kernels/op_ptx.cu ${op_headers} VERBATIM)
+set_source_files_properties(core/backend/cuda/ptx.c PROPERTIES
+  COMPILE_DEFINITIONS "TIDE_OP_PTX=\"${op_ptx}\"" OBJECT_DEPENDS ${op_ptx})
+
 # What is written for Hopper's own instructions is compiled for it alone, and chosen at run time.
 list(FILTER cuda_sources EXCLUDE REGEX "_hopper\\.cu$")
 file(GLOB hopper_sources CONFIGURE_DEPENDS kernels/*_hopper.cu)

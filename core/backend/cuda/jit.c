@@ -120,6 +120,19 @@ static tide_status launch(tide_stream *stream, void *handle, const tide_launch *
   return tide__cuda_check(s->device, "launch", (int)rc);
 }
 
+static const tide_compiler assembler = {
+    .name = "ptx",
+    .ahead = true,
+    .options = "",
+    .identify = tide__driver_identify,
+    .arch = arch,
+    .compile = tide__driver_assemble,
+    .load = load,
+    .unload = unload,
+    .function = function,
+    .launch = launch,
+};
+
 const tide_compiler tide__cuda_compiler = {
     .name = "nvrtc",
     .variable = "TIDE_CUDA_LIBRARY_PATH",
@@ -142,4 +155,6 @@ const tide_compiler tide__cuda_compiler = {
     .unload = unload,
     .function = function,
     .launch = launch,
+    .assembler = &assembler,
+    .fused_text = tide__cuda_fused_text,
 };

@@ -10,6 +10,16 @@ tide_status tide__nvrtc_identify(char *path, size_t path_size, char *version, si
 tide_status tide__nvrtc_compile(tide_image *out, char **log, const char *source, const char *const *options, int n,
                                 const char *arch);
 
+/* ---- assembler.c ---- */
+
+tide_status tide__driver_identify(char *path, size_t path_size, char *version, size_t version_size);
+tide_status tide__driver_assemble(tide_image *out, char **log, const char *source, const char *const *options, int n,
+                                  const char *arch);
+
+/* ---- ptx.c ---- */
+
+char *tide__cuda_fused_text(const tide_fused_program *p, const tide_fused_layout *l, const char *arch);
+
 /* ---- jit_text.c ---- */
 
 extern const char tide__cuda_bare[], tide__cuda_asserts[], tide__cuda_raw[], tide__cuda_prelude[], tide__cuda_small[],
