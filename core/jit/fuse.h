@@ -43,6 +43,7 @@ typedef struct tide__fuse_plan {
   tide__fuse_shape shape;          /* where rows are reduced */
   uint8_t order[TIDE_FUSE_INPUTS]; /* the inputs as the kernel counts them: uniform ones last */
   char *source;                    /* as long as its function is asked for; or NULL */
+  bool assembled, refused;         /* it is a text for the assembler, or that one has failed */
   bool asked;                      /* a compiler has been asked for it, and was not done when so many jobs had ended: */
   uint32_t ended;                  /* tide__jit_ended */
 } tide__fuse_plan;
@@ -105,6 +106,8 @@ typedef struct tide__fuse_work {
   const int64_t (*stride)[TIDE_MAX_DIMS];
   const tide_tensor *operand[TIDE_FUSE_INPUTS + TIDE_FUSE_OUTPUTS];
 } tide__fuse_work;
+/* Fills in the steps, of a program in which all is zero. */
+void tide__fuse_list(tide_fused_program *p, const tide_fused *f);
 /* Can they? */
 bool tide__fuse_in_pieces(const tide_fused *f, int ndim);
 tide_status tide__fuse_run_pieces(const tide_fused *f, const tide_compiler *c, const tide__fuse_work *w);
@@ -170,6 +173,8 @@ bool tide__fuse_is_costly(int op);
 bool tide__fuse_has_text(int op);
 /* The text of an elementwise kernel whose operands are the results, then the inputs in this order. NULL: error set. */
 char *tide__fuse_source(const tide_fused *f, const tide__special *s, const uint8_t *order, const tide_compiler *c);
+/* The same for the compiler's assembler. NULL: it cannot be, or there is none. */
+char *tide__fuse_assembly(const tide_fused *f, const tide__jit_plan *p, const uint8_t *order, int device);
 const char *tide__fuse_slot_type(const tide__fuse_slot *slot);
 
 #endif

@@ -189,25 +189,37 @@ static void drop_source(tide__fuse_plan *p) {
   p->source = NULL;
 }
 
+static char *source_of(tide__fuse_plan *p, const tide_fused *f) {
+  const tide_compiler *c = p->plan.compiler;
+  char *source = p->refused ? NULL : tide__fuse_assembly(f, &p->plan, p->order, p->device);
+  p->assembled = source != NULL;
+  if (source) return source;
+  return f->is_part   ? tide__fuse_parts_source(f, &p->shape, c)
+         : f->reduces ? tide__fuse_rows_source(f, &p->shape, c)
+                      : tide__fuse_source(f, &p->plan.special, p->order, c);
+}
+
 /* Has the compiler made it? If not, it begins to, elsewhere, or where that is asked for is waited for. What is being
  * made is not asked for again before a compiler has ended something: the question takes the whole text. */
 static tide_status find_function(tide__fuse_plan *p, tide_fused *f, bool wait) {
   uint32_t ended = atomic_load(&tide__jit_ended);
   if (!wait && p->asked && p->ended == ended) return TIDE_OK;
-  char *source = p->source    ? p->source
-                 : f->is_part ? tide__fuse_parts_source(f, &p->shape, p->plan.compiler)
-                 : f->reduces ? tide__fuse_rows_source(f, &p->shape, p->plan.compiler)
-                              : tide__fuse_source(f, &p->plan.special, p->order, p->plan.compiler);
+  char *source = p->source ? p->source : source_of(p, f);
   if (!source) return TIDE_MEMORY;
+  const tide_compiler *c = p->assembled ? p->plan.compiler->assembler : p->plan.compiler;
   const tide__jit_request r = {.what = f->name, .source = source, .name = "tide_kernel", .ours = true};
   tide__function found = {0};
   bool before = tide__jit_elsewhere;
   tide__jit_elsewhere = !wait;
-  tide_status status = tide__jit_function(&found, &r, p->plan.compiler, p->device);
+  tide_status status = tide__jit_function(&found, &r, c, p->device);
   tide__jit_elsewhere = before;
   p->plan.function = found.handle;
   p->source = source;
   if (found.handle || status != TIDE_OK) drop_source(p);
+  if (status != TIDE_OK && status != TIDE_QUOTA && p->assembled) {
+    p->refused = true;
+    return find_function(p, f, wait);
+  }
   p->asked = status == TIDE_OK, p->ended = ended;
   return status;
 }

@@ -77,8 +77,16 @@ static int64_t choose_pieces(tide_fused_program *p, bool whole_rows) {
   return blocks;
 }
 
-static void fill_operands(tide_fused_program *p, const tide_fused *f, const tide__fuse_work *w) {
-  p->ndim = w->ndim, p->operands = f->outputs + f->inputs;
+void tide__fuse_list(tide_fused_program *p, const tide_fused *f) {
+  uint8_t value[TIDE_FUSE_NODES];
+  p->operands = f->outputs + f->inputs, p->results = f->outputs;
+  number_values(p, f, value);
+  for (int i = 0; i < f->nodes; i++)
+    if (f->value[i].kind != TIDE_FUSE_INPUT) add_step(p, f, i, value);
+}
+
+static void fill_operands(tide_fused_program *p, const tide__fuse_work *w) {
+  p->ndim = w->ndim;
   memcpy(p->size, w->size, (size_t)w->ndim * sizeof *p->size);
   for (int k = 0; k < p->operands; k++) {
     p->ptr[k] = tide__tensor_ptr(w->operand[k]);
@@ -88,16 +96,13 @@ static void fill_operands(tide_fused_program *p, const tide_fused *f, const tide
 
 tide_status tide__fuse_run_pieces(const tide_fused *f, const tide_compiler *c, const tide__fuse_work *w) {
   tide_fused_program p = {.scratch = 0};
-  uint8_t value[TIDE_FUSE_NODES];
   uint16_t pointer[TIDE_FUSED_OPERANDS];
   static const uint16_t no_offset[1];
   void *function;
   tide__queue q;
   TIDE_TRY(tide__queue_begin(&q, w->device));
-  fill_operands(&p, f, w);
-  number_values(&p, f, value);
-  for (int i = 0; i < f->nodes; i++)
-    if (f->value[i].kind != TIDE_FUSE_INPUT) add_step(&p, f, i, value);
+  tide__fuse_list(&p, f);
+  fill_operands(&p, w);
   for (int k = 0; k < f->slots; k++)
     if (f->slot[k].kind == TIDE__FUSE_NUMBER)
       p.number[k] = tide__value(tide__fuse_number(f, k));
