@@ -45,6 +45,15 @@ foreach(source IN LISTS c_tests)
   tide_test(c/${name} 600 COMMAND $<TARGET_FILE:${name}>)
 endforeach()
 
+if(TARGET tide_cuda)
+  add_dependencies(ptx_test tide_cuda)
+  find_program(TIDE_PTXAS ptxas HINTS ${CUDAToolkit_BIN_DIR})
+  mark_as_advanced(TIDE_PTXAS)
+  if(TIDE_PTXAS)
+    target_compile_definitions(ptx_test PRIVATE "TIDE_PTXAS=\"${TIDE_PTXAS}\"")
+  endif()
+endif()
+
 # ---- a profiler for the specs: a library such as NVTX_INJECTION64_PATH names ----
 add_library(nvtx_recorder MODULE spec/c/nvtx_recorder.c)
 target_link_libraries(nvtx_recorder PRIVATE tide_flags)

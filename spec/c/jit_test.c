@@ -3,12 +3,9 @@
  * needed for that. `jit_test time` tells how long NVRTC takes. */
 #include "jit/fuse.h"
 
-#include <dlfcn.h>
-#include <libgen.h>
-#include <limits.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "cuda_compiler.h"
 #include "tensor_test.h"
 
 /* ---- signatures ---- */
@@ -226,22 +223,6 @@ static double now(void) {
   struct timespec t;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static const tide_compiler *cuda_compiler(void) {
-  char self[PATH_MAX], path[PATH_MAX + 40];
-  ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-  if (n < 0) return NULL;
-  self[n] = 0;
-  snprintf(path, sizeof path, "%s/../lib/libtide_cuda.so", dirname(self));
-  void *library = dlopen(path, RTLD_NOW);
-  if (!library) return NULL;
-  static tide_backend_host host = {.fail = tide__fail};
-  host.struct_size = sizeof host;
-  tide_backend_open_fn open = NULL;
-  *(void **)&open = dlsym(library, "tide_backend_cuda_open");
-  const tide_backend *b = open ? open(&host, TIDE_BACKEND_VERSION) : NULL;
-  return b ? b->compiler : NULL;
 }
 
 static double compile_seconds;
