@@ -301,10 +301,43 @@ TIDE_FN float tk_atomic_add(float *p, tide_r x) { return tk_add_to(p, (float)x);
 TIDE_FN double tk_atomic_add(double *p, tide_r x) { return tk_add_to(p, (double)x); }
 ]]
 
+-- Where threads would wait for each other, a part of a grid adds to elements of its own (kernel_own.lua): as `volatile`, since
+-- two places that are computed together may add to the same one. tk_few gives how many a tensor has, 0 where they are many or
+-- do not lie side by side; tk_apart says whether another one has none of them. A slot with an address is followed by sizes
+-- and strides.
 local host_adds = [[
+@tk_few(
+TIDE_FN tide_i tk_few(TIDE_S x, int ndim, tide_i most) {
+  tide_i n = 1;
+  for (int d = ndim; d > 0; d--) {
+    if (x[d] > most || (x[d] > 1 && x[ndim + d] != n)) return 0;
+    if ((n *= x[d]) > most) return 0;
+  }
+  return n;
+}
+@tk_apart(
+TIDE_FN bool tk_apart(TIDE_S x, int ndim, tide_i size, tide_i from, tide_i upto) {
+  tide_i low = x[0], high = x[0] + size;
+  for (int d = 1; d <= ndim; d++) {
+    if (x[d] == 0) return true;
+    const tide_i far = (x[d] - 1) * x[ndim + d] * size;
+    if (far < 0) low += far; else high += far;
+  }
+  return high <= from || upto <= low;
+}
 @tk_atomic_add(
 TIDE_FN float tk_atomic_add(float *p, tide_r x) { return tk_atomic_swap_add(p, x); }
 TIDE_FN double tk_atomic_add(double *p, tide_r x) { return tk_atomic_swap_add(p, x); }
+@tk_add_own(
+TIDE_FN void tk_add_own(int *p, tide_i x, bool own) {
+  if (own) *(volatile int *)p = (int)((unsigned)*(volatile int *)p + (unsigned)x); else tk_atomic_add(p, x);
+}
+TIDE_FN void tk_add_own(tide_i *p, tide_i x, bool own) {
+  if (own) *(volatile tide_i *)p = tk_add(*(volatile tide_i *)p, x); else tk_atomic_add(p, x);
+}
+template <class T> TIDE_FN void tk_add_own(T *p, tide_r x, bool own) {
+  if (own) *(volatile T *)p = (T)((tide_r)*(volatile T *)p + x); else tk_atomic_add(p, x);
+}
 ]]
 
 -- Sums are of one order everywhere: those of a warp from its first thread to its last, then those of the warps. A thread that

@@ -219,8 +219,39 @@ end
 local most_places = 4096
 function kernel_run(typed) return loops(typed.body) and 256 or most_places end
 
+local own_elements, own_rounds = 2048, 8 -- of a tensor at most; places of a part for each of them at least
+
+-- A part of a grid that adds to elements of its own works on other slots, in which the addresses are theirs.
+local function write_own(w, typed, places)
+  local first, slots = kernel_slots(typed)
+  local sum, tests, begins, ends = {}, {}, {}, {}
+  for j = 1, #w.own do
+    local k = w.own[j]
+    local x, n = typed.operands[k], "few" .. j
+    local at, kept = first[k], storage[x.dtype]
+    sum[j] = n
+    put(w, "const tide_i " .. n .. " = tk_few(s + " .. at .. ", " .. x.ndim .. ", " .. own_elements .. "), from" .. j .. " = s[" .. at .. "], upto" .. j .. " = from"
+      .. j .. " + " .. n .. " * (tide_i)sizeof(" .. kept .. ");\n")
+    tests[#tests + 1] = "&& " .. n
+    for other = 1, #typed.operands do
+      local y = typed.operands[other]
+      if other ~= k and y.kind == "tensor" then
+        tests[#tests + 1] = "&& tk_apart(s + " .. first[other] .. ", " .. y.ndim .. ", sizeof(" .. storage[y.dtype] .. "), from" .. j .. ", upto" .. j .. ")"
+      end
+    end
+    begins[j] = "slots[" .. at .. "] = (tide_i)mine" .. j .. ";\nmemset(mine" .. j .. ", 0, (size_t)(upto" .. j .. " - from" .. j .. "));\n"
+    ends[j] = "for (tide_i e = 0; own && e < " .. n .. "; e++)\n  if (mine" .. j .. "[e] != 0) tk_atomic_add((" .. kept .. " *)from" .. j .. " + e, mine" .. j .. "[e]);\n"
+    put(w, kept .. " mine" .. j .. "[" .. own_elements .. "];\n")
+  end
+  put(w, "long long slots[" .. slots .. "];\nconst bool own = (end - begin) * " .. places .. " >= " .. own_rounds .. " * (" .. join(sum, " + ") .. ") "
+    .. join(tests, " ") .. ";\nif (own) {\nmemcpy(slots, packed, sizeof slots);\n" .. join(begins) .. "s = slots;\n}\n")
+  return join(ends)
+end
+
 local function host_text(typed, opts)
   local w = begin(typed, opts, true)
+  w.own, w.own_at = kernel_own(typed)
+  local owns = #w.own > 0
   local ndim = typed.ndim
   local run, places = { 1, 1, 1 }, kernel_run(typed)
   run[ndim] = places
@@ -239,7 +270,7 @@ local function host_text(typed, opts)
   end
   local slow, quick, straight = body(0), ranges.any and body(1), ranges.any and next(ranges.decided) and body(2)
   put(w, "TIDE_FN void tide_run(TIDE_S s" .. (ndim > 1 and ", tide_x first1" or "") .. (ndim > 2 and ", tide_x first2" or "")
-    .. ", tide_x from, tide_x upto, int level) {\n" .. (next(w.stops) and "int tk_left = TIDE_ROUNDS;\n" or "") .. operands .. join(place))
+    .. ", tide_x from, tide_x upto, int level" .. (owns and ", bool own" or "") .. ") {\n" .. (next(w.stops) and "int tk_left = TIDE_ROUNDS;\n" or "") .. operands .. join(place))
   if straight then put(w, "if (level == 2) {\n" .. straight .. "return;\n}\n") end
   if quick then put(w, "if (level) {\n" .. quick .. "return;\n}\n") end
   put(w, slow .. "}\n")
@@ -249,8 +280,9 @@ local function host_text(typed, opts)
     put(w, "static int tide_level(TIDE_S s" .. params .. ", tide_x from, tide_x upto) {\n" .. operands
       .. "bool fast = true, holds = " .. (straight and "true" or "false") .. ";\n" .. ranges.text .. "return fast + (fast & holds);\n}\n")
   end
-  put(w, "static int tide_loop(const void *packed, const unsigned *dims, long long begin, long long end) {\nTIDE_S s = (TIDE_S)packed;\n"
-    .. "for (long long b = begin, many; b < end; b += many) {\nlong long rest = b, runs = (s[" .. ndim - 1 .. "] + " .. places - 1 .. ") / " .. places
+  put(w, "static int tide_loop(const void *packed, const unsigned *dims, long long begin, long long end) {\nTIDE_S s = (TIDE_S)packed;\n")
+  local ends, passes = owns and write_own(w, typed, places) or "", owns and ", own);\n" or ");\n"
+  put(w, "for (long long b = begin, many; b < end; b += many) {\nlong long rest = b, runs = (s[" .. ndim - 1 .. "] + " .. places - 1 .. ") / " .. places
     .. ", first = rest % runs;\nmany = runs - first < end - b ? runs - first : end - b;\n"
     .. "if (many > " .. most_places // places .. ") many = " .. most_places // places .. ";\n"
     .. "const long long size = s[" .. ndim - 1 .. "], least = first * " .. places .. ", most = least + many * " .. places .. ";\n"
@@ -259,14 +291,14 @@ local function host_text(typed, opts)
   if ndim == 2 then put(w, "const tide_x first1 = (tide_x)rest + 1;\n") end
   if ndim == 3 then put(w, "const tide_x first1 = (tide_x)(rest / s[1]) + 1, first2 = (tide_x)(rest % s[1]) + 1;\n") end
   if quick then
-    local function all(a, z) return "tide_run(s" .. passed .. ", " .. a .. ", " .. z .. ", tide_level(s" .. passed .. ", " .. a .. ", " .. z .. "));\n" end
+    local function all(a, z) return "tide_run(s" .. passed .. ", " .. a .. ", " .. z .. ", tide_level(s" .. passed .. ", " .. a .. ", " .. z .. ")" .. passes end
     put(w, "const int level = tide_level(s" .. passed .. ", from, upto);\n"
-      .. "if (level == " .. (straight and 2 or 1) .. " || upto - from < 8) { tide_run(s" .. passed .. ", from, upto, level); continue; }\n"
-      .. "tide_run(s" .. passed .. ", from, from, 0);\n" .. all("from + 1", "upto - 1") .. "tide_run(s" .. passed .. ", upto, upto, 0);\n")
+      .. "if (level == " .. (straight and 2 or 1) .. " || upto - from < 8) { tide_run(s" .. passed .. ", from, upto, level" .. (owns and ", own" or "") .. "); continue; }\n"
+      .. "tide_run(s" .. passed .. ", from, from, 0" .. passes .. all("from + 1", "upto - 1") .. "tide_run(s" .. passed .. ", upto, upto, 0" .. passes)
   else
-    put(w, "tide_run(s" .. passed .. ", from, upto, 0);\n")
+    put(w, "tide_run(s" .. passed .. ", from, upto, 0" .. passes)
   end
-  put(w, "}\nreturn 0;\n}\nTIDE_KERNEL(tide_loop)\n")
+  put(w, "}\n" .. ends .. "return 0;\n}\nTIDE_KERNEL(tide_loop)\n")
   return finish(w, typed, opts, true), run
 end
 

@@ -171,9 +171,10 @@ local statements = {
     local value, call = "(" .. kind .. ")(" .. write(w, n.value) .. ")", n.kind
     if call == "sub" then call, value = "add", float and "-" .. value or "tk_neg(" .. value .. ")" end
     if n.expected then value = "(" .. kind .. ")(" .. write(w, n.expected) .. "), " .. value end
-    local var = n.var and "v" .. n.var .. " = "
+    local var, own = n.var and "v" .. n.var .. " = ", w.own_at and w.own_at[n.tensor]
+    if own then value = value .. ", own" end
     put(w, "{ auto at = " .. (tests(w, n) and tested(w, "at", ndim) or "tk_in" .. ndim) .. "(" .. place .. ");\n" .. (var and var .. "0;\n" or "")
-      .. "if (at) " .. (var and var .. "(" .. kind .. ")" or "") .. "tk_atomic_" .. call .. "(at, " .. value .. "); }\n")
+      .. "if (at) " .. (var and var .. "(" .. kind .. ")" or "") .. (own and "tk_add_own(" or "tk_atomic_" .. call .. "(") .. "at, " .. value .. "); }\n")
   end,
   barrier = function(w) put(w, "__syncthreads();\n") end,
   block_sum = function(w, n)
