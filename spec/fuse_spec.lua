@@ -596,4 +596,27 @@ if D.cuda and not D.simulated then
       D.eq(x[1] * (1000 + i) + 0.5, r, 1e-5, "kernel " .. i)
     end
   end)
+
+  -- Operations between elements need the driver alone, whose assembler takes what tide writes; NVRTC does without that.
+  it("fused functions need NVRTC or the driver's assembler, not both", function()
+    local program = [[
+      local tide = require "tide"
+      local fn = function(a, b) return ((a * b + 0.5):tanh() - a):relu(), (a > 0):to "int8" + 1 end
+      local f = tide.fuse(fn)
+      local x, row = tide.randn(40, 33, { device = "cuda" }), tide.randn(33, { device = "cuda" })
+      for _, b in ipairs { x, row, x:t():contiguous():t() } do
+        f(x, b)
+        f:wait()
+        local p, q = f(x, b)
+        local r, s = fn(x, b)
+        print(f:ready(), tide.allclose(p, r), tide.equal(q, s), q.dtype)
+      end
+    ]]
+    for _, without in ipairs { { TIDE_CUDA_LIBRARY_PATH = "/nonexistent" }, { CUDA_DISABLE_PTX_JIT = "1" } } do
+      without.TIDE_KERNEL_CACHE = "0"
+      local out, err = D.run({ "-e", program }, { env = without })
+      assert.are.equal("", err)
+      assert.are.equal(("true\ttrue\ttrue\tint8\n"):rep(3), (out:gsub("tide%.", "")))
+    end
+  end)
 end
