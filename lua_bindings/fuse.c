@@ -34,6 +34,10 @@ static int fused_gc(lua_State *L) {
   return 0;
 }
 
+enum { VAIN = 12, AGAIN = 64 };
+/* Has the last call run the function without a look at what it did? */
+static bool is_changing(const fuse_function *f) { return f->changes > VAIN && f->changes % AGAIN != 0; }
+
 /* Puts the function in the object's place, and calls it with the arguments. */
 static int end_plain(lua_State *L, int status, lua_KContext unused) {
   (void)status, (void)unused;
@@ -163,12 +167,25 @@ static int record(lua_State *L, ltide_state *S, int top) {
 
 /* {==== Calls */
 
-enum { VAIN = 12, AGAIN = 64 };
+/* Of the record that served last, and no longer does. `table`: the object's. */
+static void note_changing(lua_State *L, fuse_function *f, int table) {
+  int top = lua_gettop(L);
+  const fuse_record *p = f->records;
+  const fuse_guard *g = p && p->failed < p->guards ? &p->guard[p->failed] : NULL;
+  lua_rawgetp(L, table, p);
+  const char *what = g ? fuse_guard_what(L, g, top + 1) : "what it can see", *how = "is another";
+  if (g && g->want == FUSE_TENSOR) how = "has other sizes, or is of another dtype or device,";
+  snprintf(f->changing, sizeof f->changing, "%s %s at each call%s", what, how,
+           g && g->type == LUA_TNUMBER ? "; numbers that change may be tensors without dimensions" : "");
+  lua_settop(L, top);
+}
 
-/* What changes at each call is not worth to be noted at each. */
-static bool is_worth_recording(lua_State *L, fuse_function *f) {
-  if (++f->changes <= VAIN || f->changes % AGAIN == 0) return true;
-  warn_once(L, f, "what it can see is another at each call; numbers that change may be tensors without dimensions");
+/* What changes at each call is not worth to be noted at each. `table`: the object's. */
+static bool is_worth_recording(lua_State *L, fuse_function *f, int table) {
+  f->changes++;
+  if (!is_changing(f)) return true;
+  note_changing(L, f, table);
+  warn_once(L, f, f->changing);
   return false;
 }
 
@@ -190,7 +207,7 @@ static int lfused_call(lua_State *L) {
     int n = p->eager ? -1 : fuse_run(L, S, p, top + 2, top + 2);
     return n < 0 ? call_plain(L, top) : n;
   }
-  return is_worth_recording(L, f) ? record(L, S, top) : call_plain(L, top);
+  return is_worth_recording(L, f, top + 1) ? record(L, S, top) : call_plain(L, top);
 }
 
 #else
@@ -300,7 +317,7 @@ static int lfused_kernels(lua_State *L, ltide_call *c) {
   const fuse_function *f = check_fused(L, 1);
   (void)c;
   lua_newtable(L);
-  for (int i = 0, n = 0; f->records && i < f->records->steps; i++)
+  for (int i = 0, n = 0; f->records && !is_changing(f) && i < f->records->steps; i++)
     if (!f->records->step[i].is_call) push_kernel(L, &f->records->step[i]), lua_rawseti(L, -2, ++n);
   return 1;
 }
@@ -315,8 +332,8 @@ static void push_explanation(lua_State *L, const fuse_function *f) {
     lua_concat(L, 2);
     return;
   }
-  if (p->eager) {
-    lua_pushfstring(L, "runs each time: %s", p->why);
+  if (p->eager || is_changing(f)) {
+    lua_pushfstring(L, "runs each time: %s", is_changing(f) ? f->changing : p->why);
     lua_concat(L, 2);
     return;
   }

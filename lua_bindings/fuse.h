@@ -81,6 +81,7 @@ typedef struct fuse_step {
 typedef struct fuse_record {
   struct fuse_record *next;
   int args, guards, inputs, steps, values, slots, results;
+  int failed;  /* the guard that did not hold when it was looked at last */
   bool exact;  /* holds for these sizes and strides alone */
   bool writes; /* changes an input */
   bool eager;  /* the function has to run each time */
@@ -190,7 +191,7 @@ typedef struct fuse_function {
   int count, line;
   unsigned clock, changes; /* changes: records in a row that only numbers made necessary */
   bool warned, is_off;
-  char name[64], where[120], label[200];
+  char name[64], where[120], label[200], changing[200];
 } fuse_function;
 
 /* Says why the function has to run each time, unless something has been said. */
@@ -203,7 +204,9 @@ void fuse_guards_note(fuse_recorder *r, int fn, int first, int top);
 /* Is everything that has to be the same so still, after the run? If not, declines. */
 void fuse_guards_check(fuse_recorder *r, int first);
 /* Do the values hold? refs, the arguments from `first` on, the base of the slots; handles gets the inputs. */
-bool fuse_guards_hold(lua_State *L, ltide_state *S, const fuse_record *p, int refs, int first, ltide_tensor **handles);
+bool fuse_guards_hold(lua_State *L, ltide_state *S, fuse_record *p, int refs, int first, ltide_tensor **handles);
+/* Pushes what the guard is about, in words. */
+const char *fuse_guard_what(lua_State *L, const fuse_guard *g, int refs);
 
 /* What may be called besides: functions of Lua's own, which depend on their arguments alone, and this one. */
 void ltide_fuse_note_pure(lua_State *L, lua_CFunction fused);

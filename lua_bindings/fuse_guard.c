@@ -519,13 +519,13 @@ static bool storages_hold(const fuse_record *p, ltide_tensor **handles) {
   return true;
 }
 
-bool fuse_guards_hold(lua_State *L, ltide_state *S, const fuse_record *p, int refs, int first, ltide_tensor **handles) {
+bool fuse_guards_hold(lua_State *L, ltide_state *S, fuse_record *p, int refs, int first, ltide_tensor **handles) {
   int base = lua_gettop(L), spot = base + p->slots + 1, held = 0;
   lua_settop(L, spot);
   for (int i = 0; i < p->guards; i++) {
     const fuse_guard *g = &p->guard[i];
     bool holds = push_value(L, p, g, refs, first, base, spot, &held);
-    if (!holds) return lua_settop(L, base), false;
+    if (!holds) return p->failed = i, lua_settop(L, base), false;
     if (g->want == FUSE_SAME)
       holds = is_same(L, g, refs);
     else if (g->want == FUSE_TABLE) {
@@ -539,28 +539,33 @@ bool fuse_guards_hold(lua_State *L, ltide_state *S, const fuse_record *p, int re
         holds = tensor_holds(u->t, &p->input[g->input], p, handles);
       }
     }
-    if (!holds) return lua_settop(L, base), false;
+    if (!holds) return p->failed = i, lua_settop(L, base), false;
     if (g->slot) lua_copy(L, -1, base + g->slot);
     lua_settop(L, spot);
   }
   lua_settop(L, spot - 1);
-  if (p->writes && !storages_hold(p, handles)) return lua_settop(L, base), false;
+  if (p->writes && !storages_hold(p, handles)) return p->failed = p->guards, lua_settop(L, base), false;
   return true;
 }
 
-static void decline_change(fuse_recorder *r, const fuse_guard *g) {
-  lua_State *L = r->L;
+const char *fuse_guard_what(lua_State *L, const fuse_guard *g, int refs) {
   const char *name = NULL;
-  int top = lua_gettop(L);
-  if (g->source == FUSE_UPVALUE) {
-    lua_rawgeti(L, r->refs, g->holder);
+  switch (g->source) {
+  case FUSE_ARGUMENT: return lua_pushfstring(L, "argument %d", g->at + 1);
+  case FUSE_FIELD: return lua_rawgeti(L, refs, g->key), luaL_tolstring(L, -1, NULL);
+  case FUSE_UPVALUE:
+    lua_rawgeti(L, refs, g->holder);
     name = lua_getupvalue(L, -1, g->at);
-  } else if (g->source == FUSE_FIELD) {
-    lua_rawgeti(L, r->refs, g->key);
-    name = luaL_tolstring(L, -1, NULL);
+    break;
+  default: break;
   }
-  fuse_decline(r, "it changes %s", name ? name : g->source == FUSE_ARGUMENT ? "an argument" : "a table");
-  lua_settop(L, top);
+  return name ? name : "a metatable";
+}
+
+static void decline_change(fuse_recorder *r, const fuse_guard *g) {
+  int top = lua_gettop(r->L);
+  fuse_decline(r, "it changes %s", fuse_guard_what(r->L, g, r->refs));
+  lua_settop(r->L, top);
 }
 
 /* A tensor may have been written, and is then a value of another number; but it has to be the one that was there. */

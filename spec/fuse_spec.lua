@@ -397,6 +397,20 @@ describe("tide.fuse", function()
       assert.is_truthy(explained(reader):find "a table of more than 64 values")
       local changing = tide.fuse(function(t, k) return t * k end)
       for i = 1, 40 do D.eq(x * i, changing(x, i)) end
+      assert.is_truthy(explained(changing):find "runs each time: argument 2 is another at each call; numbers that change may be tensors")
+      assert.are.same({}, changing:kernels())
+      changing(x, 12)
+      assert.is_truthy(explained(changing):find "without running it")
+      local outer, set = 0, {}
+      local reads = tide.fuse(function(t) return t * outer + set.at end)
+      for i = 1, 20 do
+        outer, set.at = i, 0
+        reads(x)
+      end
+      assert.is_truthy(explained(reads):find "outer is another at each call")
+      local sized = tide.fuse(function(t) return t / t:size(1) end)
+      for i = 1, 20 do D.eq(tide.ones(i) / i, sized(tide.ones(i, { device = dev }))) end
+      assert.is_truthy(explained(sized):find "argument 1 has other sizes, or is of another dtype or device, at each call$")
     end)
   end)
 
