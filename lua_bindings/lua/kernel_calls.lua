@@ -68,10 +68,14 @@ local instead = {
   ["math.randomseed"] = "a seed as the first argument of tide.random.uniform",
   ["math.pow"] = "x ^ y", ["math.mod"] = "x % y", ["math.cosh"] = "(math.exp(x) + math.exp(-x)) / 2",
   ["math.sinh"] = "(math.exp(x) - math.exp(-x)) / 2", ["math.tanh"] = "1 - 2 / (math.exp(2 * x) + 1)", ["math.log10"] = "math.log(x, 10)",
-  ["math.atan2"] = "math.atan(y, x)", ["math.ldexp"] = "x * 2.0 ^ n", ["tide.sin"] = "math.sin", ["tide.cos"] = "math.cos",
-  ["tide.exp"] = "math.exp", ["tide.sqrt"] = "math.sqrt", ["tide.rand"] = "tide.random.uniform(seed, i)",
-  ["tide.randn"] = "tide.random.normal(seed, i)", ["tide.abs"] = "math.abs", ["tide.floor"] = "math.floor",
+  ["math.atan2"] = "math.atan(y, x)", ["math.ldexp"] = "x * 2.0 ^ n", ["math.round"] = "math.floor(x + 0.5)",
+  ["math.sign"] = "x > 0 and 1 or x < 0 and -1 or 0", ["math.clamp"] = "math.min(math.max(x, low), high)",
+  ["tide.rand"] = "tide.random.uniform(seed, i)", ["tide.randn"] = "tide.random.normal(seed, i)", ["tide.where"] = "condition and a or b",
+  ["tide.maximum"] = "math.max", ["tide.minimum"] = "math.min", ["tide.relu"] = "math.max(x, 0)", ["tide.sigmoid"] = "1 / (1 + math.exp(-x))",
+  ["tide.sync"] = "tide.barrier()",
 }
+for name in next, { pow = 1, tanh = 1, sinh = 1, cosh = 1, log10 = 1, atan2 = 1, round = 1, sign = 1 } do instead["tide." .. name] = instead["math." .. name] end
+for name in next, { zeros = 1, ones = 1, empty = 1, tensor = 1 } do instead["tide." .. name] = "a tensor that is passed, or tide.shared(tide.float32, 256)" end
 
 local in_place_of = {
   print = "none: write into a tensor, and print that", assert = "none: write what went wrong into a tensor", error = "none: write what went wrong into a tensor",
@@ -97,6 +101,16 @@ local function add_names(names, path, list)
   end
 end
 
+-- What CUDA C calls otherwise.
+local of_cuda = {
+  threadIdx = "tide.thread()", blockIdx = "tide.block()", blockDim = "tide.block_size()", __syncthreads = "tide.barrier()",
+  atomicAdd = "tide.atomic.add(x, {i}, v)", atomicMax = "tide.atomic.max(x, {i}, v)", atomicMin = "tide.atomic.min(x, {i}, v)",
+  atomicCAS = "tide.atomic.cas(x, {i}, expected, v)", atomicExch = "tide.atomic.exchange(x, {i}, v)",
+}
+
+-- kernel_meant(name): what stands for a name that nothing has, or nil.
+function kernel_meant(name) return of_cuda[name] or builtins["math." .. name] and "math." .. name end
+
 -- What to write for a name that the module has not for kernels.
 local function other_name(path, name)
   local names = {}
@@ -104,6 +118,7 @@ local function other_name(path, name)
   if sub(path, 1, 4) == "tide" then add_names(names, sub(path .. ".", 6), kernel_special_names()) end
   if path == "math" then add_names(names, "", { pi = 1, huge = 1, maxinteger = 1, mininteger = 1 }) end
   if path == "tide" then add_names(names, "", dtypes) end
+  if path == "tide" and builtins["math." .. name] then return ", expected math." .. name end
   local near = kernel_nearest(name, names)
   if near then return ", did you mean " .. path .. "." .. near .. "?" end
   return ", expected arithmetic, math.*, or of tide: atomic, random, vectors, shared, barrier, thread and the like"

@@ -62,7 +62,7 @@ local function unusable(c, node, v, expected)
   if v.what == "maybe" then bad(c, node, "got " .. kernel_describe(v) .. ", expected " .. expected .. ": write `or` and a value behind it") end
   if v.what == "nil" then
     local of = v.name and "'" .. v.name .. "', which is nil" or "nil"
-    local near = v.name and not v.missing and kernel_nearest(v.name, visible(c, v.name))
+    local near = v.name and not v.missing and (kernel_meant(v.name) or kernel_nearest(v.name, visible(c, v.name)))
     bad(c, node, "got " .. of .. ", expected " .. expected .. (near and ", did you mean '" .. near .. "'?"
       or v.name and ": " .. (v.missing or "give it a value, or pass it as an argument") or ""))
   end
@@ -262,7 +262,7 @@ local function shape_index(c, node, shape, key)
   local d = kernel_integer(c, node.key, key, "an integer as dimension")
   local ndim = kernel_ndim(c, shape.base) - shape.skip
   if d.op ~= "const" then bad(c, node.key, "got a dimension that is computed, expected a constant: x.shape[1]") end
-  local n = d.value < 0 and d.value + ndim + 1 or d.value
+  local n = d.value
   if n < 1 or n > ndim then
     bad(c, node.key, "got dimension " .. text(d.value) .. ", expected 1 to " .. ndim .. " as '" .. shape.base.name .. "' has")
   end

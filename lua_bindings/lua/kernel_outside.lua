@@ -53,7 +53,7 @@ function kernel_outside(c, name, v, from)
     end)
   end
   if kind == "table" then return { what = "table", value = v, from = from, name = name, fields = {} } end
-  return { what = "value that kernels do not have", name = name }
+  return { what = "value that kernels do not have, '" .. name .. "'", name = name }
 end
 
 local function upvalue_of(fn, name)

@@ -109,6 +109,9 @@ end
 local function call(c, node, wanted)
   local f = kernel_value(c, node.fn)
   if f.what == "builtin" then return kernel_builtin(c, node, f.name, node.args, wanted) end
+  if f.what == "dtype" then
+    bad(c, node, "got dtype " .. f.name .. ", expected a function: numbers are converted where they are stored, and math.floor(x) gives an integer")
+  end
   if f.what ~= "function" then kernel_unusable(c, node.fn, f, "a function") end
   return call_function(c, node, f, kernel_list_of(c, node.args))
 end
@@ -125,6 +128,8 @@ local function method(c, node, wanted)
     args[1] = object
     return call_function(c, node, f, args)
   end
+  local plain = not object.what and kernel_meant(node.name)
+  if plain then bad(c, node, "got method '" .. node.name .. "' of a number, expected a function: " .. plain .. "(x)") end
   kernel_unusable(c, node.a, object, "what has a method '" .. node.name .. "'")
 end
 

@@ -433,12 +433,15 @@ function kernel_vector_method(c, node, v)
   return { of(c, node, v, args) }
 end
 
+local of_numbers = { clamp = "math.min(math.max(x, low), high)", mix = "a + (b - a) * t", length = "math.abs(x)" }
+
 -- kernel_vector_function(c, node, name, args): tide.dot(v, w) and the like.
 function kernel_vector_function(c, node, name, args)
   local values = kernel_list_of(c, args)
   local v, rest = values[1], {}
   if not v or v.what ~= "vector" then
-    bad(c, args[1] or node, "got " .. (v and kernel_describe(v) or "nothing") .. ", expected a vector, a matrix or a quat as first argument of tide." .. name)
+    bad(c, args[1] or node, "got " .. (v and kernel_describe(v) or "nothing") .. ", expected a vector, a matrix or a quat as first argument of tide." .. name
+      .. (v and not v.what and of_numbers[name] and ": of numbers it is " .. of_numbers[name] or ""))
   end
   for k = 2, #values do rest[k - 1] = values[k] end
   return functions[name](c, node, v, rest)
