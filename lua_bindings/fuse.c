@@ -322,6 +322,21 @@ static int lfused_kernels(lua_State *L, ltide_call *c) {
   return 1;
 }
 
+/* What a step calls: a function of tide's, a kernel, which is its first argument, or what tensors have for [...]. */
+static void push_called(lua_State *L, const fuse_step *s, int refs) {
+  int top = lua_gettop(L);
+  lua_rawgeti(L, refs, s->fn);
+  const ltide_row *row = ltide_row_at(L, -1);
+  if (row)
+    lua_pushstring(L, row->name);
+  else if (!s->is_kernel)
+    lua_pushstring(L, s->results ? "x[...]" : "x[...] = value");
+  else
+    lua_rawgeti(L, refs, s->arg[0].ref), luaL_tolstring(L, -1, NULL);
+  lua_replace(L, top + 1);
+  lua_settop(L, top + 1);
+}
+
 /* For the record that served last. */
 static void push_explanation(lua_State *L, const fuse_function *f) {
   const fuse_record *p = f->records;
@@ -348,10 +363,9 @@ static void push_explanation(lua_State *L, const fuse_function *f) {
     const fuse_step *s = &p->step[i];
     luaL_checkstack(L, 16, "tide.fuse");
     if (s->is_call) {
-      lua_rawgeti(L, refs, s->fn);
-      const ltide_row *row = ltide_row_at(L, -1);
-      lua_pop(L, 1);
-      lua_pushfstring(L, "\n  %d. calls %s", i + 1, row ? row->name : s->results ? "x[...]" : "x[...] = value");
+      lua_pushfstring(L, "\n  %d. calls ", i + 1);
+      push_called(L, s, refs);
+      lua_concat(L, 2);
     } else {
       const char *state = fuse_has_one(s)                ? ""
                           : !s->fused                    ? ", its operations one by one"

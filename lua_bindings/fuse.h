@@ -64,6 +64,8 @@ typedef struct fuse_arg {
 
 typedef struct fuse_step {
   bool is_call;
+  bool is_kernel; /* CALL: of a kernel written in Lua, its first argument, when that had this body */
+  uint32_t body;
   int fn, args, results; /* CALL: fn in refs */
   fuse_arg arg[FUSE_ARGS];
   int16_t result[FUSE_RESULTS]; /* values; -2 - first for a list that begins with that one */
@@ -81,10 +83,11 @@ typedef struct fuse_step {
 typedef struct fuse_record {
   struct fuse_record *next;
   int args, guards, inputs, steps, values, slots, results;
-  int failed;  /* the guard that did not hold when it was looked at last */
-  bool exact;  /* holds for these sizes and strides alone */
-  bool writes; /* changes an input */
-  bool eager;  /* the function has to run each time */
+  int failed;   /* the guard that did not hold when it was looked at last */
+  bool kernels; /* some step is one that is written in Lua */
+  bool exact;   /* holds for these sizes and strides alone */
+  bool writes;  /* changes an input */
+  bool eager;   /* the function has to run each time */
   char why[200];
   fuse_guard *guard;
   fuse_input *input;
@@ -134,6 +137,7 @@ typedef struct fuse_seen {
 
 /* The call of a C function that is under way. */
 typedef struct fuse_call {
+  bool is_kernel;       /* of a kernel that is written in Lua */
   bool is_reduction;    /* reduce.c has, of one that event.dims and the like tell of */
   bool is_gather;       /* index.c or scatter.c has, likewise */
   bool is_op, is_vague; /* ops.c has told about one operation; of something that is not known, or twice */

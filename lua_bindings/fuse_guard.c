@@ -10,6 +10,8 @@
  * Invariant: refs keeps every function, table and object whose address a guard compares. */
 #include "fuse.h"
 
+#include "program.h"
+
 #include <stdlib.h>
 
 #if LUA_VERSION_NUM == 504
@@ -509,6 +511,19 @@ static bool tensor_holds(const tide_tensor *x, const fuse_input *in, const fuse_
   return true;
 }
 
+/* Do the kernels that it calls give nothing still? Another body may. */
+static bool kernels_hold(lua_State *L, const fuse_record *p, int refs) {
+  bool same = true;
+  for (int i = 0; p->kernels && same && i < p->steps; i++) {
+    const fuse_step *s = &p->step[i];
+    if (!s->is_kernel) continue;
+    lua_rawgeti(L, refs, s->arg[0].ref);
+    same = ltide_program_body(L, lua_gettop(L)) == s->body;
+    lua_pop(L, 1);
+  }
+  return same;
+}
+
 /* What is written may share memory with the others only as it did. */
 static bool storages_hold(const fuse_record *p, ltide_tensor **handles) {
   for (int i = 0; i < p->inputs; i++)
@@ -544,7 +559,8 @@ bool fuse_guards_hold(lua_State *L, ltide_state *S, fuse_record *p, int refs, in
     lua_settop(L, spot);
   }
   lua_settop(L, spot - 1);
-  if (p->writes && !storages_hold(p, handles)) return p->failed = p->guards, lua_settop(L, base), false;
+  if ((p->writes && !storages_hold(p, handles)) || !kernels_hold(L, p, refs))
+    return p->failed = p->guards, lua_settop(L, base), false;
   return true;
 }
 

@@ -331,6 +331,7 @@ static void add_call(planner *p, int at) {
   }
   p->r->record->exact = true;
   p->r->record->writes |= e->writes;
+  p->r->record->kernels |= s->is_kernel;
 }
 
 /* Of rows that are done in parts the CPU's own loops read once for these, in a precision that a kernel gets by more

@@ -9,6 +9,8 @@
  * Invariant: while S->recorder is set its struct is alive and lies on the stack of the coroutine that it records. */
 #include "fuse.h"
 
+#include "program.h"
+
 #include <stdarg.h>
 
 #if LUA_VERSION_NUM == 504
@@ -118,14 +120,25 @@ bool fuse_push_template(fuse_recorder *r, int index, int depth, bool *has_values
 
 static const char *name_of(const fuse_call *c) { return c->row ? c->row->name : "a C function"; }
 
-/* What tensors have for this event. */
+/* What the metatable at the top, which is popped, has for this event. */
+static lua_CFunction meta_function(lua_State *L, const char *event) {
+  lua_pushstring(L, event);
+  lua_CFunction fn = lua_istable(L, -2) && lua_rawget(L, -2) == LUA_TFUNCTION ? lua_tocfunction(L, -1) : NULL;
+  lua_pop(L, 2);
+  return fn;
+}
+
 static lua_CFunction tensor_meta(const fuse_recorder *r, const char *event) {
   lua_rawgeti(r->L, LUA_REGISTRYINDEX, r->S->tensor_ref);
-  lua_pushstring(r->L, event);
-  lua_rawget(r->L, -2);
-  lua_CFunction fn = lua_tocfunction(r->L, -1);
-  lua_pop(r->L, 2);
-  return fn;
+  return meta_function(r->L, event);
+}
+
+/* A call of a kernel that is written in Lua, or of one with its arguments. */
+static bool is_kernel(lua_State *L, lua_CFunction fn) {
+  luaL_getmetatable(L, LTIDE_PROGRAM_META);
+  if (fn == meta_function(L, "__call")) return true;
+  luaL_getmetatable(L, LTIDE_BOUND_META);
+  return fn == meta_function(L, "__call");
 }
 
 /* Is the argument at the index options that have a destination? */
@@ -163,7 +176,9 @@ static void begin_call(fuse_recorder *r, lua_Debug *ar) {
   c->fn = lua_tocfunction(L, fn);
   c->row = ltide_row_at(L, fn);
   c->event.what = FUSE_CALL, c->event.out = c->event.into = -1;
-  c->event.writes = c->row ? c->row->name[strlen(c->row->name) - 1] == '_' : c->fn == tensor_meta(r, "__newindex");
+  c->is_kernel = is_kernel(L, c->fn);
+  c->event.writes =
+      c->row ? c->row->name[strlen(c->row->name) - 1] == '_' : c->is_kernel || c->fn == tensor_meta(r, "__newindex");
   lua_getinfo(L, "r", ar);
   int n = ar->ntransfer, first = ar->ftransfer;
   if (n > FUSE_ARGS) {
@@ -411,8 +426,25 @@ static void end_field(fuse_recorder *r, int result) {
   need_sizes(r);
 }
 
+/* What a kernel reads from outside decides which dtypes its results have. */
+static void end_kernel(fuse_recorder *r, int first, int top) {
+  lua_State *L = r->L;
+  fuse_step *s = &r->call.event.call;
+  lua_rawgeti(L, r->refs, s->arg[0].ref);
+  s->is_kernel = true, s->body = ltide_program_body(L, lua_gettop(L));
+  if (top >= first)
+    fuse_decline(r, "%s gives results, expected a kernel that writes into tensors", luaL_tolstring(L, -1, NULL));
+  else
+    add_call(r, first, top);
+  lua_settop(L, top);
+}
+
 static void end_call(fuse_recorder *r, int first, int top) {
   fuse_call *c = &r->call;
+  if (c->is_kernel) {
+    end_kernel(r, first, top);
+    return;
+  }
   bool one = top == first, is_field = !c->row;
   const char *name = name_of(c);
   const ltide_tensor *u = one || c->is_reduction ? handle_at(r, first) : NULL;
@@ -507,7 +539,7 @@ static void on_c_function(fuse_recorder *r, lua_Debug *ar) {
   bool inside = is_opaque(r), pure = is_pure(L, fn);
   r->frame[r->frames++] = (fuse_frame){ar->i_ci, !pure};
   if (inside || pure) return;
-  if (ltide_row_at(L, -1) || is_access(r, fn)) {
+  if (ltide_row_at(L, -1) || is_access(r, fn) || is_kernel(L, fn)) {
     begin_call(r, ar);
     return;
   }

@@ -471,6 +471,11 @@ ltide_program *ltide_check_program(lua_State *L, int arg) {
   return k;
 }
 
+uint32_t ltide_program_body(lua_State *L, int arg) {
+  const ltide_program *k = ltide_test_object(L, arg, LTIDE_PROGRAM_META);
+  return k ? k->body : check_bound(L, arg)->k->body;
+}
+
 static void program_release(void *object) { ltide_specials_free(object); }
 
 static int program_tostring(lua_State *L, void *object) {

@@ -51,6 +51,8 @@ typedef struct ltide_program {
 } ltide_program;
 
 /* program.c */
+/* Which body the kernel there, or what is bound of it, has. */
+uint32_t ltide_program_body(lua_State *L, int arg);
 ltide_program *ltide_check_program(lua_State *L, int arg);
 /* program_make.c */
 void ltide_specials_free(ltide_program *k);

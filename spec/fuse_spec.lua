@@ -212,6 +212,38 @@ describe("tide.fuse", function()
       D.tensor({ 2, 1 }, "int64"))
   end)
 
+  it("calls kernels written in Lua between its own (FUSE-03)", function()
+    local factor, w = 2, tide.ones(8, { device = dev })
+    local scale = tide.kernel("function(i, x, a) x[i] = x[i] * a end", { name = "scale" })
+    local grow = tide.kernel(function(i, x) w[i] = w[i] + x[i] * factor end)
+    local bound = scale:on(8, w, 0.5)
+    local function fn(x)
+      local y, before = x + 1, w * 3
+      scale(8, y, 2)
+      grow(8, y)
+      bound()
+      return y * 2 - 1, before, w + 1
+    end
+    local f, x = tide.fuse(fn), fill { 8 }
+    local function same(text)
+      local start = w:clone()
+      local want = { fn(x) }
+      w:copy_(start)
+      for k, got in ipairs { f(x) } do D.eq(want[k], got, 1e-6, "result " .. k) end
+      assert.is_truthy(explained(f):find(text, 1, true), explained(f))
+    end
+    for pass = 1, 4 do
+      factor = pass
+      same "2. calls tide.kernel(scale)\n"
+    end
+    scale:replace "function(i, x, a) x[i] = x[i] + a end"
+    same "4. calls tide.kernel(scale):on(...)\n"
+    quietly(function()
+      scale:replace "function(i, x, a) x[i] = x[i] - a return i end"
+      same "runs each time: tide.kernel(scale) gives results, expected a kernel that writes into tensors"
+    end)
+  end)
+
   it("sees numbers, globals, tables and functions change", function()
     local k, config, x = 2, { scale = 3, deep = { 1 } }, fill { 8 }
     local function helper(t) return t * config.scale + config.deep[1] end
