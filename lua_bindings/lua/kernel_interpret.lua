@@ -56,22 +56,20 @@ local function is_shown(value) return type(value) == "table" and getmeta(value) 
 local function front(run, t)
   local known = run.fronts[t]
   if known then return known end
-  local seen = setmeta({}, {
-    __index = function(_, key)
-      local value = t[key]
-      local kind = type(value)
-      if is_tensor(value) then return boxed(run, value, text(key)) end
-      if kind == "function" then see_function(run, value) end
-      if is_shown(value) then return front(run, value) end
-      return value
-    end,
-    __len = function() return rawlen(t) end,
+  local seen = {}
+  run.fronts[t] = seen
+  local function show(key, value)
+    if is_tensor(value) then return boxed(run, value, text(key)) end
+    if type(value) == "function" then see_function(run, value) end
+    return is_shown(value) and front(run, value) or value
+  end
+  for k = 1, rawlen(t) do seen[k] = show(k, rawget(t, k)) end -- it is as long as the other
+  return setmeta(seen, {
+    __index = function(_, key) return show(key, t[key]) end,
     __newindex = function(_, key)
       fail("ArgumentError", "kernel: '" .. text(key) .. "': a kernel assigns no global and no field of a table, expected a local or a tensor")
     end,
   })
-  run.fronts[t] = seen
-  return seen
 end
 
 local function see_value(run, value, name)
