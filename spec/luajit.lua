@@ -44,6 +44,7 @@ return {
     ["has sizes, rows and lists of indexes"] = lengths,
     ["wraps indexes around by sizes"] = text,
     ["has vectors, matrices and quaternions"] = text,
+    ["parts a float into an integer and the rest"] = text,
     ["takes remainders at the ends of the integers as Lua does"] = text,
     ["keeps minus zero, infinities and NaN of tables and literals"] = text,
     ["runs loops over many places, of which a thread takes some"] = text,
