@@ -242,6 +242,19 @@ static int fail(lua_State *L, int args, const char *message) {
   return LUA_ERRRUN;
 }
 
+static int raise_end(lua_State *L) {
+  ltide_try(L, tide_quota_check(ltide_state_of(L)->quota));
+  return 0;
+}
+
+/* A script that has ended: what begins anew would run until a hook looks. LUA_OK, or the error is pushed. */
+int ltide_check_ended(lua_State *L) {
+  const ltide_state *S = ltide_state_of(L);
+  if (!S->quota || tide_quota_check(S->quota) == TIDE_OK) return LUA_OK;
+  lua_pushcfunction(L, raise_end);
+  return lua_pcall(L, 0, 0, 0);
+}
+
 /* Stack: the coroutine, then n results of its own. */
 static int take_results(lua_State *L, ltide_frame *f, lua_State *co, int n, int wanted) {
   if (wanted != LUA_MULTRET) {
@@ -264,6 +277,7 @@ static int call(lua_State *L, ltide_frame *f, int args, int results) {
   lua_State *co = lua_tothread(L, -args - 2);
   if (!lua_checkstack(co, args + LUA_MINSTACK)) return fail(L, args + 2, "frame_call: too many arguments");
   const void *function = lua_topointer(L, -args - 1);
+  if (!function) function = co; /* what is a number, or nil, raises that it cannot be called */
   lua_xmove(L, co, args + 1);
   ltide_job job = {.id = ++f->costs->ids, .device = ltide_costs_of(f->costs, function), .host = -1};
   status = measured(L, co, args, &n, job, function);
@@ -280,7 +294,13 @@ int ltide_frame_call(lua_State *L, int args, int results) {
   if (ltide_state_of(L)->in_frame) return fail(L, args + 1, "frame_call: a script of the frame is running");
   if (!lua_checkstack(L, LUA_MINSTACK)) return fail(L, args + 1, "frame_call: no room on the stack");
   tide_current *host = leave_host();
-  int status = call(L, f, args, results);
+  int status = ltide_check_ended(L);
+  if (status == LUA_OK) {
+    status = call(L, f, args, results);
+  } else { /* the error in the place of the function */
+    lua_replace(L, -args - 2);
+    lua_pop(L, args);
+  }
   tide_current_bind(host);
   return status;
 }
@@ -324,9 +344,11 @@ static int take_turn(lua_State *L, ltide_frame *f) {
 int ltide_frame_resume(lua_State *L) {
   ltide_frame *f = frame_of(L);
   if (!f || !f->open || ltide_state_of(L)->in_frame || !lua_checkstack(L, LUA_MINSTACK)) return LUA_OK;
+  const ltide_state *S = ltide_state_of(L);
   tide_current *host = leave_host();
   int status = LUA_OK;
   for (int64_t left; status <= LUA_YIELD && f->waiting < f->jobs && (left = f->deadline - now()) > 0;) {
+    if (S->quota && tide_quota_check(S->quota) != TIDE_OK) break; /* they are not to end with another one's error */
     if (f->turn > f->jobs) f->turn = 1;
     if (ltide_costs_fits(f->costs, f->turn, (double)left / 1000))
       status = take_turn(L, f);

@@ -10,4 +10,7 @@ int ltide_frame_call(lua_State *L, int args, int results);
 int ltide_frame_resume(lua_State *L);
 int ltide_frame_end(lua_State *L, tide_frame_stats *stats);
 
+/* Has the state ended? Else LUA_OK; the error that says why is pushed. */
+int ltide_check_ended(lua_State *L);
+
 #endif

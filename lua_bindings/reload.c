@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "each.h"
+#include "frame.h"
 #include "frozen.h"
 #include "reload.h"
 #include "row.h"
@@ -407,6 +408,8 @@ static int reload_text(lua_State *L) {
 
 int ltide_reload(lua_State *L, const char *name, const char *text, size_t size) {
   host_text t = {name, text, size};
+  int status = ltide_check_ended(L);
+  if (status != LUA_OK) return status;
   lua_pushcfunction(L, reload_text);
   lua_pushlightuserdata(L, &t);
   return lua_pcall(L, 1, 1, 0);

@@ -215,7 +215,8 @@ static inline int64_t tide_lua_quota_used(lua_State *L, tide_quota_kind kind) {
 /* Ends what runs in a state that tide_lua_open has opened, from any thread, which has asked the state's own thread for
  * `api` before: its Lua code at the next of its instructions' counts, its operation between two blocks, its wait for a
  * device, its kernels written in Lua that run on one. The error (Interrupted) goes through every pcall, and whatever is
- * called from then on raises it. L is the main coroutine's. 1; 0 where there is no such state. */
+ * called from then on raises it: at once what calls tide, tide_frame_call and tide_lua_reload, within 1000 instructions
+ * what does not. L is the main coroutine's. 1; 0 where there is no such state. */
 static inline int tide_lua_kill(const tide_lua_api *api, lua_State *L) {
   return api && api->struct_size > offsetof(tide_lua_api, kill) ? api->kill(L) : 0;
 }
@@ -385,8 +386,8 @@ static inline int tide_frame_call(lua_State *L, int args, int results) {
   return LUA_ERRRUN;
 }
 /* Resumes jobs, in turn, until a budget is used or all of them wait for a device. A job that yields by itself has its
- * turn again in the same frame. LUA_OK, or the status of a job that has ended with an error, whose message is pushed:
- * then the others want another call. */
+ * turn again in the same frame; while a quota is used up, or after a kill, none has one. LUA_OK, or the status of a job
+ * that has ended with an error, whose message is pushed: then the others want another call. */
 static inline int tide_frame_resume(lua_State *L) {
   const tide_lua_api *api = tide_lua_get(L);
   return TIDE_LUA_HAS(api, frame_resume) ? api->frame_resume(L) : LUA_OK;

@@ -42,6 +42,17 @@ static void test_order(void) {
   CHECK(!tide_frame_end(L, NULL), "it ends twice");
   run(L, "assert(tide.ones(3, {device = 'cuda'}):sum():item() == 3)"); /* outside of a frame all is as ever */
   begin(L, TIDE_FRAME_WAIT_RAISES);
+  for (int type = LUA_TNIL; type <= LUA_TSTRING; type++) { /* what a script has returned in the place of its function */
+    if (type == LUA_TNIL) lua_pushnil(L);
+    if (type == LUA_TBOOLEAN) lua_pushboolean(L, 1);
+    if (type == LUA_TLIGHTUSERDATA) lua_pushlightuserdata(L, NULL);
+    if (type == LUA_TNUMBER) lua_pushnumber(L, 0.5);
+    if (type == LUA_TSTRING) lua_pushliteral(L, "x");
+    CHECK(tide_frame_call(L, 0, 0) == LUA_ERRRUN && strstr(lua_tostring(L, 1), "attempt to call"), "no function");
+    lua_settop(L, 0);
+  }
+  end(L);
+  begin(L, TIDE_FRAME_WAIT_RAISES);
   works(L, "coroutine.wrap(function() tide.ones(3):sum() end)()");
   CHECK(call(L, "coroutine.yield(1, 2)", 1) == LUA_YIELD && lua_gettop(L) == 0, "it yields");
   lua_close(L); /* in an open frame, with a job */
@@ -284,6 +295,38 @@ static void test_endless(void) {
   lua_close(L);
 }
 
+/* A script that has ended runs no further, nor do its jobs; with new limits these go on where they were. */
+static void test_ended(void) {
+  static const char text[] = "x = 1";
+  lua_State *L = luaL_newstate();
+  tide_lua_options o = {.struct_size = sizeof o, .open = opener};
+  luaL_openlibs(L);
+  if (tide_lua_open(L, &o) != LUA_OK) exit(2);
+  lua_setglobal(L, "tide");
+  begin(L, TIDE_FRAME_WAIT_YIELDS);
+  CHECK(call(L, "tide.await(tide.ones(1, {device = 'cuda'})) coroutine.yield() done = true", 0) == LUA_YIELD, "no job");
+  CHECK(tide_lua_quota_set(L, TIDE_QUOTA_INSTRUCTIONS, 10000), "a limit");
+  refused(L, "while true do end", "used up");
+  refused(L, "x = 1", "used up");
+  CHECK(tide_frame_resume(L) == LUA_OK && lua_gettop(L) == 0, "a job ends with another function's error");
+  CHECK(tide_lua_reload(L, "m", text, strlen(text)) == LUA_ERRRUN, "a text runs");
+  lua_settop(L, 0);
+  end(L);
+  CHECK(tide_lua_quota_set(L, TIDE_QUOTA_INSTRUCTIONS, -1), "a new limit");
+  CHECK(frames(L, TIDE_FRAME_WAIT_YIELDS) > 0, "a frame");
+  run(L, "assert(done and not x)");
+  begin(L, TIDE_FRAME_WAIT_YIELDS);
+  CHECK(call(L, "coroutine.yield() x = 2", 0) == LUA_YIELD, "no job");
+  CHECK(tide_lua_kill(tide_lua_get(L), L), "it cannot be killed");
+  refused(L, "x = 1", "the host has ended this work");
+  CHECK(tide_frame_resume(L) == LUA_OK && lua_gettop(L) == 0, "a job of a dead script");
+  CHECK(tide_lua_reload(L, "m", text, strlen(text)) == LUA_ERRRUN, "a text runs");
+  lua_getglobal(L, "x");
+  CHECK(lua_isnil(L, -1), "it ran");
+  end(L);
+  lua_close(L);
+}
+
 /* {==== Memory */
 
 static size_t heap(lua_State *L) { return ((size_t)lua_gc(L, LUA_GCCOUNT) << 10) + (size_t)lua_gc(L, LUA_GCCOUNTB); }
@@ -398,6 +441,7 @@ int main(int argc, char **argv) {
   test_open_block();
   test_selection();
   test_endless();
+  test_ended();
   test_collection("cpu");
   test_collection("cuda");
   test_no_garbage();
