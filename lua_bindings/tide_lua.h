@@ -234,11 +234,11 @@ static inline int tide_lua_kill(const tide_lua_api *api, lua_State *L) {
     return TIDE_LUA_HAS(api, to_##noun) ? api->to_##noun(L, index) : NULL;                                             \
   }
 /* Pushes an object that holds a reference of its own: the host keeps its reference, and releases it when it likes, on
- * any thread. 1; 0 where the state has not required tide, and nothing is pushed. */
+ * any thread. 1; 0 where the state has not required tide, and of NULL, and nothing is pushed. */
 #define TIDE_LUA_PUSH(noun)                                                                                            \
   static inline int tide_lua_push_##noun(lua_State *L, tide_##noun *noun) {                                            \
     const tide_lua_api *api = tide_lua_get(L);                                                                         \
-    if (!TIDE_LUA_HAS(api, push_##noun)) return 0;                                                                     \
+    if (!noun || !TIDE_LUA_HAS(api, push_##noun)) return 0;                                                            \
     api->push_##noun(L, noun);                                                                                         \
     return 1;                                                                                                          \
   }
@@ -271,13 +271,15 @@ static inline void tide_lua_error_plain(lua_State *L, int index, tide_lua_error_
 /* Says what the error at an index is, as lua_pcall leaves it at the top; 1 if it is one of tide's. Of a plain string
  * the place, "game.lua:12: ", becomes source and line, and the rest the message; a number becomes a string; of other
  * values the message says the type: no script's code runs (__tostring). The strings are Lua's and live while the value
- * is on the stack, untouched by scripts; source is the struct's own. Works before the state has required tide, where
- * Lua has no memory left, and after tide_lua_kill. */
+ * is on the stack, untouched by scripts; source is the struct's own. error may be NULL. Works before the state has
+ * required tide, where Lua has no memory left, and after tide_lua_kill. */
 static inline int tide_lua_error(lua_State *L, int index, tide_lua_error_info *error) {
   const tide_lua_api *api = tide_lua_get(L);
   if (TIDE_LUA_HAS(api, error)) return api->error(L, index, error, sizeof *error);
   tide_lua_error_plain(L, index, error);
   return 0;
+  tide_lua_error_info unread;
+  if (!error) error = &unread;
 }
 
 /* ---- Values and order ---- */

@@ -102,6 +102,16 @@ static void test_push(lua_State *L) {
           "x, stream, event, graph, generator = nil collectgarbage()");
 }
 
+/* Nothing to push is pushed as nothing. */
+static void test_null(lua_State *L) {
+  lua_settop(L, 0);
+  check(!tide_lua_push_tensor(L, NULL) && !tide_lua_push_stream(L, NULL) && !tide_lua_push_event(L, NULL) &&
+            !tide_lua_push_graph(L, NULL) && !tide_lua_push_generator(L, NULL) && lua_gettop(L) == 0,
+        "NULL is pushed");
+  check(run(L, "tide.ones(2):sum(3)") != LUA_OK && tide_lua_error(L, -1, NULL) == 1, "an error of tide's");
+  check(run(L, "error 'mine'") != LUA_OK && !tide_lua_error(L, -1, NULL), "an error of the script's");
+}
+
 /* {==== Errors */
 
 static tide_lua_error_info raised(lua_State *L, const char *text) {
@@ -286,6 +296,7 @@ int main(int argc, char **argv) {
   lua_State *L = open_state();
   test_to(L);
   test_push(L);
+  test_null(L);
   test_errors(L);
   test_changed(L);
   test_lost(L);
