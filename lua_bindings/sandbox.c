@@ -6,25 +6,47 @@
 #include "sandbox.h"
 #include "scope.h"
 
-/* The host's options, which lie in the registry while the module opens. */
+/* The host's options, which lie in the registry while the module opens. One who forgot struct_size would be given a
+ * sandbox without the quotas that he has set. */
 static tide_lua_options read_options(lua_State *L) {
   tide_lua_options o = {0};
   lua_getfield(L, LUA_REGISTRYINDEX, "tide.options");
   const tide_lua_options *from = lua_touserdata(L, -1);
   lua_pop(L, 1);
+  if (from->struct_size < offsetof(tide_lua_options, device))
+    ltide_error(L, "ValueError", "options.struct_size: got %d, expected sizeof(tide_lua_options)",
+                (int)from->struct_size);
   memcpy(&o, from, from->struct_size < sizeof o ? from->struct_size : sizeof o);
+  if ((int)o.gc < TIDE_LUA_GC_AUTO || o.gc > TIDE_LUA_GC_NEVER)
+    ltide_error(L, "ValueError", "options.gc: got %d, expected TIDE_LUA_GC_AUTO, _LAST or _NEVER", (int)o.gc);
   return o;
 }
 
 /* {==== Lua's own library
  *
  * What of it would reach beyond the script, where the host has opened it: it is changed in the globals, before a script
- * or an environment of the host's has it. */
+ * or an environment of the host's has it. Each asks at a call what the state is granted, so that one which was saved
+ * before a restriction refuses, too. Upvalue: the original. */
+
+static bool has_all(lua_State *L, unsigned capabilities) {
+  return (ltide_state_of(L)->granted & capabilities) == capabilities;
+}
+
+static int give_all(lua_State *L, int status, lua_KContext context) {
+  return (void)status, (void)context, lua_gettop(L);
+}
+
+static int call_original(lua_State *L) {
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_callk(L, lua_gettop(L) - 1, LUA_MULTRET, 0, give_all);
+  return give_all(L, LUA_OK, 0);
+}
 
 /* load, of text alone: bytecode that no compiler made runs as machine code would. A name that begins with '@' says that
- * the text is a file's, which tide.kernel would look into, and is shown as one that begins with '='. Upvalue: the
- * original. */
+ * the text is a file's, which tide.kernel would look into, and is shown as one that begins with '='. */
 static int load_text(lua_State *L) {
+  if (has_all(L, TIDE_LUA_NATIVE)) return call_original(L);
   if (lua_gettop(L) < 3) lua_settop(L, 3);
   if (lua_type(L, 2) == LUA_TSTRING && *lua_tostring(L, 2) == '@') {
     lua_pushfstring(L, "=%s", lua_tostring(L, 2) + 1);
@@ -32,15 +54,32 @@ static int load_text(lua_State *L) {
   }
   lua_pushliteral(L, "t");
   lua_replace(L, 3);
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_insert(L, 1);
-  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
-  return lua_gettop(L);
+  return call_original(L);
+}
+
+/* A file, too, is text alone. */
+static int load_file(lua_State *L) {
+  ltide_need(L, TIDE_LUA_FILES, "loadfile");
+  if (has_all(L, TIDE_LUA_NATIVE)) return call_original(L);
+  if (lua_gettop(L) < 2) lua_settop(L, 2);
+  lua_pushliteral(L, "t");
+  lua_replace(L, 2);
+  return call_original(L);
+}
+
+static int do_file(lua_State *L) {
+  ltide_need(L, TIDE_LUA_FILES, "dofile");
+  if (has_all(L, TIDE_LUA_NATIVE)) return call_original(L);
+  lua_settop(L, 1);
+  if (luaL_loadfilex(L, luaL_optstring(L, 1, NULL), "t") != LUA_OK) return lua_error(L);
+  lua_replace(L, 1);
+  lua_callk(L, 0, LUA_MULTRET, 0, give_all);
+  return give_all(L, LUA_OK, 0);
 }
 
 /* setmetatable without __gc: Lua runs finalisers without hooks, so that nothing could end one. */
 static int set_metatable(lua_State *L) {
-  if (lua_istable(L, 2)) {
+  if (lua_istable(L, 2) && !has_all(L, TIDE_LUA_ALL)) {
     lua_pushliteral(L, "__gc");
     if (lua_rawget(L, 2) != LUA_TNIL)
       return ltide_error(L, "PermissionError",
@@ -48,10 +87,7 @@ static int set_metatable(lua_State *L) {
                          "the host does not let this script have finalisers");
     lua_pop(L, 1);
   }
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_insert(L, 1);
-  lua_call(L, lua_gettop(L) - 1, 1);
-  return 1;
+  return call_original(L);
 }
 
 /* Puts a function of ours in the place of the one in the table at the top, which is its upvalue; NULL: it goes. */
@@ -67,6 +103,16 @@ static void replace(lua_State *L, const char *name, lua_CFunction by) {
     lua_pop(L, 1);
 }
 
+static void guard_library(lua_State *L) {
+  lua_pushglobaltable(L);
+  replace(L, "load", load_text);
+  if (LTIDE_FFI) replace(L, "loadstring", load_text);
+  replace(L, "loadfile", load_file);
+  replace(L, "dofile", do_file);
+  replace(L, "setmetatable", set_metatable);
+  lua_pop(L, 1);
+}
+
 /* All strings have one metatable: a script that changed its __index would run in what others write. */
 static void close_strings(lua_State *L) {
   lua_pushliteral(L, "");
@@ -77,17 +123,14 @@ static void close_strings(lua_State *L) {
   lua_pop(L, 1);
 }
 
-static void narrow_library(lua_State *L, const ltide_state *S) {
+static int narrow_library(lua_State *L) {
+  if (has_all(L, TIDE_LUA_ALL)) return 0;
   lua_pushglobaltable(L);
-  if (!(S->granted & TIDE_LUA_NATIVE)) replace(L, "load", load_text);
-  if (!(S->granted & TIDE_LUA_FILES)) replace(L, "loadfile", NULL), replace(L, "dofile", NULL);
-  replace(L, "setmetatable", set_metatable);
-  if (LTIDE_FFI) { /* what Lua 5.1 has beside these: load by another name, and userdata with __gc */
-    if (!(S->granted & TIDE_LUA_NATIVE)) replace(L, "loadstring", load_text);
-    replace(L, "newproxy", NULL);
-  }
+  if (!has_all(L, TIDE_LUA_FILES)) replace(L, "loadfile", NULL), replace(L, "dofile", NULL);
+  if (LTIDE_FFI) replace(L, "newproxy", NULL); /* userdata with __gc, in Lua 5.1 */
   lua_pop(L, 1);
   close_strings(L);
+  return 0;
 }
 
 /* {==== Quotas
@@ -110,12 +153,14 @@ static void count_step(lua_State *L, lua_Debug *ar) {
 }
 
 static void open_quota(lua_State *L, ltide_state *S, const tide_lua_options *o) {
+  if (!S->main) ltide_error(L, "StateError", "tide_lua_open: expected the main coroutine: LuaJIT tells no other one's");
   ltide_try(L, tide_quota_new(&S->quota));
   for (int k = 0; k < TIDE_QUOTA_KINDS; k++)
     if (o->quota[k]) tide_quota_limit(S->quota, (tide_quota_kind)k, o->quota[k]);
   tide_quota_refuse_waits(S->quota, !(S->granted & TIDE_LUA_WAITS));
   tide_current_set_quota(S->record->current, S->quota);
   lua_sethook(S->main, count_step, LUA_MASKCOUNT, STEP);
+  if (L != S->main) lua_sethook(L, count_step, LUA_MASKCOUNT, STEP);
   ltide_let_pass(L, &S->ended, true);
 }
 
@@ -161,7 +206,8 @@ void ltide_sandbox(lua_State *L, ltide_state *S) {
   ltide_gc_set(L, (int)o.gc);
   ltide_withhold(L);
   ltide_freeze(L);
-  if (S->granted != TIDE_LUA_ALL) narrow_library(L, S);
+  guard_library(L);
+  narrow_library(L);
   if (o.device) choose_device(L, S, o.device);
   if (o.stream) ltide_try(L, tide_current_set_stream(o.stream));
 }
@@ -172,5 +218,8 @@ int ltide_restrict(lua_State *L, unsigned capabilities) {
   S->granted &= capabilities;
   if (S->quota) tide_quota_refuse_waits(S->quota, !(S->granted & TIDE_LUA_WAITS));
   ltide_withhold(L);
-  return 1;
+  lua_pushcfunction(L, narrow_library);
+  if (lua_pcall(L, 0, 0, 0) == LUA_OK) return 1;
+  lua_pop(L, 1);
+  return 0;
 }

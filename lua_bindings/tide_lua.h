@@ -162,10 +162,13 @@ static inline tide_lua_options tide_lua_defaults(void) {
   return options;
 }
 
-/* Opens the module with options and pushes it; `require "tide"` gives the same afterwards. Scripts cannot change it:
- * its tables are read-only, so that one script does not patch what another one calls. Returns LUA_OK, or the status of
- * lua_pcall with the message in the module's place. A state opens it once. */
+/* Opens the module with options and pushes it; `require "tide"` gives the same afterwards. NULL: tide_lua_defaults.
+ * Scripts cannot change it: its tables are read-only, so that one script does not patch what another one calls. Returns
+ * LUA_OK, or the status of lua_pcall with the message in the module's place. A state opens it once. Of the coroutines
+ * that there are already only L and the main one have quotas; under LuaJIT L is the main one, else this fails. */
 static inline int tide_lua_open(lua_State *L, const tide_lua_options *options) {
+  const tide_lua_options none = tide_lua_defaults();
+  if (!options) options = &none;
   lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
   if (!lua_istable(L, -1)) { /* none of Lua's libraries has been opened */
     lua_newtable(L);
@@ -191,8 +194,8 @@ static inline int tide_lua_open(lua_State *L, const tide_lua_options *options) {
 }
 
 /* Leaves the state at most these capabilities from now on, as after trusted code has run in it: what needs others
- * disappears, and where a script has saved it, it refuses. On the thread that runs the state. 1; 0 where tide_lua_open
- * has not opened it. */
+ * disappears, of Lua's own library too, and where a script has saved it, it refuses. On the thread that runs the state.
+ * 1; 0 where tide_lua_open has not opened it, and where Lua has no memory, so that this is to be called again. */
 static inline int tide_lua_restrict(lua_State *L, unsigned capabilities) {
   const tide_lua_api *api = tide_lua_get(L);
   return api && api->struct_size > offsetof(tide_lua_api, restrict_to) ? api->restrict_to(L, capabilities) : 0;
@@ -275,11 +278,11 @@ static inline void tide_lua_error_plain(lua_State *L, int index, tide_lua_error_
  * required tide, where Lua has no memory left, and after tide_lua_kill. */
 static inline int tide_lua_error(lua_State *L, int index, tide_lua_error_info *error) {
   const tide_lua_api *api = tide_lua_get(L);
+  tide_lua_error_info unread;
+  if (!error) error = &unread;
   if (TIDE_LUA_HAS(api, error)) return api->error(L, index, error, sizeof *error);
   tide_lua_error_plain(L, index, error);
   return 0;
-  tide_lua_error_info unread;
-  if (!error) error = &unread;
 }
 
 /* ---- Values and order ---- */

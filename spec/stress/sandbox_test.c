@@ -349,6 +349,105 @@ static void test_openings(void) {
   lua_close(L);
 }
 
+static lua_State *opened(const tide_lua_options *o, int expected, const char *message, part *p) {
+  lua_State *L = luaL_newstate();
+  luaL_openlibs(L);
+  lua_getglobal(L, "package");
+  lua_pushstring(L, module);
+  lua_setfield(L, -2, "cpath");
+  lua_settop(L, 0);
+  int status = tide_lua_open(L, o);
+  const char *text = status == LUA_OK ? "" : luaL_tolstring(L, -1, NULL);
+  check(status == expected && strstr(text, message), p, status == LUA_OK ? message : text);
+  lua_settop(L, 1);
+  if (status == LUA_OK) lua_setglobal(L, "tide");
+  return L;
+}
+
+/* Options that are none, or not all of them, and a module that is opened in a coroutine. */
+static void test_options(void) {
+  part p = {.file = "spec/stress/sandbox_test.c", .name = "options"};
+  lua_State *L = opened(NULL, LUA_OK, "", &p);
+  check(call(L, "assert(not tide.has 'save' and tide.ones(2):sum():item() == 2)", "null") == LUA_OK, &p, "NULL");
+  lua_close(L);
+  tide_lua_options o = {.capabilities = TIDE_LUA_ALL, .open = opener}; /* its struct_size is missing */
+  lua_close(opened(&o, LUA_ERRRUN, "options.struct_size: got 0", &p));
+  o.struct_size = offsetof(tide_lua_options, quota);
+  lua_close(opened(&o, LUA_ERRRUN, "options.struct_size: got ", &p));
+  o.struct_size = offsetof(tide_lua_options, device); /* of a host that was built with the first version */
+  o.device = "nowhere";
+  lua_close(opened(&o, LUA_OK, "", &p));
+  o.struct_size = sizeof o, o.device = NULL, o.gc = (tide_lua_gc)77;
+  lua_close(opened(&o, LUA_ERRRUN, "options.gc: got 77", &p));
+  o.gc = TIDE_LUA_GC_AUTO, o.capabilities = 0, o.quota[TIDE_QUOTA_INSTRUCTIONS] = 100000;
+  L = luaL_newstate();
+  luaL_openlibs(L);
+  lua_State *co = lua_newthread(L);
+  if (tide_lua_open(co, &o) == LUA_OK) {
+    check(call(co, "while true do end", "loop") != LUA_OK, &p, "it goes on in the coroutine");
+    check(call(L, "while true do end", "loop") != LUA_OK, &p, "it goes on");
+  } else
+    check(strstr(luaL_tolstring(co, -1, NULL), "expected the main coroutine"), &p, lua_tostring(co, -1));
+  lua_close(L);
+}
+
+/* What is restricted later is as if it had not been granted: of Lua's own library, too. */
+static void test_restricted(void) {
+  part p = {.file = "spec/stress/sandbox_test.c", .name = "a restriction"};
+  tide_lua_options o = {.struct_size = sizeof o, .capabilities = TIDE_LUA_ALL, .open = opener};
+  lua_State *L = opened(&o, LUA_OK, "", &p);
+  static const char before[] = "code = string.dump(function() return 1 end)\n"
+                               "saved, saved_file, saved_do, saved_set = load, loadfile, dofile, setmetatable\n"
+                               "assert(load(code)() == 1 and loadfile('/nowhere') == nil)\n"
+                               "assert(setmetatable({}, {__gc = function() end}))",
+                    after[] = "for _, f in ipairs {load, saved} do\n"
+                              "  assert(not f(code) and not f(code, 'x', 'b') and f 'return 1'() == 1)\n"
+                              "end\n"
+                              "assert(not loadfile and not dofile)\n"
+                              "for _, f in ipairs {saved_file, saved_do} do\n"
+                              "  local ok, e = pcall(f, 'spec/sandbox/frozen.lua')\n"
+                              "  assert(not ok and e.kind == 'PermissionError', tostring(e))\n"
+                              "end\n"
+                              "for _, f in ipairs {setmetatable, saved_set} do\n"
+                              "  assert(not pcall(f, {}, {__gc = function() end}) and f({}, {}))\n"
+                              "end\n"
+                              "assert(type(getmetatable '') ~= 'table')";
+  check(call(L, before, "before") == LUA_OK, &p, lua_tostring(L, -1));
+  check(tide_lua_restrict(L, 0) == 1, &p, "it cannot be restricted");
+  check(call(L, after, "after") == LUA_OK, &p, lua_tostring(L, -1));
+  check(tide_lua_restrict(L, TIDE_LUA_ALL) == 1 && call(L, after, "again") == LUA_OK, &p, "it came back");
+  lua_close(L);
+}
+
+static void write_file(char *path, const char *text, size_t size) {
+  int file = mkstemp(path);
+  if (file < 0 || write(file, text, size) != (ssize_t)size || close(file)) exit(2);
+}
+
+/* Files that a script may read hold no machine code for it either. */
+static void test_bytecode_files(void) {
+  part p = {.file = "spec/stress/sandbox_test.c", .name = "bytecode in a file"};
+  char code[] = "/tmp/tide_sandbox_XXXXXX", text[] = "/tmp/tide_sandbox_XXXXXX";
+  size_t size;
+  lua_State *L = luaL_newstate();
+  luaL_openlibs(L);
+  if (luaL_dostring(L, "return string.dump(function() return 1 end)")) exit(2);
+  const char *bytes = lua_tolstring(L, -1, &size);
+  write_file(code, bytes, size), write_file(text, "return 7", 8);
+  lua_close(L);
+  tide_lua_options o = {.struct_size = sizeof o, .capabilities = TIDE_LUA_FILES, .open = opener};
+  L = opened(&o, LUA_OK, "", &p);
+  lua_pushstring(L, code), lua_setglobal(L, "code");
+  lua_pushstring(L, text), lua_setglobal(L, "text");
+  int status = call(L,
+                    "assert(not loadfile(code) and not loadfile(code, 'b') and not pcall(dofile, code))\n"
+                    "assert(loadfile(text)() == 7 and loadfile(text, 'bt', {})() == 7 and dofile(text) == 7)",
+                    "files");
+  check(status == LUA_OK, &p, lua_tostring(L, -1));
+  lua_close(L);
+  unlink(code), unlink(text);
+}
+
 /* A state with a device of its own: what names none is made there, in every coroutine, and nowhere else. */
 static bool places(lua_State *L, const char *device) {
   static const char text[] = "local d = ...\n"
@@ -477,6 +576,9 @@ int main(int argc, char **argv) {
   }
   if (glob("spec/sandbox/*.lua", 0, NULL, &files)) return 2;
   test_openings();
+  test_options();
+  test_restricted();
+  test_bytecode_files();
   test_device();
   for (size_t i = 0; i < files.gl_pathc; i++) run_file(files.gl_pathv[i], argc > 2 ? argv[2] : NULL);
   globfree(&files);
