@@ -104,6 +104,7 @@ typedef struct ltide_state {
   int device;              /* where its coroutines' factories make tensors */
   unsigned granted;        /* tide_lua_capability: what the host lets its scripts do */
   tide_quota *quota;       /* of every coroutine; NULL: the host has opened the module without options */
+  size_t steps;            /* of functions of Lua's library, that no quota has counted yet */
   _Atomic bool ended;      /* by the host, or with what a quota allows: no call begins any more */
   struct ltide_held *held; /* held.c */
   int held_count, held_room;

@@ -1,5 +1,6 @@
 /* sandbox.c: how a host opens the module for scripts that it does not trust (tide_lua_open): what it grants them, and
  * tables that they cannot change. SANDBOX.md says what that promises. */
+#include "bounded.h"
 #include "catch.h"
 #include "frozen.h"
 #include "row.h"
@@ -43,9 +44,27 @@ static int call_original(lua_State *L) {
   return give_all(L, LUA_OK, 0);
 }
 
+#if !LTIDE_FFI
+/* A reader that is in C, such as collectgarbage, may give a piece for ever, and no hook is asked. */
+static int read_more(lua_State *L) {
+  ltide_look(L, ltide_state_of(L));
+  lua_settop(L, 0);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_call(L, 0, 1);
+  return 1;
+}
+#endif
+
 /* load, of text alone: bytecode that no compiler made runs as machine code would. A name that begins with '@' says that
  * the text is a file's, which tide.kernel would look into, and is shown as one that begins with '='. */
 static int load_text(lua_State *L) {
+#if !LTIDE_FFI
+  if (lua_isfunction(L, 1)) {
+    lua_pushvalue(L, 1);
+    lua_pushcclosure(L, read_more, 1);
+    lua_replace(L, 1);
+  }
+#endif
   if (has_all(L, TIDE_LUA_NATIVE)) return call_original(L);
   if (lua_gettop(L) < 3) lua_settop(L, 3);
   if (lua_type(L, 2) == LUA_TSTRING && *lua_tostring(L, 2) == '@') {
@@ -207,6 +226,9 @@ void ltide_sandbox(lua_State *L, ltide_state *S) {
   ltide_withhold(L);
   ltide_freeze(L);
   guard_library(L);
+#if !LTIDE_FFI
+  ltide_bound_library(L, S);
+#endif
   narrow_library(L);
   if (o.device) choose_device(L, S, o.device);
   if (o.stream) ltide_try(L, tide_current_set_stream(o.stream));

@@ -25,6 +25,7 @@ local left_out = {
   ["a deep recursion of C"] = "LuaJIT does not end a recursion of functions in C",
   ["scopes in scopes without end"] = "LuaJIT does not end a recursion of functions in C",
 }
+local whole_files = { ["spec/sandbox/bounded.lua"] = "LuaJIT's own functions of strings and tables run to their end" }
 -- Nor does a host bound the heap of LuaJIT without GC64, or count its indexes from 0.
 
 for path in assert(io.popen "ls spec/sandbox/*.lua"):lines() do
@@ -43,7 +44,7 @@ for path in assert(io.popen "ls spec/sandbox/*.lua"):lines() do
       settings = settings .. line
     end
     local is_heap = name:find("^Lua's memory") or settings:find("--! memory", 1, true)
-    if not left_out[name] and not is_heap and not settings:find("from 0", 1, true) then
+    if not left_out[name] and not whole_files[path] and not is_heap and not settings:find("from 0", 1, true) then
       body = translate(body:sub(#settings + 1), name)
       if body:find("__shl", 1, true) then body = "local function __shl(x, n) return x * 2 ^ n end " .. body end
       out:write("--- ", name, "\n", settings, body, "\n")

@@ -11,7 +11,8 @@
  *   --! kill N               another thread ends the state after so many milliseconds
  *   --! ends                 every later call raises, too, until the host sets new limits (never after a kill)
  *   --! from 0               its scripts count indexes from 0
- *   --! give NAME ...        further libraries of Lua: debug; finalisers: the setmetatable that sets them
+ *   --! give NAME ...        further libraries of Lua: debug; finalisers: the setmetatable that sets them; strings: the
+ *                            table string as Lua's library has it
  *
  * usage: sandbox_test tide.so [part]
  *        sandbox_test tide.so --calls FIRST LAST [CALLS]     spec/stress/calls.lua with these seeds
@@ -38,7 +39,7 @@ typedef struct part {
   int line;
   unsigned granted, left;
   char raises[200];
-  bool debug, finalisers, ends, from_zero;
+  bool debug, finalisers, strings, ends, from_zero;
   int64_t quota[TIDE_QUOTA_KINDS];
   int kill, memory; /* milliseconds; MiB */
 } part;
@@ -82,6 +83,7 @@ static void read_setting(part *p, const char *line) {
   if (!strncmp(line, "give ", 5)) {
     p->debug = strstr(line, "debug") != NULL;
     p->finalisers = strstr(line, "finalisers") != NULL;
+    p->strings = strstr(line, "strings") != NULL;
   }
 }
 
@@ -146,6 +148,12 @@ static lua_State *open_state(const part *p, heap *h) {
   tide_lua_options o = {.struct_size = sizeof o, .capabilities = p->granted, .open = opener};
   memcpy(o.quota, p->quota, sizeof o.quota);
   o.indexes = p->from_zero ? TIDE_LUA_FROM_ZERO : TIDE_LUA_FROM_ONE;
+  if (p->strings) {
+    luaopen_string(L); /* a table of its own; it is the one of the strings' metatable until the next */
+    lua_setglobal(L, "strings");
+    luaL_requiref(L, LUA_STRLIBNAME, luaopen_string, 1);
+    lua_settop(L, 0);
+  }
   lua_getglobal(L, "setmetatable");
   if (tide_lua_open(L, &o) != LUA_OK) {
     printf("sandbox_test: %s\n", lua_tostring(L, -1));

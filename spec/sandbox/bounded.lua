@@ -1,0 +1,211 @@
+-- Functions of Lua's library that may run as long as a script says: they end with the script, and give what Lua's give.
+
+--- string.rep of nothing
+--! quota milliseconds=300
+assert((""):rep(1 << 62) == "" and (""):rep(1 << 62, "") == "" and (""):rep(-1) == "" and (""):rep(3, "-") == "--" and ("ab"):rep(2) == "abab")
+
+--- table.move of nothing
+--! quota milliseconds=200
+--! raises used up
+--! ends
+while true do table.move({}, 1, 1 << 61, 2) end
+
+--- table.move that the host kills
+--! kill 100
+--! raises the host has ended this work
+--! ends
+while true do pcall(table.move, {}, 1, 1 << 61, 2) end
+
+--- table.insert by a length that is not one
+--! kill 100
+--! raises the host has ended this work
+local t = setmetatable({}, { __len = function() return 1 << 60 end })
+while true do pcall(table.insert, t, 1, 1) end
+
+--- table.insert into a table of few elements that is long
+--! kill 100
+--! raises the host has ended this work
+local t = {}
+for k = 0, 62 do t[1 << k] = true end
+while true do pcall(table.insert, t, 1, 1) end
+
+--- table.remove, by instructions
+--! quota instructions=1000000
+--! raises used up
+--! ends
+local t = setmetatable({}, { __len = function() return 1 << 60 end })
+while true do pcall(table.remove, t, 1) end
+
+--- table.sort of nothing
+--! kill 100
+--! raises the host has ended this work
+local t = setmetatable({}, { __len = function() return (1 << 31) - 2 end })
+while true do pcall(table.sort, t, rawequal) end
+
+--- table.concat of empty elements
+--! kill 100
+--! raises the host has ended this work
+while true do pcall(table.concat, setmetatable({}, { __index = table.concat }), "", 1, 1 << 60) end
+
+--- a reader of load that is in C
+--! kill 100
+--! raises the host has ended this work
+while true do load(collectgarbage) end
+
+--- string.find of plain text
+--! quota milliseconds=200
+--! memory 100
+--! raises used up
+--! ends
+local s, part = ("a"):rep(1 << 24), ("a"):rep(1 << 23) .. "b"
+while true do pcall(string.find, s, part, 1, true) end
+
+--- patterns that go back
+--! quota milliseconds=200
+--! raises used up
+--! ends
+local s = ("a"):rep(40)
+while true do pcall(string.find, s, ("a*"):rep(20) .. "b") end
+
+--- patterns that go back, that the host kills
+--! kill 100
+--! raises the host has ended this work
+local s, pattern = ("a"):rep(40), ("a-"):rep(20) .. "b"
+local calls = { string.match, string.gsub, function(s, p) for _ in s:gmatch(p) do end end }
+while true do for _, f in ipairs(calls) do pcall(f, s, pattern, "") end end
+
+--- captures that go back
+--! quota instructions=1000000
+--! raises used up
+("a"):rep(100000):match("(.-)(.-)(.-)%1%2%3b")
+
+--- balance that is not found
+--! quota milliseconds=200
+--! memory 100
+--! raises used up
+while true do ("("):rep(1 << 20):find "%b()" end
+
+--- table's functions are as ever otherwise
+local function log(t) return setmetatable({}, { __index = t, __newindex = t, __len = function() return #t end }) end
+for _, way in ipairs { function(t) return t end, log } do
+  local t = { 1, 2, 3 }
+  local v = way(t)
+  table.insert(v, 4) table.insert(v, 1, 0) table.insert(v, 6, 5)
+  assert(table.concat(t, ",") == "0,1,2,3,4,5" and table.concat(v, "", 2, 4) == "123" and table.concat(v, "x", 3, 2) == "")
+  assert(table.remove(v, 1) == 0 and table.remove(v) == 5 and #t == 4 and table.remove(v, 5) == nil)
+  assert(table.move(v, 1, 4, 2) == v and table.concat(t, ",") == "1,1,2,3,4")
+  assert(table.move(v, 2, 5, 1) == v and table.concat(t, ",", 1, 4) == "1,2,3,4")
+  local other = {}
+  assert(table.move(v, 2, 3, 5, other) == other and other[5] == 2 and other[6] == 3)
+  table.sort(v, function(a, b) return a > b end)
+  assert(table.concat(t, ",") == "4,4,3,2,1")
+  table.sort(v)
+  assert(table.concat(t, ",") == "1,2,3,4,4")
+end
+assert(table.remove {} == nil and table.remove({}, 0) == nil)
+local big = {}
+for i = 1, 30000 do big[i] = (i * 7919) % 30011 end
+table.sort(big)
+for i = 2, #big do assert(big[i - 1] < big[i]) end
+table.sort(big, function(a, b) return a > b end)
+for i = 2, #big do assert(big[i - 1] > big[i]) end
+for _, case in ipairs {
+  { "wrong number of arguments to 'insert'", table.insert, {} }, { "position out of bounds", table.insert, {}, 3, 1 },
+  { "position out of bounds", table.remove, { 1 }, 7 }, { "table expected, got number", table.insert, 1, 1 },
+  { "too many elements", table.move, {}, -1, math.maxinteger, 1 }, { "destination wrap", table.move, {}, 1, 2, math.maxinteger },
+  { "invalid value %(table%) at index 2 in table for 'concat'", table.concat, { 1, {} } }, { "attempt to compare", table.sort, { 1, "x" } },
+  { "function expected", table.sort, { 2, 1 }, 1 }, { "table expected", table.concat, tide.ones }, { "invalid order", table.sort,
+    { 3, 1, 2, 5, 4, 6 }, function() return true end },
+} do
+  local ok, e = pcall(table.unpack(case, 2))
+  assert(not ok and tostring(e):find(case[1]), tostring(e))
+end
+
+--- patterns are as ever otherwise
+--! give strings
+local seed = 1
+local function random(n) seed = (seed * 1103515245 + 12345) % 2147483648 return seed // 65536 % n + 1 end
+local pieces = { "a", "b", ".", "%a", "%A", "[ab]", "[^a]", "[%d-]", "[a-c]", "%d", "%1", "%2", "(", ")", "()", "%b()", "%bab", "%f[%a]",
+  "%f[^a]", "^", "$", "*", "+", "-", "?", "%", "[", "]", "%%", "\0", "%g", "%x", "%W", "%f", "%b", "%0", "[]", "[]]", "[^]", "[%", "x", "%." }
+local letters = { "a", "b", "(", ")", "1", " ", "\0", "c", "]", "%", "-", "\255", "B" }
+local replacements = { "", "x", "%0", "%1", "%2", "%%", "%", "<%0%1>", function(a, b) return b end, function() end, { a = "A", b = 1, ab = false },
+  function() return {} end, 5 }
+local function made(list, n)
+  local out = {}
+  for i = 1, random(n) - 1 do out[i] = list[random(#list)] end
+  return table.concat(out)
+end
+local function results(...)
+  local out = { n = select("#", ...), ... }
+  for i = 1, out.n do out[i] = type(out[i]) == "function" and "function" or tostring(out[i]) end
+  local text = table.concat(out, "|"):gsub(" in replacement string", "") -- as some versions of Lua say
+  return (text:gsub("'string%.%w+'", "'?'")) -- Lua finds the name of what stands in its own table
+end
+local function each(gmatch, s, p, init)
+  local out = {}
+  for a, b in gmatch(s, p, init) do out[#out + 1] = results(a, b) end
+  return table.concat(out, ";")
+end
+local good = 0
+for i = 1, 60000 do
+  local s, p = made(letters, 12), made(pieces, 7)
+  local init = i % 3 == 0 and random(20) - 10 or nil
+  local plain = i % 50 == 0 or nil
+  local r = replacements[random(#replacements)]
+  for _, case in ipairs { { "find", s, p, init, plain }, { "match", s, p, init }, { "gsub", s, p, r, i % 5 == 0 and random(4) - 2 or nil } } do
+    local name = case[1]
+    local mine = results(pcall(string[name], table.unpack(case, 2, 5)))
+    local its = results(pcall(strings[name], table.unpack(case, 2, 5)))
+    good = good + (mine:sub(1, 4) == "true" and 1 or 0)
+    assert(mine == its, ("%s(%q, %q, %s): %q, not %q"):format(name, s, p, tostring(case[4]), mine, its))
+  end
+  local mine, its = results(pcall(each, string.gmatch, s, p, init)), results(pcall(each, strings.gmatch, s, p, init))
+  assert(mine == its, ("gmatch(%q, %q): %q, not %q"):format(s, p, mine, its))
+end
+assert(good > 60000, good)
+for _, name in ipairs { "find", "match", "gmatch", "gsub" } do
+  for _, arguments in ipairs { {}, { 1 }, { "x", {} }, { "x", "x", {} }, { {}, "x" }, { "x", "x", "x", "y" }, { 12, 1, 1 } } do
+    assert(results(pcall(string[name], table.unpack(arguments))) == results(pcall(strings[name], table.unpack(arguments))), name)
+  end
+end
+local deep = ("a?"):rep(300)
+for _, s in ipairs { "", "a", ("a"):rep(250) } do
+  assert(results(pcall(string.find, s, deep)) == results(pcall(strings.find, s, deep)))
+end
+
+--- collections without end, of many objects
+--! quota milliseconds=300
+--! raises used up
+--! ends
+local t = {}
+for i = 1, 300000 do t[i] = {} end
+while true do pcall(collectgarbage) end
+
+--- collections in C
+--! kill 400
+--! raises the host has ended this work
+local t, words = {}, {}
+for i = 1, 300000 do t[i] = {} end
+for i = 1, 1000 do words[i] = "collect" end
+while true do
+  pcall(table.sort, words, collectgarbage)
+  pcall(string.gsub, ("collect"):rep(10000), "collect", collectgarbage)
+end
+
+--- long strings, again and again
+--! quota milliseconds=300
+--! memory 200
+--! raises used up
+--! ends
+local s = ("x"):rep(1 << 24)
+while true do
+  for _, name in ipairs { "upper", "lower", "reverse" } do pcall(string[name], s) end
+  pcall(string.format, "%s", s)
+  pcall(string.rep, "x", 1 << 24)
+end
+
+--- results without end
+--! kill 200
+--! memory 200
+--! raises the host has ended this work
+while true do pcall(table.unpack, {}, 1, 900000) end
