@@ -240,6 +240,30 @@ static int script_words(lua_State *L) {
   return 4;
 }
 
+/* kernel_blank(text, line, column, to_line, to_column): the text with blanks from the one place up to the other. */
+static int script_blank(lua_State *L) {
+  size_t size;
+  const char *text = lua_tolstring(L, 1, &size);
+  lexer x = {.L = L, .text = text, .end = text + size, .at = text, .line_begin = text, .line = 1};
+  size_t place[2];
+  luaL_Buffer b;
+  for (int i = 0; i < 2; i++) {
+    while (x.at < x.end && x.line < lua_tointeger(L, 2 + 2 * i))
+      if (*x.at == '\n' || *x.at == '\r')
+        new_line(&x);
+      else
+        x.at++;
+    place[i] = (size_t)(x.line_begin - text) + (size_t)lua_tointeger(L, 3 + 2 * i) - 1;
+  }
+  luaL_buffinit(L, &b);
+  for (size_t i = 0; i < size; i++) {
+    bool blank = i >= place[0] && i < place[1] && text[i] != '\n' && text[i] != '\r';
+    luaL_addchar(&b, blank ? ' ' : text[i]);
+  }
+  luaL_pushresult(&b);
+  return 1;
+}
+
 /* kernel_shape(fn): {first =, last =, params = {name...}} of a Lua function, and nothing of another. */
 static int script_shape(lua_State *L) {
   lua_Debug ar;
@@ -314,10 +338,10 @@ static int script_nearest(lua_State *L) {
 }
 
 void ltide_open_kernel_lex(lua_State *L, ltide_state *S) {
-  static const luaL_Reg script[] = {{"kernel_words", script_words},           {"kernel_shape", script_shape},
-                                    {"kernel_global", script_global},         {"kernel_tensor", script_tensor},
-                                    {"kernel_dtype_name", script_dtype_name}, {"kernel_thawed", script_thawed},
-                                    {"kernel_nearest", script_nearest},       {NULL, NULL}};
+  static const luaL_Reg script[] = {
+      {"kernel_words", script_words},     {"kernel_shape", script_shape},           {"kernel_global", script_global},
+      {"kernel_tensor", script_tensor},   {"kernel_dtype_name", script_dtype_name}, {"kernel_thawed", script_thawed},
+      {"kernel_nearest", script_nearest}, {"kernel_blank", script_blank},           {NULL, NULL}};
   (void)S;
   ltide_script_give(L, script);
 }

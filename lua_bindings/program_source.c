@@ -140,4 +140,13 @@ static int script_function_text(lua_State *L) {
   return 3;
 }
 
-const luaL_Reg ltide_program_texts[] = {{"function_text", script_function_text}, {NULL, NULL}};
+/* function_in(f, text, name): does the function stand in the text? nil: that cannot be told. */
+static int script_function_in(lua_State *L) {
+  const char *name = lua_tostring(L, 3);
+  lua_settop(L, 2);
+  if (LUA_VERSION_NUM < 504) return lua_pushnil(L), 1;
+  return lua_pushboolean(L, is_text_of(L, 1, name)), 1;
+}
+
+const luaL_Reg ltide_program_texts[] = {
+    {"function_text", script_function_text}, {"function_in", script_function_in}, {NULL, NULL}};

@@ -245,6 +245,29 @@ describe("tide.kernel", function()
     assert.are.equal("3.0 0 ", out:gsub("%s+", " ") .. code .. " " .. err)
   end)
 
+  it("tells functions of one line apart by what they do", function()
+    local a, b, c, d = function(i, n) return i * n end, function(i, n) return i + n end, function(i, n) return i * n end, function(i, n) return n end
+    D.eq({ 3, 6 }, tide.kernel(a)(2, 3))
+    D.eq({ 4, 5 }, tide.kernel(b)(2, 3))
+    D.eq({ 3, 6 }, tide.kernel(c)(2, 3))
+    D.eq({ 3, 3 }, tide.kernel(d)(2, 3))
+    local k, m = 10, 20
+    local by = { one = function(i, n) return i * n + k - m end, two = function(i, n) return i - n + k - m end }
+    D.eq({ -7, -4 }, tide.kernel(by.one)(2, 3))
+    D.eq({ -12, -11 }, tide.kernel(by.two)(2, 3))
+    local chunk = load "local function f(i) return i end\r\nlocal g, h = function(i) return f(i) * 2 end, function(i) return f(i) * 3 end\r\nreturn g, h"
+    local g, h = chunk()
+    D.eq({ 2, 4 }, tide.kernel(g)(2))
+    D.eq({ 3, 6 }, tide.kernel(h)(2))
+    -- where a body is left out, what the function around them has for upvalues changes, and with it both
+    local function outer() return function(i) return i + k + 0 end, function(i) return i + k + 1 end end
+    local first, second = outer()
+    for n, fn in ipairs { first, second } do
+      local ok, e = pcall(function() return tide.kernel(fn)(1) end)
+      if ok then D.eq({ 10 + n }, e) else assert.is_truthy(e.message:find("write each in a line of its own", 1, true), e.message) end
+    end
+  end)
+
   it("says why a text cannot be had", function()
     local e = D.raises("ValueError", tide.kernel, load(string.dump(function() end, true)))
     assert.is_truthy(e.message:find("as a string", 1, true), e.message)

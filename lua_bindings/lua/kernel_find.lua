@@ -1,7 +1,7 @@
 -- The text of a Lua function: which of the functions of a file it is, by what Lua's debug information says of it.
 --
 -- Two functions that begin and end in the same lines and have the same parameters are told apart by the names that they find
--- outside of themselves, which have to be the function's upvalues.
+-- outside of themselves, which have to be the function's upvalues, and then by their code.
 
 local function same_shape(f, shape)
   if f.from ~= shape.first or f.to ~= shape.last or #f.params ~= #shape.params then return false end
@@ -17,10 +17,25 @@ local function read_words(source, first, last)
   return list, n
 end
 
--- Which of the functions that begin there it is: the one whose free names are the function's upvalues.
-local function choose(found, source)
-  if #found == 1 then return found[1] end
+-- Of functions that are alike so far, the one without whose body the text does not hold the function any more; where each may
+-- be left out they are the same. nil: that cannot be told, as what else there is changes with a body.
+local function told_apart(found, source, list)
   local chosen
+  for k = 1, #found do
+    local open, last = found[k].first, found[k].last - 4
+    while list[open] ~= ")" do open = open + 4 end
+    local without = kernel_blank(source.text, list[open + 2], list[open + 3] + 1, list[last + 2], list[last + 3])
+    local holds = function_in(source.fn, without, source.chunk)
+    if holds == nil or not holds and chosen then return end
+    if not holds then chosen = found[k] end
+  end
+  return chosen or found[1]
+end
+
+-- Which of the functions that begin there it is: the one whose free names are the function's upvalues.
+local function choose(found, source, list)
+  if #found == 1 then return found[1] end
+  local alike = {}
   for k = 1, #found do
     local free, same, n = found[k].free, true, 0
     for i = 1, 255 do
@@ -34,14 +49,11 @@ local function choose(found, source)
     found[k].matches = same and n
   end
   for k = 1, #found do
-    if found[k].matches then
-      if chosen then
-        kernel_fail(source.name, found[k], "got several functions with the same parameters in one line, expected one: write each in a line of its own, or pass its text as a string")
-      end
-      chosen = found[k]
-    end
+    if found[k].matches then alike[#alike + 1] = found[k] end
   end
-  return chosen
+  if #alike < 2 then return alike[1] end
+  return told_apart(alike, source, list) or kernel_fail(source.name, alike[2],
+    "got several functions with the same parameters in one line, expected one: write each in a line of its own, or pass its text as a string")
 end
 
 local function note_free(f, list)
@@ -65,7 +77,7 @@ local function find_function(source)
       end
     end
   end
-  local f = #found > 0 and choose(found, source)
+  local f = #found > 0 and choose(found, source, list)
   if not f and problem then throw(problem) end
   if not f then
     fail("StateError", source.name .. ":" .. shape.first .. ": the function that was loaded is not what stands there now, expected the text that was "
