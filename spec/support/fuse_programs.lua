@@ -258,6 +258,18 @@ function steps.write(p)
   end
 end
 
+-- Elements: a row, what a mask chooses, a row as another one.
+function steps.assign(p)
+  local a = p:pick(function(v) return v.owned and number(v) and #v.first > 0 and count(v.first) > 0 end)
+  if not a then return end
+  local n, kind = p.roll(5) - 1, p.roll(3)
+  if kind == 3 and not is_exact(a) then kind = 1 end
+  p.text[#p.text + 1] = ("  " .. ({ "%s[1] = " .. n, "%s[-1] = %s[1]", "%s[%s:gt(2)] = " .. n })[kind]):format(a.name, a.name)
+  for _, v in ipairs(p.values) do
+    if v.root == a.root then v.bound = math.max(v.bound, n) end
+  end
+end
+
 function steps.view(p)
   local a = p:pick(function(v) return #v.first == 2 end)
   if not a then return end
@@ -315,7 +327,7 @@ function steps.between(p)
 end
 
 local weights = { "binary", "binary", "binary", "number", "number", "unary", "unary", "smooth", "smooth", "compare", "cast",
-  "reduce", "reduce", "write", "view", "between", "gather", "gather" }
+  "reduce", "reduce", "write", "view", "between", "gather", "gather", "assign" }
 
 -- { fn, text, inputs = { { dtype, first, second, layout }, ... }, results = { value, ... } }
 function M.program(seed, tide)
