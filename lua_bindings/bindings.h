@@ -141,6 +141,7 @@ ltide_state *ltide_enter_slow(lua_State *L);
 ltide_state *ltide_state_of(lua_State *L); /* binds nothing and allocates nothing */
 /* Starts tide and makes this Lua state's struct, whose finaliser runs after every other object's: it is made first. */
 ltide_state *ltide_state_open(lua_State *L, ltide_warn_fn warn, void (*end)(ltide_state *S));
+void ltide_push_state(lua_State *L);  /* the userdata that it lies in */
 void ltide_state_close(lua_State *L); /* where there is one, as its finaliser does */
 static inline ltide_state *ltide_enter(lua_State *L) {
   ltide_calls++;

@@ -30,7 +30,8 @@ static tide_lua_options read_options(lua_State *L) {
  * before a restriction refuses, too. Upvalue: the original. */
 
 static bool has_all(lua_State *L, unsigned capabilities) {
-  return (ltide_state_of(L)->granted & capabilities) == capabilities;
+  const ltide_state *S = ltide_state_of(L);
+  return S && (S->granted & capabilities) == capabilities;
 }
 
 static int give_all(lua_State *L, int status, lua_KContext context) {
@@ -163,6 +164,10 @@ enum { STEP = 1000 };
 static void count_step(lua_State *L, lua_Debug *ar) {
   (void)ar;
   ltide_state *S = ltide_state_of(L);
+  if (!S || !S->quota) { /* the module did not open */
+    lua_sethook(L, NULL, 0, 0);
+    return;
+  }
   bool goes_on = tide_quota_spend(S->quota, TIDE_QUOTA_INSTRUCTIONS, lua_gethookcount(L)) == TIDE_OK;
   int step = goes_on ? STEP : 1;
   if (lua_gethookcount(L) != step) lua_sethook(L, count_step, LUA_MASKCOUNT, step);
@@ -216,11 +221,21 @@ static void choose_indexes(lua_State *L, ltide_state *S, int indexes) {
   S->from_zero = indexes == TIDE_LUA_FROM_ZERO;
 }
 
+/* What stands in Lua's library from now on looks into the struct, also where something below fails and the module does
+ * not open: it lives as long as the state. */
+static void keep_struct(lua_State *L) {
+  ltide_push_state(L);
+  luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
 void ltide_sandbox(lua_State *L, ltide_state *S) {
   if (!S->has_options) return;
   tide_lua_options o = read_options(L);
   choose_indexes(L, S, (int)o.indexes);
   S->granted = o.capabilities & TIDE_LUA_ALL;
+  if (o.device) choose_device(L, S, o.device);
+  if (o.stream) ltide_try(L, tide_current_set_stream(o.stream));
+  keep_struct(L);
   open_quota(L, S, &o);
   ltide_gc_set(L, (int)o.gc);
   ltide_withhold(L);
@@ -230,8 +245,6 @@ void ltide_sandbox(lua_State *L, ltide_state *S) {
   ltide_bound_library(L, S);
 #endif
   narrow_library(L);
-  if (o.device) choose_device(L, S, o.device);
-  if (o.stream) ltide_try(L, tide_current_set_stream(o.stream));
 }
 
 int ltide_restrict(lua_State *L, unsigned capabilities) {

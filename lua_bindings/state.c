@@ -568,6 +568,8 @@ ltide_state *ltide_state_open(lua_State *L, ltide_warn_fn warn, void (*end)(ltid
   return S;
 }
 
+void ltide_push_state(lua_State *L) { lua_rawgetp(L, LUA_REGISTRYINDEX, &key_state); }
+
 void ltide_state_close(lua_State *L) {
   lua_pushcfunction(L, state_gc);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_state);

@@ -42,5 +42,9 @@ int luaopen_tide(lua_State *L) {
     return 1;
   }
   ltide_state_close(L); /* so that the next require begins anew */
+  /* Nor has the host functions of a module that is not there: none would know an error object. */
+  lua_pushnil(L);
+  lua_setfield(L, LUA_REGISTRYINDEX, "tide.api");
+  if (lua_istable(L, -1)) ltide_rawfield(L, -1, "message");
   return lua_error(L);
 }

@@ -365,7 +365,10 @@ static lua_State *opened(const tide_lua_options *o, int expected, const char *me
   lua_setfield(L, -2, "cpath");
   lua_settop(L, 0);
   int status = tide_lua_open(L, o);
-  const char *text = status == LUA_OK ? "" : luaL_tolstring(L, -1, NULL);
+  tide_lua_error_info e = {.message = ""};
+  if (status != LUA_OK) tide_lua_error(L, -1, &e);
+  check(status == LUA_OK || (!tide_lua_get(L) && !tide_lua_to_tensor(L, -1)), p, "it is half open");
+  const char *text = e.message;
   check(status == expected && strstr(text, message), p, status == LUA_OK ? message : text);
   lua_settop(L, 1);
   if (status == LUA_OK) lua_setglobal(L, "tide");
@@ -387,7 +390,9 @@ static void test_options(void) {
   lua_close(opened(&o, LUA_OK, "", &p));
   o.struct_size = sizeof o, o.device = NULL, o.gc = (tide_lua_gc)77;
   lua_close(opened(&o, LUA_ERRRUN, "options.gc: got 77", &p));
-  o.gc = TIDE_LUA_GC_AUTO, o.capabilities = 0, o.quota[TIDE_QUOTA_INSTRUCTIONS] = 100000;
+  o.gc = TIDE_LUA_GC_AUTO, o.device = "cuda:7";
+  lua_close(opened(&o, LUA_ERRRUN, "cuda:7", &p));
+  o.device = NULL, o.capabilities = 0, o.quota[TIDE_QUOTA_INSTRUCTIONS] = 100000;
   L = luaL_newstate();
   luaL_openlibs(L);
   lua_State *co = lua_newthread(L);
@@ -396,6 +401,27 @@ static void test_options(void) {
     check(call(L, "while true do end", "loop") != LUA_OK, &p, "it goes on");
   } else
     check(strstr(luaL_tolstring(co, -1, NULL), "expected the main coroutine"), &p, lua_tostring(co, -1));
+  lua_close(L);
+}
+
+/* A host tries again, in the same state, where the first device is not there. */
+static void test_again(void) {
+  part p = {.file = "spec/stress/sandbox_test.c", .name = "opened again"};
+  static const char as_ever[] =
+      "for i = 1, 3000 do assert(pcall(tostring, i)) end\n"
+      "assert(load 'return 1'() == 1 and getmetatable(setmetatable({}, {})) and not pcall(error))\n"
+      "assert(('x'):rep(3):find 'xx' == 1 and coroutine.wrap(function() return 2 end)() == 2)";
+  tide_lua_options o = {.struct_size = sizeof o, .open = opener, .device = "cuda:7"};
+  o.quota[TIDE_QUOTA_INSTRUCTIONS] = 1000000;
+  lua_State *L = opened(&o, LUA_ERRRUN, "cuda:7", &p);
+  lua_gc(L, LUA_GCCOLLECT, 0);
+  check(call(L, as_ever, "not opened") == LUA_OK, &p, lua_tostring(L, -1));
+  o.device = "cpu";
+  check(tide_lua_open(L, &o) == LUA_OK, &p, "it does not open any more");
+  lua_setglobal(L, "tide");
+  lua_gc(L, LUA_GCCOLLECT, 0);
+  check(call(L, as_ever, "opened") == LUA_OK && call(L, "tide.ones(3)", "opened") == LUA_OK, &p, lua_tostring(L, -1));
+  check(call(L, "while true do pcall(string.rep, 'x', 3) end", "loop") != LUA_OK, &p, "it goes on");
   lua_close(L);
 }
 
@@ -585,6 +611,7 @@ int main(int argc, char **argv) {
   if (glob("spec/sandbox/*.lua", 0, NULL, &files)) return 2;
   test_openings();
   test_options();
+  test_again();
   test_restricted();
   test_bytecode_files();
   test_device();
