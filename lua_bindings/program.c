@@ -253,12 +253,33 @@ static bool push_destinations(lua_State *L, call *c, const ltide_special *s) {
   return direct;
 }
 
+/* Does each block write one result? Simulated devices run the text of the CPU. */
+static bool is_joined(lua_State *L, const ltide_special *s, int device) {
+  const tide_device_props *props;
+  if (!s->joined || device == TIDE_CPU) return false;
+  ltide_try(L, tide_device_get_props(&props, device));
+  return !props->simulated;
+}
+
+/* As many dims as the grid has, whose last one is as many blocks as there are. */
+static void count_blocks(int64_t *size, const call *c, const ltide_special *s) {
+  int64_t blocks = 1;
+  for (int d = 0; d < c->ndim; d++) {
+    blocks *= (c->grid[d] + s->block[d] - 1) / s->block[d];
+    size[d] = 1;
+  }
+  size[c->ndim - 1] = blocks;
+}
+
 static void push_new(lua_State *L, call *c, const ltide_special *s, int device) {
   tide_operand *to = c->operand + c->args + s->passed;
+  int64_t blocks[TIDE_PROGRAM_DIMS];
+  bool joined = is_joined(L, s, device);
+  if (joined) count_blocks(blocks, c, s);
   for (int i = 0; i < s->results; i++) {
     const tide_options o = {s->dtype[i], device, false};
     ltide_tensor *u = ltide_new_tensor(L, c->S);
-    ltide_try(L, tide_empty(&u->t, c->grid, c->ndim, &o));
+    ltide_try(L, tide_empty(&u->t, joined ? blocks : c->grid, c->ndim, &o));
     to[i].tensor = u->t;
   }
 }

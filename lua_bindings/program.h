@@ -37,6 +37,8 @@ typedef struct ltide_special {
   ltide_outer *outer;
   tide_dtype dtype[LTIDE_PROGRAM_RESULTS];
   tide_program *program;
+  int64_t block[TIDE_PROGRAM_DIMS];
+  bool joined; /* on a GPU it writes one result for each block, where results are reduced */
   bool ran;
   int device; /* where it ran last */
 } ltide_special;

@@ -171,6 +171,8 @@ static int script_kernel_add(lua_State *L) {
   ltide_rawfield(L, D, "places");
   lua_rawseti(L, lists, number);
   ltide_special *s = new_special(L, (int)integer_of(L, D, "args"), length_of(L, D, "outers"));
+  s->joined = flag_of(L, D, "joined");
+  memcpy(s->block, t.block, sizeof s->block);
   s->number = number, s->layout = t.layout, s->ndim = t.ndim, s->results = (int)integer_of(L, D, "results");
   for (int i = 0; i < s->args; i++) s->code[i] = code_of(&operand[i]);
   read_outers(L, D, s, operand);

@@ -342,7 +342,8 @@ template <class T> TIDE_FN void tk_add_own(T *p, tide_r x, bool own) {
 
 -- Sums are of one order everywhere: those of a warp from its first thread to its last, then those of the warps. A thread that
 -- has left counts 0: on a GPU a vote tells which are there, each of which reads the others by shuffles.
-local device_sums = [[
+local device_lanes = [[
+@tk_lane(
 TIDE_FN unsigned tk_lane(unsigned x, unsigned k) {
   unsigned y;
   asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(y) : "r"(x), "r"(k));
@@ -352,11 +353,31 @@ TIDE_FN tide_u tk_lane(tide_u x, unsigned k) { return (tide_u)tk_lane((unsigned)
 TIDE_FN tide_i tk_lane(tide_i x, unsigned k) { return (tide_i)tk_lane((tide_u)x, k); }
 TIDE_FN float tk_lane(float x, unsigned k) { return tk_bits<float>(tk_lane(tk_bits<unsigned>(x), k)); }
 TIDE_FN double tk_lane(double x, unsigned k) { return tk_bits<double>(tk_lane(tk_bits<tide_u>(x), k)); }
+@tk_present(
 TIDE_FN unsigned tk_present() {
   unsigned mask;
   asm volatile("{ .reg .pred p; setp.eq.u32 p, 0, 0; vote.sync.ballot.b32 %0, p, 0xffffffff; }" : "=r"(mask));
   return mask;
 }
+@tk_join(
+template <class T, class F> TIDE_FN T tk_join(T x, unsigned t, F join) {
+  static TIDE_SHARED T warp[(TIDE_THREADS + 31) / 32];
+  const unsigned present = tk_present();
+#pragma unroll 1
+  for (unsigned far = 16; far; far /= 2) {
+    const unsigned from = (t & 31) ^ far;
+    const T other = tk_lane(x, from);
+    if (present >> from & 1) x = join(x, other);
+  }
+  if (t % 32 == 0) warp[t / 32] = x;
+  __syncthreads();
+  for (unsigned k = 1; k < (TIDE_THREADS + 31) / 32 && t == 0; k++) x = join(x, warp[k]);
+  __syncthreads();
+  return x;
+}
+]]
+
+local device_sums = [[
 template <class T> TIDE_FN T tk_warp_sum(T x) {
   const unsigned present = tk_present();
   T sum = 0;
@@ -566,6 +587,7 @@ function kernel_prelude(of, body)
     of.host and host or device, integers,
   }
   local texts = { of.host and host_words or device_words, numbers, memory, atomics, of.host and host_adds or device_adds }
+  if not of.host then texts[#texts + 1] = device_lanes end
   for n = 1, 8 do
     if of.ndims[n] then texts[#texts + 1] = access(n) end
   end

@@ -69,6 +69,7 @@ local function write_place(w, typed, of_block, of_gpu)
   local ndim, block = typed.ndim, w.block
   local is_apart = of_gpu and ndim > 1
   put(w, "unsigned rest = " .. (is_apart and "blockIdx.z * 65535u + blockIdx.y" or of_block) .. ", inner = t;\n")
+  if w.joined then put(w, "const tide_i whole = " .. (is_apart and "rest" or "0") .. ";\n") end
   for d = ndim, 1, -1 do
     local of = "rest"
     if is_apart and d == ndim then
@@ -85,11 +86,12 @@ local function write_place(w, typed, of_block, of_gpu)
   end
 end
 
-local function write_outside(w, typed)
+local function outside_of(typed)
   local tests = {}
   for d = 1, typed.ndim do tests[d] = "i" .. d .. " > (tide_x)s[" .. d - 1 .. "]" end
-  put(w, "if (" .. join(tests, " || ") .. ") return;\n")
+  return join(tests, " || ")
 end
+local function write_outside(w, typed) put(w, "if (" .. outside_of(typed) .. ") return;\n") end
 
 local function write_clear(w)
   local any
@@ -140,18 +142,66 @@ local function write_looks(w, of_gpu, body)
   put(w, "TIDE_LATE(" .. literal((loops or slow) and slow_blocks or blocks) .. ")\n")
 end
 
+-- ---- results that a GPU reduces ----
+
+-- A block joins what its threads return, and writes one value for all of them.
+local joins = {
+  sum = { "a + b", "0", "0" }, prod = { "a * b", "1", "1" },
+  min = { "a < b || a != a ? a : b", "INF_", "0x7fffffffffffffffll" }, max = { "a > b || a != a ? a : b", "-INF_", "-0x7fffffffffffffffll - 1" },
+}
+
+local function result_of(typed, n) return typed.operands[#typed.operands - typed.results + n] end
+
+-- Of a GPU: can the results be joined so? Those of integers are joined as unsigned numbers, which wrap around.
+local function is_joined(typed, opts)
+  if not opts.reduce or typed.results == 0 then return false end
+  for n = 1, typed.results do
+    local dtype = result_of(typed, n).dtype
+    if dtype ~= "int64" and dtype ~= "float32" and dtype ~= "float64" then return false end
+  end
+  return true
+end
+
+local function kind_of(typed, n) return result_of(typed, n).dtype == "int64" and "tide_i" or "tide_r" end
+
+local function begin_joined(w, typed, of)
+  for n = 1, typed.results do
+    put(w, kind_of(typed, n) .. " r" .. n .. " = " .. joins[of][kind_of(typed, n) == "tide_i" and 3 or 2] .. ";\n")
+  end
+  put(w, "const auto tk_one = [&]() {\n")
+end
+
+-- The first thread of a block knows whether the block lies in the grid.
+local function end_joined(w, typed, of, outside)
+  local first, expr = kernel_slots(typed), joins[of][1]
+  put(w, "};\ntk_one();\n")
+  for n = 1, typed.results do
+    local kind = kind_of(typed, n)
+    local text = (of == "sum" or of == "prod") and kind == "tide_i" and "(tide_i)((tide_u)a " .. (of == "sum" and "+" or "*") .. " (tide_u)b)" or expr
+    put(w, "r" .. n .. " = tk_join(r" .. n .. ", t, [](" .. kind .. " a, " .. kind .. " b) { return " .. text .. "; });\n")
+  end
+  put(w, "if (t != 0 || " .. outside .. ") return;\n")
+  for n = 1, typed.results do
+    local x = storage[result_of(typed, n).dtype]
+    put(w, "((" .. x .. " *)s[" .. first[#typed.operands - typed.results + n] .. "])[whole * gridDim.x + blockIdx.x] = (" .. x .. ")r" .. n .. ";\n")
+  end
+end
+
 -- A function of one thread: the kernel of a GPU, or what runs by turns on the CPU.
 local function write_thread(w, typed, head, of_block, of_gpu)
   local inner = written(w, write_body, typed, of_gpu)
   put(w, head)
   write_place(w, typed, of_block, of_gpu)
   write_clear(w)
+  if w.joined then begin_joined(w, typed, w.joined) end
   write_outside(w, typed)
   write_looks(w, of_gpu, inner)
   write_operands(w, typed)
   write_vars(w, typed)
   put(w, inner)
-  put(w, end_line(w) .. "}\n")
+  put(w, end_line(w))
+  if w.joined then end_joined(w, typed, w.joined, outside_of(typed)) end
+  put(w, "}\n")
 end
 
 -- The writer of a text, at its begin.
@@ -187,6 +237,7 @@ end
 
 local function device_text(typed, opts)
   local w = begin(typed, opts)
+  w.joined = is_joined(typed, opts) and opts.reduce
   write_thread(w, typed, "extern \"C\" __global__ void __launch_bounds__(" .. w.threads
     .. ") tide_program(const __grid_constant__ tide_slots s) {\nTIDE_WAIT\nconst unsigned t = threadIdx.x;\n", "blockIdx.x", true)
   return finish(w, typed, opts, false), w
@@ -303,12 +354,13 @@ local function host_text(typed, opts)
 end
 
 -- kernel_text(typed, opts): opts.plain leaves out from which lines of the script it comes, so that a kernel that has moved is
--- the same text. It gives {device =, host =, host_head =, block =, threads =, host_block =, waits =}; waits: the text for
--- a GPU waits itself for the kernel before it, so that it may be launched while that one ends.
+-- the same text; opts.reduce: how its results are joined. It gives {device =, host =, host_head =, block =, threads =,
+-- host_block =, waits =, joined =}; waits: the text for a GPU waits itself for the kernel before it, so that it may be launched
+-- while that one ends; joined: it writes one result for each block, in their order.
 function kernel_text(typed, opts)
   local result = { waits = true }
   local device, w = device_text(typed, opts)
-  result.device, result.block, result.threads = device, w.block, w.threads
+  result.device, result.block, result.threads, result.joined = device, w.block, w.threads, w.joined and true or false
   if typed.barriers then
     result.host, result.host_block, result.host_head = turns_text(typed, opts), w.block, "#define TIDE_FIBERS 1\n"
   else

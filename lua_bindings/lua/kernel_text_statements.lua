@@ -184,6 +184,10 @@ local statements = {
   end,
   result = function(w, n)
     local operands, typed = w.typed.operands, w.typed
+    if w.joined then
+      put(w, "r" .. n.n .. " = " .. write(w, n.value) .. ";\n")
+      return
+    end
     local k, offset = #operands - typed.results + n.n, {}
     for d = 1, typed.ndim do offset[d] = "(tide_x)(i" .. d .. " - 1) * " .. (w.unit and d == typed.ndim and "1" or "s" .. k .. "_" .. d) end
     put(w, "tk_put(p" .. k .. "[" .. join(offset, " + ") .. "], " .. write(w, n.value) .. ");\n")

@@ -149,7 +149,7 @@ local most_text = 262144
 local function compile(self, source, ndim, layout, signature)
   local small, trusted = layout > 0, runs_native()
   local typed = kernel_compile(source.syntax, { ndim = ndim, small = small, signature = signature, float = self.float, name = self.name })
-  local opts = { check = self.check ~= false or not trusted, small = small, unit = layout > 1, block = default_block(self, ndim), plain = true }
+  local opts = { check = self.check ~= false or not trusted, small = small, unit = layout > 1, block = default_block(self, ndim), plain = true, reduce = self.reduce }
   local text = kernel_text(typed, opts)
   if not trusted and (#text.device > most_text or #text.host > most_text) then
     fail("ValueError", self.name .. ": the kernel is too long, got " .. #text.host .. " bytes of C++, expected at most " .. most_text)
@@ -159,7 +159,7 @@ local function compile(self, source, ndim, layout, signature)
     typed = typed, opts = opts, signature = signature, ndim = ndim, layout = layout, args = #signature, operands = typed.operands,
     results = typed.results, outers = outers, places = places, lines = lines_of(typed), source = source.chunk,
     device = text.device, host = text.host, code = kernel_code(typed, opts), turns = typed.barriers, waits = text.waits, block = text.block,
-    host_block = text.host_block, unordered = (typed.atomics and is_unordered(typed, typed.body)) or false,
+    host_block = text.host_block, joined = text.joined, unordered = (typed.atomics and is_unordered(typed, typed.body)) or false,
   }
 end
 
@@ -216,7 +216,7 @@ function program_make(fn, opts)
     fail("PermissionError", "kernel: check: got false, expected true: the host has not granted this script NATIVE")
   end
   local name = opts.name or source.name .. ":" .. source.line
-  local self = { source = source, name = name, check = opts.check, float = float_of(opts.float), block = sizes_of(opts.block), made = {} }
+  local self = { source = source, name = name, check = opts.check, float = float_of(opts.float), block = sizes_of(opts.block), reduce = reduce, made = {} }
   local k = kernel_new(self, name, reduce and reduction_of(reduce))
   if opts.types ~= nil then begin(k, self, opts.types) end
   return k
@@ -243,7 +243,7 @@ end
 function program_text_of(k, self, device)
   local last = self.last
   if not last then fail("StateError", "source: nothing was compiled yet, expected a call before, or types=") end
-  local opts = { check = last.opts.check, small = last.opts.small, unit = last.opts.unit, block = last.opts.block }
+  local opts = { check = last.opts.check, small = last.opts.small, unit = last.opts.unit, block = last.opts.block, reduce = last.opts.reduce }
   if device == nil then device = default_device() < 0 and "cpu" or "cuda" end
   if device ~= "cpu" and device ~= "cuda" then refuse(device, "device", "'cuda' or 'cpu'") end
   return kernel_text(last.typed, opts)[device == "cpu" and "host" or "device"]
