@@ -18,14 +18,15 @@
 
 #include "jit.h"
 
-/* The functions, a text that ends with a zero. */
+/* The functions: a text. */
 __asm__(".pushsection .rodata\n"
-        ".type tide__cuda_op_ptx, @object\n"
+        ".type tide__cuda_op_ptx, %object\n"
         "tide__cuda_op_ptx:\n"
         ".incbin \"" TIDE_OP_PTX "\"\n"
-        ".byte 0\n"
+        "tide__cuda_op_ptx_end:\n"
         ".popsection\n");
 extern const char tide__cuda_op_ptx[] __attribute__((visibility("hidden")));
+extern const char tide__cuda_op_ptx_end[] __attribute__((visibility("hidden")));
 
 enum { IS_FLOAT, IS_FLOATC = 0, IS_MATHC = 0, IS_EXACT = 0, IS_REAL = 0, IS_DIVIDE = 0, IS_REALC = 0, IS_ARITHC = 0 };
 enum { IS_BITS = 0, IS_TEST = 1, IS_COMPARE = 1, IS_EQUALC = 1, IS_CLOSE = 1, IS_LOGIC = 1 };
@@ -78,7 +79,8 @@ __attribute__((format(printf, 2, 3))) static void add(writer *w, const char *for
 /* ---- copies of functions ---- */
 
 typedef struct body {
-  const char *name, *at, *end; /* the name ends with a bracket; at: behind the bracket that opens */
+  const char *name, *at, *end; /* at: behind the bracket that opens */
+  size_t length;               /* of the name, which ends with a bracket */
 } body;
 
 enum { BODIES = 1024 };
@@ -86,22 +88,28 @@ static body bodies[BODIES];
 static int bodies_count;
 static pthread_once_t bodies_once = PTHREAD_ONCE_INIT;
 
-static size_t name_length(const char *name) { return strcspn(name, "("); }
-
 static int compare(const void *a, const void *b) {
-  const char *x = ((const body *)a)->name, *y = ((const body *)b)->name;
-  size_t n = name_length(x), m = name_length(y);
-  int order = memcmp(x, y, n < m ? n : m);
-  return order ? order : (n > m) - (n < m);
+  const body *x = a, *y = b;
+  int order = memcmp(x->name, y->name, x->length < y->length ? x->length : y->length);
+  return order ? order : (x->length > y->length) - (x->length < y->length);
 }
 
-/* ".func (.param .b32 func_retval0) tide_add_f(" and the parameters stand before each. */
+/* ".func (.param .b32 func_retval0) tide_add_f(" and the parameters stand before each; brackets alone on their lines
+ * are around it. By memchr, as the first fused function of a process waits for it. */
 static void find_bodies(void) {
-  for (const char *at = tide__cuda_op_ptx; bodies_count < BODIES && (at = strstr(at, ") tide_"));) {
-    body b = {.name = at + 2, .at = strchr(at, '{')};
-    if (!b.at || !(b.end = strstr(b.at, "\n}\n"))) break;
-    at = b.end, b.at++;
-    bodies[bodies_count++] = b;
+  const char *at = tide__cuda_op_ptx, *last = tide__cuda_op_ptx_end;
+  for (const char *open; bodies_count < BODIES && (open = memchr(at, '{', (size_t)(last - at)));) {
+    const char *name = memrchr(at, '(', (size_t)(open - at)), *end = open;
+    if (open[-1] != '\n') { /* of a table */
+      at = open + 1;
+      continue;
+    }
+    while (name && name > at && name[-1] != ' ') name--;
+    do end = memchr(end + 1, '}', (size_t)(last - end - 1));
+    while (end && end[-1] != '\n');
+    if (!end) break;
+    at = end;
+    if (name && !strncmp(name, "tide_", 5)) bodies[bodies_count++] = (body){name, open + 1, end, strcspn(name, "(")};
   }
   qsort(bodies, (size_t)bodies_count, sizeof *bodies, compare);
 }
@@ -109,10 +117,9 @@ static void find_bodies(void) {
 /* The one that is called so; NULL: it is not there, or cannot be copied. */
 static const body *find_body(const char *name) {
   static const char *const not_here[] = {"call", ".local", "__internal", "__cudart", "trap;"};
-  char text[64];
+  const body wanted = {.name = name, .length = strlen(name)};
   pthread_once(&bodies_once, find_bodies);
-  snprintf(text, sizeof text, "%s(", name);
-  const body *b = bsearch(&(body){.name = text}, bodies, (size_t)bodies_count, sizeof *bodies, compare);
+  const body *b = bsearch(&wanted, bodies, (size_t)bodies_count, sizeof *bodies, compare);
   for (size_t i = 0; b && i < sizeof not_here / sizeof *not_here; i++)
     if (memmem(b->at, (size_t)(b->end - b->at), not_here[i], strlen(not_here[i]))) return NULL;
   return b;
@@ -351,6 +358,7 @@ static void begin_strided(writer *w) {
 /* Threads past the end do the last element again. */
 static void add_addresses(writer *w, int lane) {
   add(w, "{ .reg .b32 rest, q, r;\n.reg .b64 at;\nadd.u32 rest, i, %d;\nmin.u32 rest, rest, n;\n", lane * w->l->block);
+  for (int k = 0; k < w->p->operands; k++) add(w, "mov.b64 a%d_%d, a%d;\n", k, lane, k);
   for (int d = w->l->ndim - 1; d >= 0; d--) {
     if (d)
       add(w,
