@@ -276,8 +276,8 @@ local own_elements, own_rounds = 2048, 8 -- of a tensor at most; places of a par
 local function write_own(w, typed, places)
   local first, slots = kernel_slots(typed)
   local sum, tests, begins, ends = {}, {}, {}, {}
-  for j = 1, #w.own do
-    local k = w.own[j]
+  for j = 1, #w.adds do
+    local k = w.adds[j]
     local x, n = typed.operands[k], "few" .. j
     local at, kept = first[k], storage[x.dtype]
     sum[j] = n
@@ -301,8 +301,8 @@ end
 
 local function host_text(typed, opts)
   local w = begin(typed, opts, true)
-  w.own, w.own_at = kernel_own(typed)
-  local owns = #w.own > 0
+  w.adds, w.adds_at = kernel_own(typed)
+  local owns = #w.adds > 0
   local ndim = typed.ndim
   local run, places = { 1, 1, 1 }, kernel_run(typed)
   run[ndim] = places

@@ -171,7 +171,7 @@ local statements = {
     local value, call = "(" .. kind .. ")(" .. write(w, n.value) .. ")", n.kind
     if call == "sub" then call, value = "add", float and "-" .. value or "tk_neg(" .. value .. ")" end
     if n.expected then value = "(" .. kind .. ")(" .. write(w, n.expected) .. "), " .. value end
-    local var, own = n.var and "v" .. n.var .. " = ", w.own_at and w.own_at[n.tensor]
+    local var, own = n.var and "v" .. n.var .. " = ", w.adds_at and w.adds_at[n.tensor]
     if own then value = value .. ", own" end
     put(w, "{ auto at = " .. (tests(w, n) and tested(w, "at", ndim) or "tk_in" .. ndim) .. "(" .. place .. ");\n" .. (var and var .. "0;\n" or "")
       .. "if (at) " .. (var and var .. "(" .. kind .. ")" or "") .. (own and "tk_add_own(" or "tk_atomic_" .. call .. "(") .. "at, " .. value .. "); }\n")
