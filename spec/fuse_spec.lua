@@ -647,7 +647,7 @@ if D.cuda and not D.simulated then
   it("fused functions need NVRTC or the driver's assembler, not both", function()
     local program = [[
       local tide = require "tide"
-      local fn = function(a, b) return ((a * b + 0.5):tanh() - a):relu(), (a > 0):to "int8" + 1 end
+      local fn = function(a, b) return ((a * b + 0.5):tanh() - a):relu(), a:gt(0):to "int8" + 1 end
       local f = tide.fuse(fn)
       local x, row = tide.randn(40, 33, { device = "cuda" }), tide.randn(33, { device = "cuda" })
       for _, b in ipairs { x, row, x:t():contiguous():t() } do
