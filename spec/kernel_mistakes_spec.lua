@@ -27,6 +27,17 @@ describe("a call of a kernel", function()
     D.eq({ 0, 0, 0 }, x)
   end)
 
+  it("refuses options that mean nothing", function()
+    local x = zeros(3)
+    says("ArgumentError", "kernel: check: got string 'no', expected true or false", tide.kernel, "function(i) return i end", { check = "no" })
+    says("ValueError", "kernel: block: got 1 size, expected 2, as the grid has", tide.kernel("function(i, j) return i end", { block = 64 }), { 4, 4 })
+    local k = tide.kernel("function(i, x) x[i] = 1 end", { reduce = "sum", name = "all" })
+    says("ValueError", "kernel: all: reduce: got a function that returns nothing, expected one that returns what is reduced", k, 3, x)
+    D.eq({ 0, 0, 0 }, x)
+    k:replace "function(i, x) return x[i] + 2 end"
+    assert.are.equal(6, k(3, x):item())
+  end)
+
   it("takes a list behind its arguments for no options", function()
     local x = zeros(3)
     says("ArgumentError", "kernel: twice: argument 2: got table, expected a tensor, a number or a boolean; the last one may be options: {out=}",

@@ -86,7 +86,7 @@ local function default_block(self, ndim)
   local block = self.block
   if not block then return end
   if #block ~= ndim then
-    fail("ValueError", "kernel: block: got " .. #block .. " sizes, expected " .. ndim .. ", as the grid has")
+    fail("ValueError", "kernel: block: got " .. #block .. (#block == 1 and " size" or " sizes") .. ", expected " .. ndim .. ", as the grid has")
   end
   return block
 end
@@ -151,6 +151,9 @@ local function compile(self, source, ndim, layout, signature)
   local typed = kernel_compile(source.syntax, { ndim = ndim, small = small, signature = signature, float = self.float, name = self.name })
   local opts = { check = self.check ~= false or not trusted, small = small, unit = layout > 1, block = default_block(self, ndim), plain = true, reduce = self.reduce }
   local text = kernel_text(typed, opts)
+  if self.reduce and typed.results == 0 then
+    fail("ValueError", "kernel: " .. self.name .. ": reduce: got a function that returns nothing, expected one that returns what is reduced")
+  end
   if not trusted and (#text.device > most_text or #text.host > most_text) then
     fail("ValueError", self.name .. ": the kernel is too long, got " .. #text.host .. " bytes of C++, expected at most " .. most_text)
   end
@@ -212,6 +215,7 @@ function program_make(fn, opts)
   local source = read_body(fn)
   local reduce = opts.reduce
   if reduce ~= nil and not reduction_of(reduce) then refuse(reduce, "reduce", "'sum', 'prod', 'min' or 'max'") end
+  if opts.check ~= nil and type(opts.check) ~= "boolean" then refuse(opts.check, "check", "true or false") end
   if opts.check == false and not runs_native() then
     fail("PermissionError", "kernel: check: got false, expected true: the host has not granted this script NATIVE")
   end
