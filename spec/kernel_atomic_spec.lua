@@ -61,6 +61,22 @@ describe("kernels that add to a few elements", function()
     D.eq(expected, m:to "int64")
   end)
 
+  it("have loops that are written twice", function()
+    local p, x, sums = places(5), zeros(5, "int64"), zeros(4, "int32")
+    run(tide.kernel [[function(i, p, w, x, sums)
+      local s = 0
+      for k = 1, #w do
+        if w[k] > 2 then goto next end
+        s = s + w[k]
+        tide.atomic.add(sums, k, 1)
+        ::next::
+      end
+      tide.atomic.add(x, p[i], s)
+    end]], p, tide.tensor({ 1, 2, 3, 1 }, { device = dev }), x, sums)
+    D.eq(counts(p, 5) * 4, x)
+    D.eq({ n, n, 0, n }, sums)
+  end)
+
   it("see what they have added where they read it", function()
     local p = places(5)
     local x, low = zeros(5, "int64"), zeros(5, "int64")
