@@ -12,6 +12,16 @@ static bool passes(lua_State *L) {
   return atomic_load_explicit((_Atomic bool *)lua_touserdata(L, lua_upvalueindex(1)), memory_order_relaxed);
 }
 
+/* Does an error that is about to be caught pass? What ends in one may have taken long, and the next hook may be a
+ * thousand such calls away. */
+static bool error_passes(lua_State *L) {
+  if (passes(L)) return true;
+  ltide_state *S = ltide_state_of(L);
+  if (!S || !S->quota || tide_quota_check(S->quota) == TIDE_OK) return false;
+  atomic_store(&S->ended, true);
+  return true;
+}
+
 /* The error at the top passes. One that was on its way when a kill, or a finaliser in the middle of it, ended the state
  * says nothing of that: what has ended it passes in its place. */
 static int let_pass(lua_State *L) {
@@ -28,7 +38,7 @@ static int let_pass(lua_State *L) {
 /* The end of a protected call, at once or after a yield: what it gave lies above `below` values and a true. */
 static int end_protected(lua_State *L, int status, lua_KContext below) {
   if (status == LUA_OK || status == LUA_YIELD) return lua_gettop(L) - (int)below;
-  if (passes(L)) return let_pass(L);
+  if (error_passes(L)) return let_pass(L);
   lua_pushboolean(L, 0);
   lua_insert(L, -2);
   return 2;
@@ -73,7 +83,7 @@ static int call_original(lua_State *L) {
   lua_insert(L, 1);
   lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
   bool failed = lua_gettop(L) == 2 && !lua_toboolean(L, 1);
-  return failed && passes(L) ? let_pass(L) : lua_gettop(L);
+  return failed && error_passes(L) ? let_pass(L) : lua_gettop(L);
 }
 
 bool ltide_ended_by_hook(lua_State *co) { return lua_status(co) > LUA_YIELD && lua_gethookcount(co) == 1; }

@@ -87,7 +87,9 @@ static void to_methods(lua_State *L, const char *path, size_t n) {
 }
 
 static int lhas(lua_State *L) {
+  enum { LONGEST = 4096 }; /* no name is as long, and a script may ask for one of megabytes again and again */
   const char *path = ltide_check_text(L, 1, "name"), *p = path;
+  if (lua_rawlen(L, 1) > LONGEST) return ltide_give_boolean(L, false);
   lua_settop(L, 1);
   ltide_push_module(L);
   if (!strncmp(p, "tide.", 5)) p += 5;

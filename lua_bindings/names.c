@@ -41,7 +41,7 @@ static int distance(const char *a, const char *b) {
 }
 
 void ltide_nearest_try(ltide_nearest *near, const char *name) {
-  size_t n = strlen(near->wanted), m = strlen(name);
+  size_t n = strnlen(near->wanted, LONGEST + 1), m = strlen(name); /* a script's may be megabytes, and the names many */
   int most = n <= 2 ? 0 : n <= 4 ? 1 : n <= 8 ? 2 : 3;
   if (n > LONGEST || m > LONGEST || name[0] == '_') return;
   int d = distance(near->wanted, name);

@@ -86,8 +86,14 @@ void ltide_script_push(lua_State *L, const char *name) {
   lua_replace(L, -2);
 }
 
+void ltide_check_time(lua_State *L) {
+  const ltide_state *S = ltide_state_of(L);
+  if (S->quota) ltide_try(L, tide_quota_check(S->quota));
+}
+
 int ltide_script_call(lua_State *L, const char *name, int n) {
   int before = lua_gettop(L) - n;
+  ltide_check_time(L);
   ltide_script_push(L, name);
   lua_insert(L, before + 1);
   lua_callk(L, n, LUA_MULTRET, before, finish);

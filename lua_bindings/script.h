@@ -4,6 +4,10 @@
 
 #include "bindings.h"
 
+/* Raises where the host's quota is used up: for what may take long, is no operation and may come again before the next
+ * hook does. */
+void ltide_check_time(lua_State *L);
+
 /* Gives the chunks C functions, by these names, when one is compiled next: what they cannot do themselves. The list
  * ends with {NULL} and lives as long as the state. */
 void ltide_script_give(lua_State *L, const luaL_Reg *list);

@@ -107,6 +107,7 @@ static int script_put_tensor(lua_State *L) {
 
 int ltide_write_value(lua_State *L, FILE *file, int index, int handles) {
   int top = lua_gettop(L), error = 0;
+  ltide_check_time(L);
   tide_values_config config = configure(L, file);
   tide_values **v = (tide_values **)ltide_push_owned(L, free_values);
   ltide_try(L, tide_values_write(v, &config));

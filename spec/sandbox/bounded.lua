@@ -209,3 +209,31 @@ end
 --! memory 200
 --! raises the host has ended this work
 while true do pcall(table.unpack, {}, 1, 900000) end
+
+--- names of megabytes
+--! quota milliseconds=100
+--! raises used up
+--! ends
+local name = ("x "):rep(1 << 22)
+while true do tide.has(name) end
+
+--- names of megabytes that are caught
+--! kill 100
+--! raises the host has ended this work
+local name = ("x "):rep(1 << 22)
+while true do
+  pcall(function() return tide[name] end)
+  pcall(tide.zeros, 2, { dtype = name })
+  pcall(tide.zeros, 2, { [name] = 1 })
+  pcall(tide.func, name)
+  pcall(tide.kernel, name)
+end
+
+--- long tables that are written
+--! quota milliseconds=100
+--! memory 500
+--! raises used up
+--! ends
+local list = {}
+for i = 1, 1000000 do list[i] = i end
+while true do pcall(tide.serialize, list) end
