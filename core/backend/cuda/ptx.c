@@ -165,8 +165,17 @@ static void add_result(writer *w, const char *line, const char *result) {
   add(w, "mov.%s %s, %s;\n", type, result, from);
 }
 
-/* Labels get the copy's number. */
+/* "add.f32": the assembler may join it with a product of the operation before. */
+static bool may_be_joined(const char *line) {
+  return !strncmp(line, "add.f", 5) || !strncmp(line, "sub.f", 5) || !strncmp(line, "mul.f", 5);
+}
+
+/* Labels get the copy's number. Each operation rounds, as it does alone. */
 static void add_line(writer *w, const char *line, int length) {
+  if (may_be_joined(line)) {
+    add(w, "%.3s.rn", line);
+    line += 3, length -= 3;
+  }
   for (const char *p = line, *end = line + length; p < end;) {
     const char *label = memchr(p, '$', (size_t)(end - p));
     if (!label) label = end;
