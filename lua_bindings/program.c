@@ -256,16 +256,17 @@ static bool push_destinations(lua_State *L, call *c, const ltide_special *s) {
 /* Does each block write one result? Simulated devices run the text of the CPU. */
 static bool is_joined(lua_State *L, const ltide_special *s, int device) {
   const tide_device_props *props;
-  if (!s->joined || device == TIDE_CPU) return false;
+  if (s->rounds == 1 || device == TIDE_CPU) return false;
   ltide_try(L, tide_device_get_props(&props, device));
   return !props->simulated;
 }
 
-/* As many dims as the grid has, whose last one is as many blocks as there are. */
+/* As many dims as the grid has, whose last one is as many blocks of threads as there are. */
 static void count_blocks(int64_t *size, const call *c, const ltide_special *s) {
   int64_t blocks = 1;
   for (int d = 0; d < c->ndim; d++) {
-    blocks *= (c->grid[d] + s->block[d] - 1) / s->block[d];
+    int64_t of = s->block[d] * (d < c->ndim - 1 ? 1 : s->rounds);
+    blocks *= (c->grid[d] + of - 1) / of;
     size[d] = 1;
   }
   size[c->ndim - 1] = blocks;

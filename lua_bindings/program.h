@@ -38,7 +38,8 @@ typedef struct ltide_special {
   tide_dtype dtype[LTIDE_PROGRAM_RESULTS];
   tide_program *program;
   int64_t block[TIDE_PROGRAM_DIMS];
-  bool joined; /* on a GPU it writes one result for each block, where results are reduced */
+  int rounds; /* above 1: on a GPU it writes one result for each block of threads, which does so many
+                 (tide_program_text) */
   bool ran;
   int device; /* where it ran last */
 } ltide_special;

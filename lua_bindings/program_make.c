@@ -164,6 +164,7 @@ static int script_kernel_add(lua_State *L) {
   t.turns = flag_of(L, D, "turns"), t.layout = (tide_program_layout)integer_of(L, D, "layout"),
   t.waits = flag_of(L, D, "waits");
   t.unordered = flag_of(L, D, "unordered"), t.ndim = (int)integer_of(L, D, "ndim");
+  t.rounds = (int)integer_of(L, D, "rounds");
   read_block(L, D, "block", t.block), read_block(L, D, "host_block", t.host_block);
   t.lines_count = length_of(L, D, "lines"), t.lines = read_lines(L, D, t.lines_count);
   lua_getiuservalue(L, 1, 2);
@@ -171,7 +172,7 @@ static int script_kernel_add(lua_State *L) {
   ltide_rawfield(L, D, "places");
   lua_rawseti(L, lists, number);
   ltide_special *s = new_special(L, (int)integer_of(L, D, "args"), length_of(L, D, "outers"));
-  s->joined = flag_of(L, D, "joined");
+  s->rounds = t.rounds;
   memcpy(s->block, t.block, sizeof s->block);
   s->number = number, s->layout = t.layout, s->ndim = t.ndim, s->results = (int)integer_of(L, D, "results");
   for (int i = 0; i < s->args; i++) s->code[i] = code_of(&operand[i]);

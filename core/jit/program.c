@@ -65,6 +65,7 @@ static bool copy_operands(tide_program *p, const tide_program_text *t) {
 static tide_status fill(tide_program *p, const tide_program_text *t) {
   p->name = p->what + sizeof "kernel: " - 1;
   snprintf(p->what, sizeof p->what, "kernel: %s", t->name);
+  p->rounds = t->rounds > 1 ? t->rounds : 1;
   p->turns = t->turns, p->waits = t->waits, p->unordered = t->unordered, p->ndim = t->ndim;
   memcpy(p->block, t->block, sizeof p->block), memcpy(p->host_block, t->host_block, sizeof p->host_block);
   p->device = strdup(t->device), p->host = strdup(t->host);

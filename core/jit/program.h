@@ -31,7 +31,7 @@ struct tide_program {
   bool turns, waits, unordered;
   _Atomic bool warned;
   uint32_t epoch, made; /* of the runtime; of the accelerators when the functions were loaded */
-  int ndim, operands, slots, pointers;
+  int ndim, operands, slots, pointers, rounds;
   int64_t block[TIDE_PROGRAM_DIMS], host_block[TIDE_PROGRAM_DIMS];
   tide_program_operand *operand;
   uint16_t *first, *pointer;                     /* the slot of each operand; the places of addresses in bytes */

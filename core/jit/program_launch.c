@@ -117,7 +117,8 @@ static tide_status count_blocks(uint32_t out[3], const tide_program *p, const in
   for (int d = 0; d < p->ndim; d++) {
     if (grid[d] < 0)
       return tide__fail(TIDE_VALUE, "%s: grid: got %lld places, expected at least 0", p->what, (long long)grid[d]);
-    last = grid[d] / block[d] + (grid[d] % block[d] != 0);
+    int64_t of = block[d] * (host || d < p->ndim - 1 ? 1 : p->rounds);
+    last = grid[d] / of + (grid[d] % of != 0);
     n = tide__size_mul(n, last);
   }
   if (n > INT32_MAX)

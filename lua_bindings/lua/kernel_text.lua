@@ -69,7 +69,6 @@ local function write_place(w, typed, of_block, of_gpu)
   local ndim, block = typed.ndim, w.block
   local is_apart = of_gpu and ndim > 1
   put(w, "unsigned rest = " .. (is_apart and "blockIdx.z * 65535u + blockIdx.y" or of_block) .. ", inner = t;\n")
-  if w.joined then put(w, "const tide_i whole = " .. (is_apart and "rest" or "0") .. ";\n") end
   for d = ndim, 1, -1 do
     local of = "rest"
     if is_apart and d == ndim then
@@ -142,19 +141,35 @@ local function write_looks(w, of_gpu, body)
   put(w, "TIDE_LATE(" .. literal((loops or slow) and slow_blocks or blocks) .. ")\n")
 end
 
+-- A function of one thread: the kernel of a GPU, or what runs by turns on the CPU.
+local function write_thread(w, typed, head, of_block, of_gpu)
+  local inner = written(w, write_body, typed, of_gpu)
+  put(w, head)
+  write_place(w, typed, of_block, of_gpu)
+  write_clear(w)
+  write_outside(w, typed)
+  write_looks(w, of_gpu, inner)
+  write_operands(w, typed)
+  write_vars(w, typed)
+  put(w, inner)
+  put(w, end_line(w) .. "}\n")
+end
+
 -- ---- results that a GPU reduces ----
 
--- A block joins what its threads return, and writes one value for all of them.
+-- A block joins what its threads return, and writes one value for all of them. A thread does several places, whose reads are in
+-- flight together where the indexes of all of them lie inside.
 local joins = {
   sum = { "a + b", "0", "0" }, prod = { "a * b", "1", "1" },
   min = { "a < b || a != a ? a : b", "INF_", "0x7fffffffffffffffll" }, max = { "a > b || a != a ? a : b", "-INF_", "-0x7fffffffffffffffll - 1" },
 }
+local rounds = 8 -- places of a thread
 
 local function result_of(typed, n) return typed.operands[#typed.operands - typed.results + n] end
 
--- Of a GPU: can the results be joined so? Those of integers are joined as unsigned numbers, which wrap around.
+-- Threads that wait for each other return once.
 local function is_joined(typed, opts)
-  if not opts.reduce or typed.results == 0 then return false end
+  if not opts.reduce or typed.results == 0 or typed.barriers or not opts.small then return false end
   for n = 1, typed.results do
     local dtype = result_of(typed, n).dtype
     if dtype ~= "int64" and dtype ~= "float32" and dtype ~= "float64" then return false end
@@ -164,43 +179,67 @@ end
 
 local function kind_of(typed, n) return result_of(typed, n).dtype == "int64" and "tide_i" or "tide_r" end
 
-local function begin_joined(w, typed, of)
-  for n = 1, typed.results do
-    put(w, kind_of(typed, n) .. " r" .. n .. " = " .. joins[of][kind_of(typed, n) == "tide_i" and 3 or 2] .. ";\n")
-  end
-  put(w, "const auto tk_one = [&]() {\n")
-end
-
--- The first thread of a block knows whether the block lies in the grid.
-local function end_joined(w, typed, of, outside)
-  local first, expr = kernel_slots(typed), joins[of][1]
-  put(w, "};\ntk_one();\n")
+-- None of anything, in a result of that name.
+local function write_none(w, typed, name)
   for n = 1, typed.results do
     local kind = kind_of(typed, n)
-    local text = (of == "sum" or of == "prod") and kind == "tide_i" and "(tide_i)((tide_u)a " .. (of == "sum" and "+" or "*") .. " (tide_u)b)" or expr
-    put(w, "r" .. n .. " = tk_join(r" .. n .. ", t, [](" .. kind .. " a, " .. kind .. " b) { return " .. text .. "; });\n")
-  end
-  put(w, "if (t != 0 || " .. outside .. ") return;\n")
-  for n = 1, typed.results do
-    local x = storage[result_of(typed, n).dtype]
-    put(w, "((" .. x .. " *)s[" .. first[#typed.operands - typed.results + n] .. "])[whole * gridDim.x + blockIdx.x] = (" .. x .. ")r" .. n .. ";\n")
+    put(w, kind .. " " .. name .. n .. " = " .. joins[w.joined][kind == "tide_i" and 3 or 2] .. ";\n")
   end
 end
 
--- A function of one thread: the kernel of a GPU, or what runs by turns on the CPU.
-local function write_thread(w, typed, head, of_block, of_gpu)
-  local inner = written(w, write_body, typed, of_gpu)
-  put(w, head)
-  write_place(w, typed, of_block, of_gpu)
-  write_clear(w)
-  if w.joined then begin_joined(w, typed, w.joined) end
-  write_outside(w, typed)
-  write_looks(w, of_gpu, inner)
-  write_operands(w, typed)
+-- Integers are joined as unsigned numbers, which wrap around.
+local function write_joins(w, typed)
+  for n = 1, typed.results do
+    local kind, expr = kind_of(typed, n), joins[w.joined][1]
+    if kind == "tide_i" and (w.joined == "sum" or w.joined == "prod") then expr = "(tide_i)((tide_u)a " .. (w.joined == "sum" and "+" or "*") .. " (tide_u)b)" end
+    put(w, "const auto join" .. n .. " = [](" .. kind .. " a, " .. kind .. " b) { return " .. expr .. "; };\n")
+  end
+end
+
+-- The places of a thread, one after the other; those outside of the grid return nothing where that is looked at.
+local function write_rounds(w, typed, of_block, unroll, outside)
+  put(w, "#pragma unroll " .. unroll .. "\nfor (unsigned round = 0; round < " .. rounds .. "; round++) {\n")
+  write_place(w, typed, of_block, true)
+  write_none(w, typed, "q")
+  put(w, "const auto one = [&]() {\n" .. (outside and "if (" .. outside .. ") return;\n" or ""))
   write_vars(w, typed)
+  write_all(w, typed.body)
+  put(w, end_line(w) .. "};\none();\n")
+  for n = 1, typed.results do put(w, "r" .. n .. " = join" .. n .. "(r" .. n .. ", q" .. n .. ");\n") end
+  put(w, "}\n")
+end
+
+local function write_bodies(w, typed, of_block)
+  local ranges, outside = w.check and kernel_ranges(typed, w.block), outside_of(typed)
+  local unroll = next(w.stops) and "1" or "4"
+  put(w, "bool fast = true, some = false;\nfor (unsigned round = 0; round < " .. rounds .. "; round++) {\n")
+  write_place(w, typed, of_block, true)
+  put(w, "const bool in = !(" .. outside .. ");\nsome |= in, fast &= in;\n" .. (ranges and ranges.text or "") .. "}\nif (fast) {\n")
+  w.fast, w.inside, w.copy, w.wanted = ranges and true or false, ranges and ranges.inside or {}, 2, {}
+  write_rounds(w, typed, of_block, unroll)
+  put(w, "} else {\n")
+  w.fast, w.copy, w.wanted, w.line, w.outside = false, 1, {}, nil, true
+  if w.accesses > 3 then w.apart = "apart_" end
+  write_rounds(w, typed, of_block, "1", outside)
+  put(w, "}\n")
+end
+
+-- The first thread writes, unless its block is one that was left over.
+local function write_joined(w, typed, head)
+  local of_block, first = "(blockIdx.x * " .. rounds .. "u + round)", kernel_slots(typed)
+  local inner = written(w, write_bodies, typed, of_block)
+  put(w, head)
+  write_looks(w, true, inner)
+  write_operands(w, typed)
+  write_none(w, typed, "r")
+  write_joins(w, typed)
   put(w, inner)
-  put(w, end_line(w))
-  if w.joined then end_joined(w, typed, w.joined, outside_of(typed)) end
+  for n = 1, typed.results do put(w, "r" .. n .. " = tk_join(r" .. n .. ", t, join" .. n .. ");\n") end
+  put(w, "if (t != 0 || !some) return;\nconst tide_i at = (blockIdx.z * 65535ll + blockIdx.y) * gridDim.x + blockIdx.x;\n")
+  for n = 1, typed.results do
+    local x = storage[result_of(typed, n).dtype]
+    put(w, "((" .. x .. " *)s[" .. first[#typed.operands - typed.results + n] .. "])[at] = (" .. x .. ")r" .. n .. ";\n")
+  end
   put(w, "}\n")
 end
 
@@ -237,9 +276,10 @@ end
 
 local function device_text(typed, opts)
   local w = begin(typed, opts)
+  local head = "extern \"C\" __global__ void __launch_bounds__(" .. w.threads
+    .. ") tide_program(const __grid_constant__ tide_slots s) {\nTIDE_WAIT\nconst unsigned t = threadIdx.x;\n"
   w.joined = is_joined(typed, opts) and opts.reduce
-  write_thread(w, typed, "extern \"C\" __global__ void __launch_bounds__(" .. w.threads
-    .. ") tide_program(const __grid_constant__ tide_slots s) {\nTIDE_WAIT\nconst unsigned t = threadIdx.x;\n", "blockIdx.x", true)
+  if w.joined then write_joined(w, typed, head) else write_thread(w, typed, head, "blockIdx.x", true) end
   return finish(w, typed, opts, false), w
 end
 
@@ -355,12 +395,13 @@ end
 
 -- kernel_text(typed, opts): opts.plain leaves out from which lines of the script it comes, so that a kernel that has moved is
 -- the same text; opts.reduce: how its results are joined. It gives {device =, host =, host_head =, block =, threads =,
--- host_block =, waits =, joined =}; waits: the text for a GPU waits itself for the kernel before it, so that it may be launched
--- while that one ends; joined: it writes one result for each block, in their order.
+-- host_block =, waits =, rounds =}; waits: the text for a GPU waits itself for the kernel before it, so that it may be launched
+-- while that one ends; rounds: how many places a thread of it does, where it writes one result for each block, in their order,
+-- else 1.
 function kernel_text(typed, opts)
   local result = { waits = true }
   local device, w = device_text(typed, opts)
-  result.device, result.block, result.threads, result.joined = device, w.block, w.threads, w.joined and true or false
+  result.device, result.block, result.threads, result.rounds = device, w.block, w.threads, w.joined and rounds or 1
   if typed.barriers then
     result.host, result.host_block, result.host_head = turns_text(typed, opts), w.block, "#define TIDE_FIBERS 1\n"
   else

@@ -185,7 +185,7 @@ local statements = {
   result = function(w, n)
     local operands, typed = w.typed.operands, w.typed
     if w.joined then
-      put(w, "r" .. n.n .. " = " .. write(w, n.value) .. ";\n")
+      put(w, "q" .. n.n .. " = " .. write(w, n.value) .. ";\n")
       return
     end
     local k, offset = #operands - typed.results + n.n, {}

@@ -162,7 +162,7 @@ local function compile(self, source, ndim, layout, signature)
     typed = typed, opts = opts, signature = signature, ndim = ndim, layout = layout, args = #signature, operands = typed.operands,
     results = typed.results, outers = outers, places = places, lines = lines_of(typed), source = source.chunk,
     device = text.device, host = text.host, code = kernel_code(typed, opts), turns = typed.barriers, waits = text.waits, block = text.block,
-    host_block = text.host_block, joined = text.joined, unordered = (typed.atomics and is_unordered(typed, typed.body)) or false,
+    host_block = text.host_block, rounds = text.rounds, unordered = (typed.atomics and is_unordered(typed, typed.body)) or false,
   }
 end
 

@@ -57,6 +57,7 @@ typedef struct tide_program_text {
   const char *source; /* of the lines, as a tide_site_fn names it: "@wave.lua" */
   const int *lines;   /* of the accesses that are tested */
   int lines_count;
+  int rounds; /* of the device: blocks of the last dimension that one block of threads does, 0 as 1 */
 } tide_program_text;
 
 typedef struct tide_program tide_program;
