@@ -289,6 +289,14 @@ static bool breaks_rows(const planner *p, const fuse_event *e, int target) {
   return target >= 0 || !is_below(out, rows) || (kind == OF_ROWS && !same_size(out, rows));
 }
 
+/* Would a kernel that writes have as many results as one can have? Then it may need two, of which the first would have
+ * written what the second reads. */
+static bool overflows(const planner *p, int target, int at) {
+  int n = 1;
+  for (int i = 0; i < p->g.events; i++) n += is_wanted(p, &p->r->event[p->g.event[i]], at + 1);
+  return (p->g.writes || target >= 0) && n >= TIDE_FUSE_OUTPUTS;
+}
+
 static void add_operation(planner *p, int at) {
   fuse_event *e = &p->r->event[at];
   group *g = &p->g;
@@ -297,7 +305,7 @@ static void add_operation(planner *p, int at) {
     if (made || kind_of(p, e) != PLAIN) close_group(p, at); /* what lies in memory is read */
   }
   int target = target_of(p, e);
-  if (!fits(p, e) || conflicts(p, e, target) || breaks_rows(p, e, target)) {
+  if (!fits(p, e) || conflicts(p, e, target) || breaks_rows(p, e, target) || overflows(p, target, at)) {
     close_group(p, at);
     target = target_of(p, e);
   }

@@ -356,6 +356,38 @@ describe("tide.fuse", function()
     assert.is_truthy(explained(f):find("calls x[...] = value\n", 1, true), explained(f))
   end)
 
+  it("writes more than one kernel can have as results (FUSE-04)", function()
+    local function move(x, y, z, vx, vy, vz, age, dt)
+      vy:sub_(9.5 * dt)
+      x:add_(vx * dt)
+      y:add_(vy * dt)
+      z:add_(vz * dt)
+      age:add_(dt)
+      vx:mul_(0.5)
+      vz:mul_(0.5)
+      local out = {}
+      for k = 1, 8 do out[k] = x * k + y end
+      return (vx * vx + vy * vy + vz * vz) / 2, out
+    end
+    local function arguments()
+      local list = {}
+      for k = 1, 7 do list[k] = fill({ 50 }, "float32", k) end
+      list[8] = 0.25
+      return list
+    end
+    local f = tide.fuse(move)
+    for pass = 1, 3 do
+      local a, b = arguments(), arguments()
+      local want, got = { move(unpack(a)) }, { f(unpack(b)) }
+      D.eq(want[1], got[1], 1e-6)
+      for k = 1, 8 do D.eq(want[2][k], got[2][k], 1e-6) end
+      for k = 1, 7 do D.eq(a[k], b[k], 1e-6, "pass " .. pass .. ", argument " .. k) end
+      if pass == 2 and D.compiler then f:wait() end
+    end
+    assert.is_truthy(explained(f):find("without running it", 1, true), explained(f))
+    assert.is_true(#f:kernels() < 6)
+  end)
+
   it("writes once where something fails behind that", function()
     local one, inside, outside = tide.tensor { 1 }, tide.tensor { 1, 2 }, tide.tensor { 1, 9 }
     for _, write in ipairs {
