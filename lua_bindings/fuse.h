@@ -212,8 +212,10 @@ bool fuse_guards_hold(lua_State *L, ltide_state *S, fuse_record *p, int refs, in
 /* Pushes what the guard is about, in words. */
 const char *fuse_guard_what(lua_State *L, const fuse_guard *g, int refs);
 
-/* What may be called besides: functions of Lua's own, which depend on their arguments alone, and this one. */
+/* What may be called besides: functions that depend on their arguments alone (fuse_pure.c), and this one. */
 void ltide_fuse_note_pure(lua_State *L, lua_CFunction fused);
+/* Is the C function at the top such a one? */
+bool fuse_is_pure(lua_State *L);
 void fuse_record_begin(fuse_recorder *r);
 void fuse_record_end(fuse_recorder *r, lua_State *L); /* once */
 int16_t fuse_value_of(fuse_recorder *r, int index);   /* of the tensor there, or -1 */

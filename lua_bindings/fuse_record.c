@@ -15,8 +15,6 @@
 
 #if LUA_VERSION_NUM == 504
 
-static const char key_pure;
-
 void fuse_decline(fuse_recorder *r, const char *format, ...) {
   fuse_record *p = r->record;
   va_list list;
@@ -402,12 +400,6 @@ static bool add_call(fuse_recorder *r, int first, int top) {
 
 /* {==== What tells dtypes or sizes only */
 
-static bool is_among(const char *words, const char *name) {
-  char word[48];
-  snprintf(word, sizeof word, " %s ", name);
-  return strstr(words, word) != NULL;
-}
-
 static const char kinds[] = " dim ndimension is_floating_point is_complex element_size get_device is_tensor type has ";
 static const char sizes[] = " size stride numel nelement nbytes is_contiguous ";
 static const char dynamic[] =
@@ -456,8 +448,8 @@ static void end_call(fuse_recorder *r, int first, int top) {
     add_cast(r, first);
     return;
   }
-  if (c->row && is_among(kinds, name)) return;
-  if (c->row && is_among(sizes, name)) {
+  if (c->row && ltide_is_in(kinds, name)) return;
+  if (c->row && ltide_is_in(sizes, name)) {
     need_sizes(r);
     return;
   }
@@ -482,7 +474,7 @@ static void end_call(fuse_recorder *r, int first, int top) {
   bool has_tensors = is_field && top >= first && (c->event.call.arg[1].value >= 0 || c->event.call.arg[1].is_tree);
   if (!add_call(r, first, top))
     fuse_decline(r, "%s gives what may depend on values", name);
-  else if (is_among(dynamic, name) || has_tensors)
+  else if (ltide_is_in(dynamic, name) || has_tensors)
     r->is_dynamic = true;
 }
 
@@ -515,15 +507,6 @@ static void on_lua_function(fuse_recorder *r, lua_Debug *ar) {
     fuse_decline(r, "it calls a function that cannot be seen from outside (%s:%d)", ar->short_src, ar->linedefined);
 }
 
-static bool is_pure(lua_State *L, lua_CFunction fn) {
-  void *address;
-  memcpy(&address, &fn, sizeof address);
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_pure);
-  bool pure = lua_rawgetp(L, -1, address) == LUA_TBOOLEAN;
-  lua_pop(L, 2);
-  return pure;
-}
-
 /* x[...], x.field, #x and x[...] = v, which are no rows. */
 static bool is_access(const fuse_recorder *r, lua_CFunction fn) {
   return fn == tensor_meta(r, "__index") || fn == tensor_meta(r, "__len") || fn == tensor_meta(r, "__newindex");
@@ -536,7 +519,7 @@ static void on_c_function(fuse_recorder *r, lua_Debug *ar) {
     fuse_decline(r, "its calls are too deep");
     return;
   }
-  bool inside = is_opaque(r), pure = is_pure(L, fn);
+  bool inside = is_opaque(r), pure = fuse_is_pure(L);
   r->frame[r->frames++] = (fuse_frame){ar->i_ci, !pure};
   if (inside || pure) return;
   if (ltide_row_at(L, -1) || is_access(r, fn) || is_kernel(L, fn)) {
@@ -621,54 +604,6 @@ void fuse_record_end(fuse_recorder *r, lua_State *L) {
   r->S->recorder = NULL;
   lua_pushnil(L);
   lua_rawsetp(L, LUA_REGISTRYINDEX, r);
-}
-
-/* {==== Functions whose results depend on their arguments alone */
-
-static void add_pure(lua_State *L, int list, int index) {
-  lua_CFunction fn = lua_tocfunction(L, index);
-  void *address;
-  memcpy(&address, &fn, sizeof address);
-  if (!fn) return;
-  lua_pushboolean(L, 1);
-  lua_rawsetp(L, list, address);
-}
-
-static void add_library(lua_State *L, int list, const char *library, const char *names, const char *without) {
-  int top = lua_gettop(L);
-  lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-  if (lua_getfield(L, -1, library) == LUA_TTABLE)
-    for (lua_pushnil(L); lua_next(L, top + 2); lua_pop(L, 1)) {
-      const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "";
-      if (lua_iscfunction(L, -1) && (!names || is_among(names, name)) && !is_among(without, name))
-        add_pure(L, list, lua_gettop(L));
-    }
-  lua_settop(L, top);
-}
-
-void ltide_fuse_note_pure(lua_State *L, lua_CFunction fused) {
-  lua_newtable(L);
-  int list = lua_gettop(L);
-  lua_pushcfunction(L, fused);
-  add_pure(L, list, list + 1);
-  lua_settop(L, list);
-  add_library(L, list, "math", NULL, " random randomseed ");
-  add_library(L, list, "string", NULL, " gmatch ");
-  add_library(L, list, "table", NULL, "");
-  add_library(L, list, "utf8", NULL, " codes ");
-  add_library(L, list, LUA_GNAME,
-              " assert error ipairs next pairs pcall xpcall rawequal rawget rawlen rawset select setmetatable "
-              "getmetatable tonumber tostring type ",
-              "");
-  lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-  if (lua_getfield(L, -1, LUA_GNAME) == LUA_TTABLE && lua_getfield(L, -1, "ipairs") == LUA_TFUNCTION &&
-      lua_iscfunction(L, -1)) {
-    lua_newtable(L);
-    lua_call(L, 1, 1);
-    add_pure(L, list, lua_gettop(L));
-  }
-  lua_settop(L, list);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_pure);
 }
 
 #endif

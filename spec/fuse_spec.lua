@@ -212,38 +212,6 @@ describe("tide.fuse", function()
       D.tensor({ 2, 1 }, "int64"))
   end)
 
-  it("calls kernels written in Lua between its own (FUSE-03)", function()
-    local factor, w = 2, tide.ones(8, { device = dev })
-    local scale = tide.kernel("function(i, x, a) x[i] = x[i] * a end", { name = "scale" })
-    local grow = tide.kernel(function(i, x) w[i] = w[i] + x[i] * factor end)
-    local bound = scale:on(8, w, 0.5)
-    local function fn(x)
-      local y, before = x + 1, w * 3
-      scale(8, y, 2)
-      grow(8, y)
-      bound()
-      return y * 2 - 1, before, w + 1
-    end
-    local f, x = tide.fuse(fn), fill { 8 }
-    local function same(text)
-      local start = w:clone()
-      local want = { fn(x) }
-      w:copy_(start)
-      for k, got in ipairs { f(x) } do D.eq(want[k], got, 1e-6, "result " .. k) end
-      assert.is_truthy(explained(f):find(text, 1, true), explained(f))
-    end
-    for pass = 1, 4 do
-      factor = pass
-      same "2. calls tide.kernel(scale)\n"
-    end
-    scale:replace "function(i, x, a) x[i] = x[i] + a end"
-    same "4. calls tide.kernel(scale):on(...)\n"
-    quietly(function()
-      scale:replace "function(i, x, a) x[i] = x[i] - a return i end"
-      same "runs each time: tide.kernel(scale) gives results, expected a kernel that writes into tensors"
-    end)
-  end)
-
   it("sees numbers, globals, tables and functions change", function()
     local k, config, x = 2, { scale = 3, deep = { 1 } }, fill { 8 }
     local function helper(t) return t * config.scale + config.deep[1] end
@@ -272,24 +240,6 @@ describe("tide.fuse", function()
     _G.scale = x
     D.eq(x * x * 3, g(x))
     _G.scale = nil
-  end)
-
-  it("tells numbers apart as they are, NaN too", function()
-    local f = tide.fuse(function(x, n) return x / n end)
-    local x = tide.ones(2, { device = dev })
-    for _ = 1, 2 do
-      D.eq({ huge, huge }, f(x, 0.0))
-      D.eq({ -huge, -huge }, f(x, -0.0))
-      D.eq({ 0 / 0, 0 / 0 }, f(x, 0 / 0))
-      D.eq({ huge, huge }, f(x, 0))
-    end
-    assert.is_truthy(explained(f):find("without running it", 1, true), explained(f))
-  end)
-
-  it("tells its name and where it stands", function()
-    local function fn(x) return x end
-    assert.are.equal("tide.fuse(smooth)", tostring(tide.fuse(fn, { name = "smooth" })))
-    assert.matches("^tide.fuse%(.*fuse_spec.lua:%d+%)$", tostring(tide.fuse(fn)))
   end)
 
   it("takes tensors in upvalues and tables as they are then", function()
@@ -329,83 +279,6 @@ describe("tide.fuse", function()
       D.eq(fn(table.unpack(a)), f(table.unpack(b)), 1e-6)
       for i = 1, 3 do D.eq(a[i], b[i], 1e-6, "argument " .. i .. ", pass " .. pass) end
       if D.compiler then f:wait() end
-    end
-  end)
-
-  it("assigns to elements in order (FUSE-04)", function()
-    local mask, index = fill { 4, 5 }:gt(0), tide.tensor({ 1, 3 }, { device = dev })
-    local function fn(x, y)
-      local before = x * 2
-      x[1] = 0
-      x[{ 2, { 2, 3 } }] = y * 3
-      x[3][2] = 7
-      local row = x[2]
-      x[4] = row + x[1]
-      x[mask] = -1
-      x[{ 1, index }] = x[{ 1, index }] + 5
-      return before, x + 1, row
-    end
-    local f, want = tide.fuse(fn), fill { 4, 5 }
-    local a, b, c = fn(want, fill { 2 })
-    for pass = 1, 3 do
-      local x = fill { 4, 5 }
-      local p, q, r = f(x, fill { 2 })
-      for k, pair in ipairs { { a, p }, { b, q }, { c, r }, { want, x } } do D.eq(pair[1], pair[2], 0, "pass " .. pass .. ", " .. k) end
-    end
-    assert.is_truthy(explained(f):find("without running it\n", 1, true), explained(f))
-    assert.is_truthy(explained(f):find("calls x[...] = value\n", 1, true), explained(f))
-  end)
-
-  it("writes more than one kernel can have as results (FUSE-04)", function()
-    local function move(x, y, z, vx, vy, vz, age, dt)
-      vy:sub_(9.5 * dt)
-      x:add_(vx * dt)
-      y:add_(vy * dt)
-      z:add_(vz * dt)
-      age:add_(dt)
-      vx:mul_(0.5)
-      vz:mul_(0.5)
-      local out = {}
-      for k = 1, 8 do out[k] = x * k + y end
-      return (vx * vx + vy * vy + vz * vz) / 2, out
-    end
-    local function arguments()
-      local list = {}
-      for k = 1, 7 do list[k] = fill({ 50 }, "float32", k) end
-      list[8] = 0.25
-      return list
-    end
-    local f = tide.fuse(move)
-    for pass = 1, 3 do
-      local a, b = arguments(), arguments()
-      local want, got = { move(unpack(a)) }, { f(unpack(b)) }
-      D.eq(want[1], got[1], 1e-6)
-      for k = 1, 8 do D.eq(want[2][k], got[2][k], 1e-6) end
-      for k = 1, 7 do D.eq(a[k], b[k], 1e-6, "pass " .. pass .. ", argument " .. k) end
-      if pass == 2 and D.compiler then f:wait() end
-    end
-    assert.is_truthy(explained(f):find("without running it", 1, true), explained(f))
-    assert.is_true(#f:kernels() < 6)
-  end)
-
-  it("writes once where something fails behind that", function()
-    local one, inside, outside = tide.tensor { 1 }, tide.tensor { 1, 2 }, tide.tensor { 1, 9 }
-    for _, write in ipairs {
-      function(x) x:index_add_(1, one, tide.ones(1)) end,
-      function(x) x[1] = x[1] + 1 end,
-      function(x) tide.cumsum(x, 1, { out = x }) end,
-    } do
-      local function fn(x, y, i)
-        write(x)
-        return (y[i] * 2 + 1):sum()
-      end
-      local f, x, y = tide.fuse(fn), tide.ones(3), tide.ones(5)
-      for _ = 1, 3 do f(x, y, inside) end
-      local want = x:clone()
-      local _, said = pcall(fn, want, y, outside)
-      local e = D.raises("IndexError", f, x, y, outside)
-      assert.are.equal(said.message, e.message)
-      D.eq(want, x)
     end
   end)
 
