@@ -281,16 +281,17 @@ static tide_stream *push_side_stream(lua_State *L) {
   return ltide_check_stream(L, -1, "stream");
 }
 
-/* As torch does: nothing old is running, and what is cached elsewhere can become the graph's. */
-static tide_status clear_device(int device) {
-  tide_status status = tide_device_synchronize(device);
-  return status == TIDE_OK ? tide_memory_empty_cache(TIDE_CURRENT) : status;
+/* As torch does: nothing old is running, and what is cached elsewhere can become the graph's. A capture needs neither,
+ * so a script that may not wait, or not touch what other states see, does without. */
+static tide_status clear_device(lua_State *L, int device) {
+  tide_status status = ltide_granted(L, TIDE_LUA_WAITS) ? tide_device_synchronize(device) : TIDE_OK;
+  return status == TIDE_OK && ltide_granted(L, TIDE_LUA_GLOBALS) ? tide_memory_empty_cache(TIDE_CURRENT) : status;
 }
 
-static tide_status enter_graph(graph_block *b, tide_graph *g, const capture_options *o, tide_stream *stream,
-                               const input_list *list) {
+static tide_status enter_graph(lua_State *L, graph_block *b, tide_graph *g, const capture_options *o,
+                               tide_stream *stream, const input_list *list) {
   int device = tide_stream_device(stream);
-  tide_status status = clear_device(device);
+  tide_status status = clear_device(L, device);
   if (status == TIDE_OK) status = tide_current_stream(&b->stream, device);
   if (status != TIDE_OK) return status;
   tide_stream_retain(b->stream);
@@ -326,7 +327,7 @@ static int lcuda_graph(lua_State *L) {
   ltide_collect_ahead(L); /* what dead tensors hold cannot be given back during the capture */
   ltide_enter_again(L);
   graph_block *b = ltide_block_new(L, "cuda.graph", fn, leave_graph, sizeof *b);
-  ltide_try(L, enter_graph(b, g, &o, stream, &list));
+  ltide_try(L, enter_graph(L, b, g, &o, stream, &list));
   tide_graph_retain(g);
   b->graph = g;
   return ltide_block_open(L, fn);

@@ -451,6 +451,27 @@ tide.ones(2, { device = "cuda" }):cpu()
 local x = tide.ones(2, { device = "cuda" })
 return x[x:gt(0)]
 
+--- a wait that hides in await, outside of a coroutine
+--! raises await: the host has not granted this script WAITS
+assert(tide.await(tide.ones(2))[1] == 1)
+local x = tide.ones(2, { device = "cuda" })
+local got
+local co = coroutine.wrap(function() got = tide.await(x) return true end)
+repeat until co()
+assert(got[1] == 1)
+for _, what in ipairs { tide.cuda.current_stream(), tide.cuda.current_stream():record_event(), tide.cuda.CUDAGraph() } do
+  assert(not pcall(tide.await, what))
+end
+tide.await(x)
+
+--- a wait that hides in the begin of a capture
+--! quota kernel_ms=500
+local x, g = tide.zeros(10, { device = "cuda" }), tide.cuda.CUDAGraph()
+tide.kernel "function(i, x) while true do x[i] = x[i] + 1 end end"(10, x)
+local done = tide.cuda.current_stream():record_event()
+tide.cuda.graph(g, function() local y = tide.ones(2, { device = "cuda" }) + 1 end)
+assert(not done:query(), "it waited")
+
 --- a wait in a coroutine, after a restriction
 --! grant WAITS
 --! then
