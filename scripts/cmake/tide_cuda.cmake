@@ -87,9 +87,13 @@ list(FILTER cuda_sources EXCLUDE REGEX "_ptx\\.cu$")
 set(op_ptx ${CMAKE_CURRENT_BINARY_DIR}/op.ptx)
 tide_known_architectures(oldest)
 list(GET oldest 0 oldest)
+separate_arguments(op_flags NATIVE_COMMAND "${CMAKE_CUDA_FLAGS}")
+if(CMAKE_CUDA_HOST_COMPILER)
+  list(APPEND op_flags -ccbin ${CMAKE_CUDA_HOST_COMPILER})
+endif()
 file(GLOB op_headers CONFIGURE_DEPENDS kernels/*.cuh core/include/tide/op.def core/base/special.h)
 add_custom_command(OUTPUT ${op_ptx}
-  COMMAND ${CMAKE_CUDA_COMPILER} -ptx -rdc=true -arch=compute_${oldest} -std=c++17 --expt-relaxed-constexpr
+  COMMAND ${CMAKE_CUDA_COMPILER} -ptx -rdc=true -arch=compute_${oldest} -std=c++17 --expt-relaxed-constexpr ${op_flags}
     -I${PROJECT_SOURCE_DIR}/core -I${PROJECT_SOURCE_DIR}/core/include -I${PROJECT_SOURCE_DIR}/kernels
     -o ${op_ptx} ${PROJECT_SOURCE_DIR}/kernels/op_ptx.cu
   DEPENDS kernels/op_ptx.cu ${op_headers} VERBATIM)
