@@ -5,9 +5,10 @@
  * registers. Around them stand the loads and stores of the flat and the strided kernel that jit_text.c describes.
  *
  * A value lives in a register v<value>_<lane> of the type that its dtype is computed in: .b32 for bool (0 or 1) and the
- * integers up to 32 bits, .b64 for int64, .f32 also for 16-bit floats, .f64. Elements in memory are words w<k> of 32 or
- * 64 bits. What cannot be written so (calls of functions, memory of a thread's own, long bodies) is left to NVRTC,
- * which has one copy of such code for all lanes.
+ * integers up to 32 bits, .b64 for int64, .f32 also for 16-bit floats, .f64. Numbers are c<slot>, addresses
+ * a<operand>, what is moved between memory and registers o<operand>_<word>, 32 or 64 bits each. Every operation rounds
+ * as it does alone, so that the numbers are those of running them one by one. What cannot be written so (calls of
+ * functions, memory of a thread's own, long bodies) is left to NVRTC, which has one copy of such code for all lanes.
  *
  * Invariant: the text is a function of the program, its layout and the architecture alone: it is the key of what is
  * kept. */
