@@ -1,9 +1,9 @@
-/* op_ptx.cu: every op of op.def and every conversion as a function of its own, compiled to PTX, not to machine code: the
- * CUDA backend copies what it needs of them into kernels that it writes at run time (core/backend/cuda/ptx.c).
+/* op_ptx.cu: every op of op.def and every conversion as a function of its own, compiled to PTX, not to machine code:
+ * the CUDA backend copies what it needs of them into kernels that it writes at run time (core/backend/cuda/ptx.c).
  *
  * tide_<op>_<i, l, f or d> computes in int32, int64, float or double; those that an op does not take only trap.
- * tide_to_<dtype>_<i, l, f or d> gives what an element of the dtype has of a value: bool and small integers as int, 16-bit
- * floats as float; tide_bits_bfloat16 the bits that are stored of one.
+ * tide_to_<dtype>_<i, l, f or d> gives what an element of the dtype has of a value: bool and small integers as int,
+ * 16-bit floats as float; tide_bits_bfloat16 the bits that are stored of one.
  *
  * Invariant: long functions are inlined here, so a body calls nothing unless the compiler itself makes a call. */
 #define TIDEK_LONG static __device__ __forceinline__

@@ -111,6 +111,8 @@ void tide__fuse_list(tide_fused_program *p, const tide_fused *f);
 /* Can they? */
 bool tide__fuse_in_pieces(const tide_fused *f, int ndim);
 tide_status tide__fuse_run_pieces(const tide_fused *f, const tide_compiler *c, const tide__fuse_work *w);
+/* The text of an elementwise kernel for the compiler's assembler. NULL: it cannot be, or there is none. */
+char *tide__fuse_assembly(const tide_fused *f, const tide__jit_plan *p, const uint8_t *order, int device);
 int64_t tide__fuse_piece(int64_t rows, bool across); /* how many elements of a row are a part of it */
 
 /* ---- fuse_rows.c ---- */
@@ -173,8 +175,6 @@ bool tide__fuse_is_costly(int op);
 bool tide__fuse_has_text(int op);
 /* The text of an elementwise kernel whose operands are the results, then the inputs in this order. NULL: error set. */
 char *tide__fuse_source(const tide_fused *f, const tide__special *s, const uint8_t *order, const tide_compiler *c);
-/* The same for the compiler's assembler. NULL: it cannot be, or there is none. */
-char *tide__fuse_assembly(const tide_fused *f, const tide__jit_plan *p, const uint8_t *order, int device);
 const char *tide__fuse_slot_type(const tide__fuse_slot *slot);
 
 #endif

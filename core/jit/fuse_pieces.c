@@ -1,6 +1,7 @@
-/* fuse_pieces.c: fused operations that a host's own loops do: the list of steps for base/fused.h.
+/* fuse_pieces.c: fused operations as a list of steps (base/fused.h): for a host's own loops, and for what an
+ * accelerator's assembler takes.
  *
- * It serves until a kernel is there, and where the operations are functions for which a host has loops of vector
+ * The loops serve until a kernel is there, and where the operations are functions for which a host has loops of vector
  * instructions that no compiler makes of their text.
  *
  * Invariant: scratch memory is given to another value only when no later step reads the one that was there. */
@@ -130,4 +131,30 @@ tide_status tide__fuse_run_pieces(const tide_fused *f, const tide_compiler *c, c
                          .offset = no_offset,
                          .pointer = pointer};
   return tide__jit_launch(c, function, &q, TIDE__LAUNCH_FUSED, &a);
+}
+
+/* ---- the assembler of an accelerator ---- */
+
+char *tide__fuse_assembly(const tide_fused *f, const tide__jit_plan *p, const uint8_t *order, int device) {
+  const tide_compiler *c = p->compiler;
+  const tide__special *s = &p->special;
+  tide_fused_program list = {.ndim = s->ndim};
+  tide_fused_layout l = {.pointers = p->layout.pointers,
+                         .count = p->layout.count,
+                         .strides = p->layout.strides,
+                         .divisors = p->layout.divisors,
+                         .bytes = p->layout.bytes,
+                         .ndim = (uint16_t)s->ndim,
+                         .lanes = (uint16_t)p->layout.vector,
+                         .block = (uint16_t)c->threads};
+  char arch[64];
+  if (!c->assembler || f->reduces || s->mail || !tide__fuse_in_pieces(f, 1)) return NULL;
+  if (c->arch(arch, sizeof arch, device) != TIDE_OK) return NULL;
+  tide__fuse_list(&list, f);
+  for (int k = 0; k < s->operands; k++) {
+    int at = k < s->outputs ? k : s->outputs + order[k - s->outputs];
+    l.place[at] = (uint8_t)k;
+    list.stride[at][0] = k < s->operands - s->uniform;
+  }
+  return c->fused_text(&list, &l, arch);
 }

@@ -245,27 +245,3 @@ char *tide__fuse_source(const tide_fused *f, const tide__special *s, const uint8
   free(body);
   return source;
 }
-
-char *tide__fuse_assembly(const tide_fused *f, const tide__jit_plan *p, const uint8_t *order, int device) {
-  const tide_compiler *c = p->compiler;
-  const tide__special *s = &p->special;
-  tide_fused_program list = {.ndim = s->ndim};
-  tide_fused_layout l = {.pointers = p->layout.pointers,
-                         .count = p->layout.count,
-                         .strides = p->layout.strides,
-                         .divisors = p->layout.divisors,
-                         .bytes = p->layout.bytes,
-                         .ndim = (uint16_t)s->ndim,
-                         .lanes = (uint16_t)p->layout.vector,
-                         .block = (uint16_t)c->threads};
-  char arch[64];
-  if (!c->assembler || f->reduces || s->mail || !tide__fuse_in_pieces(f, 1)) return NULL;
-  if (c->arch(arch, sizeof arch, device) != TIDE_OK) return NULL;
-  tide__fuse_list(&list, f);
-  for (int k = 0; k < s->operands; k++) {
-    int at = k < s->outputs ? k : s->outputs + order[k - s->outputs];
-    l.place[at] = (uint8_t)k;
-    list.stride[at][0] = k < s->operands - s->uniform;
-  }
-  return c->fused_text(&list, &l, arch);
-}
