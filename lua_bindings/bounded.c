@@ -121,21 +121,35 @@ static int comes_before(lua_State *L) {
 }
 
 /* Few elements of a table itself are sorted as ever: the order is called so often that counting would be felt. One in C
- * may take long each time. */
+ * may take long each time. Lua's names the place of whoever calls it, which is not the script here. */
 static int table_sort(lua_State *L) {
   enum { FEW = 1 << 14 };
+  static const char of_order[] = "invalid order function";
+  check_table(L, 1, READS | WRITES | HAS_LENGTH);
+  if (!lua_isnoneornil(L, 2)) luaL_checktype(L, 2, LUA_TFUNCTION);
   lua_settop(L, 2);
   bool is_small = lua_istable(L, 1) && !lua_getmetatable(L, 1) && lua_rawlen(L, 1) <= FEW && !lua_iscfunction(L, 2);
   lua_settop(L, 2);
-  if (!is_small && (lua_isnil(L, 2) || lua_isfunction(L, 2))) {
+  if (!is_small) {
     lua_pushvalue(L, lua_upvalueindex(1));
     lua_insert(L, 2);
     lua_pushcclosure(L, comes_before, 2);
   }
   lua_pushvalue(L, lua_upvalueindex(2));
   lua_insert(L, 1);
-  lua_call(L, 2, 0);
-  return 0;
+  if (lua_pcall(L, 2, 0, 0) == LUA_OK) return 0;
+  bool is_order = lua_type(L, -1) == LUA_TSTRING && !strncmp(lua_tostring(L, -1), of_order, sizeof of_order - 1);
+  return is_order ? luaL_error(L, "%s", lua_tostring(L, -1)) : lua_error(L);
+}
+
+static int table_unpack(lua_State *L) {
+  lua_Integer from = luaL_optinteger(L, 2, 1), end = lua_isnoneornil(L, 3) ? luaL_len(L, 1) : luaL_checkinteger(L, 3);
+  if (from > end) return 0;
+  lua_Unsigned n = (lua_Unsigned)end - (lua_Unsigned)from;
+  if (n >= INT_MAX || !lua_checkstack(L, (int)++n)) return luaL_error(L, "too many results to unpack");
+  ltide_steps(L, ltide_bounding(L), n);
+  for (lua_Unsigned i = 0; i < n; i++) lua_geti(L, 1, from + (lua_Integer)i);
+  return (int)n;
 }
 
 /* {==== The rest
@@ -149,28 +163,34 @@ static int call_original(lua_State *L) {
   return lua_gettop(L);
 }
 
-/* What goes through all bytes of a string, or gives many values. */
-static int by_size(lua_State *L) {
+/* upper, lower and reverse */
+static int through_string(lua_State *L) {
   enum { BYTES = 16 }; /* a step's */
-  size_t before = lua_rawlen(L, 1);
-  int n = call_original(L);
-  ltide_steps(L, ltide_bounding(L), (before + (n ? lua_rawlen(L, -1) : 0)) / BYTES + (size_t)n);
-  return n;
+  size_t length;
+  luaL_checklstring(L, 1, &length);
+  ltide_steps(L, ltide_bounding(L), length / BYTES + 1);
+  return call_original(L);
+}
+
+/* Of nothing, however often, nothing. */
+static int string_rep(lua_State *L) {
+  enum { BYTES = 64 };
+  size_t length, between;
+  luaL_checklstring(L, 1, &length);
+  lua_Integer n = luaL_checkinteger(L, 2);
+  luaL_optlstring(L, 3, "", &between);
+  if (n <= 0 || length + between == 0) return lua_pushliteral(L, ""), 1;
+  if (length + between > (size_t)(LUA_MAXINTEGER / n)) return luaL_error(L, "resulting string too large");
+  ltide_steps(L, ltide_bounding(L), (length + between) * (size_t)n / BYTES + 1);
+  return call_original(L);
 }
 
 static int base_collectgarbage(lua_State *L) {
-  int n = call_original(L);
+  static const char *const options[] = {"stop",       "restart",   "collect",      "count",       "step", "setpause",
+                                        "setstepmul", "isrunning", "generational", "incremental", NULL};
+  luaL_checkoption(L, 1, "collect", options);
   ltide_look(L, ltide_bounding(L));
-  return n;
-}
-
-/* Nothing, however often. */
-static int string_rep(lua_State *L) {
-  size_t length, between;
-  luaL_checklstring(L, 1, &length);
-  luaL_checkinteger(L, 2);
-  luaL_optlstring(L, 3, "", &between);
-  return length || between ? by_size(L) : (lua_pushliteral(L, ""), 1);
+  return call_original(L);
 }
 
 /* In the table of that name, if it is there. */
@@ -192,9 +212,12 @@ static void bound(lua_State *L, ltide_state *S, const char *library, const luaL_
 void ltide_bound_library(lua_State *L, ltide_state *S) {
   static const luaL_Reg table[] =
       {{"insert", table_insert}, {"remove", table_remove}, {"move", table_move}, {"concat", table_concat},
-       {"sort", table_sort},     {"unpack", by_size},      {NULL, NULL}},
-                        string[] = {{"rep", string_rep}, {"upper", by_size}, {"lower", by_size}, {"reverse", by_size},
-                                    {"format", by_size}, {"byte", by_size},  {NULL, NULL}},
+       {"sort", table_sort},     {"unpack", table_unpack}, {NULL, NULL}},
+                        string[] = {{"rep", string_rep},
+                                    {"upper", through_string},
+                                    {"lower", through_string},
+                                    {"reverse", through_string},
+                                    {NULL, NULL}},
                         base[] = {{"collectgarbage", base_collectgarbage}, {NULL, NULL}};
   bound(L, S, LUA_GNAME, base);
   bound(L, S, LUA_TABLIBNAME, table);

@@ -99,7 +99,11 @@ static int do_file(lua_State *L) {
 
 /* setmetatable without __gc: Lua runs finalisers without hooks, so that nothing could end one. */
 static int set_metatable(lua_State *L) {
-  if (lua_istable(L, 2) && !has_all(L, TIDE_LUA_ALL)) {
+  int type = lua_type(L, 2);
+  luaL_checktype(L, 1, LUA_TTABLE);
+  luaL_argcheck(L, type == LUA_TNIL || type == LUA_TTABLE, 2, "nil or table expected");
+  if (luaL_getmetafield(L, 1, "__metatable")) return luaL_error(L, "cannot change a protected metatable");
+  if (type == LUA_TTABLE && !has_all(L, TIDE_LUA_ALL)) {
     lua_pushliteral(L, "__gc");
     if (lua_rawget(L, 2) != LUA_TNIL)
       return ltide_error(L, "PermissionError",
@@ -107,7 +111,9 @@ static int set_metatable(lua_State *L) {
                          "the host does not let this script have finalisers");
     lua_pop(L, 1);
   }
-  return call_original(L);
+  lua_settop(L, 2);
+  lua_setmetatable(L, 1);
+  return 1;
 }
 
 /* Puts a function of ours in the place of the one in the table at the top, which is its upvalue; NULL: it goes. */

@@ -237,3 +237,29 @@ end
 local list = {}
 for i = 1, 1000000 do list[i] = i end
 while true do pcall(tide.serialize, list) end
+
+--- errors name the function and the script's line
+for expected, f in pairs {
+  ["bad argument #2 to 'rep' %(number expected, got table%)"] = function() string.rep("x", {}) end,
+  ["resulting string too large"] = function() ("x"):rep(1 << 62, "yy") end,
+  ["bad argument #1 to 'upper' %(string expected"] = function() string.upper({}) end,
+  ["bad argument #2 to 'unpack' %(number expected"] = function() table.unpack({}, {}) end,
+  ["too many results to unpack"] = function() table.unpack({}, 1, 1 << 40) end,
+  ["bad argument #1 to 'collectgarbage' %(invalid option 'x'%)"] = function() collectgarbage "x" end,
+  ["bad argument #1 to 'setmetatable' %(table expected"] = function() setmetatable(1, {}) end,
+  ["bad argument #2 to 'setmetatable' %(nil or table expected"] = function() setmetatable({}, 1) end,
+  ["cannot change a protected metatable"] = function() setmetatable(setmetatable({}, { __metatable = 1 }), {}) end,
+  ["bad argument #1 to 'sort' %(table expected"] = function() table.sort(1) end,
+  ["bad argument #2 to 'sort' %(function expected"] = function() table.sort({}, 1) end,
+  ["invalid order function for sorting"] = function() table.sort({ 1, 2, 3, 4, 5, 6, 7 }, function() return true end) end,
+  ["bad argument #2 to 'find' %(string expected"] = function() string.find("x", {}) end,
+  ["bad argument #3 to 'format' %(number expected"] = function() string.format("%s %d", 1, "x") end,
+} do
+  local ok, e = pcall(f)
+  assert(not ok and e:find(expected) and e:find '^%[string "errors name[^:]*:%d+: ', e)
+end
+assert(select("#", table.unpack({ 1, nil, 3 }, 1, 3)) == 3 and select("#", table.unpack({}, 3, 2)) == 0 and table.unpack { 7 } == 7)
+assert(collectgarbage "count" > 0 and collectgarbage() == 0 and collectgarbage("step", 10) ~= nil and ("aB"):upper() == "AB")
+assert(table.unpack(setmetatable({}, { __index = function(_, k) return k end, __len = function() return 3 end })) == 1)
+local t, m = {}, {}
+assert(setmetatable(t, m) == t and getmetatable(t) == m and setmetatable(t, nil) == t and not getmetatable(t))
