@@ -362,10 +362,12 @@ void ltide_handles_end(ltide_state *S); /* releases what is left: the state ends
 /* tensor.c: is it the iterator of ipairs that calls the running __index? It counts up until it reads a nil, where every
  * other reader is told that it is past the end. */
 bool ltide_is_read_by_ipairs(lua_State *L);
-/* Paces the collector by what core allocated on this thread since the last time. */
+/* Paces the collector by what core allocated on this thread since the last time. A result of few bytes is an object of
+ * Lua's above all: a million of them are a heap that is worth a look long before their elements are. */
 static inline void ltide_pace_taken(lua_State *L, ltide_state *S) {
+  enum { HANDLE = 256 };
   size_t bytes = tide_pace_take();
-  if (bytes) ltide_pace(L, S, bytes);
+  if (bytes) ltide_pace(L, S, bytes + HANDLE);
 }
 /* The same once after filling results, when the operands are not used any more. */
 static inline void ltide_made(lua_State *L, ltide_state *S) {

@@ -209,10 +209,13 @@ static bool wants_step(const ltide_state *S, double bytes, double at) {
 
 /* Small tensors on devices are garbage of Lua's above all. Its collector lets its heap grow by as much as the cycle
  * before has left, which are the objects whose finalisers have run in it: so each cycle would find more than the one
- * before, and goes through all that have died in one piece. Half a MiB are some 5,000 of them, two milliseconds. */
+ * before, and goes through all that have died in one piece. Half a MiB are some 5,000 of them, two milliseconds. Where
+ * a tenth of the time is not enough, which is so without generations, half of it is less than what a heap that grows
+ * costs. */
 static bool wants_heap(lua_State *L, const ltide_state *S, double at) {
   size_t heap = heap_of(L), more = S->heap / 2 > HEAP_LOOK ? S->heap / 2 : HEAP_LOOK;
-  return heap > S->heap + more && at - S->step_end > 10 * S->step_cost;
+  int pause = heap > 4 * HEAP_LOOK ? 1 : 10;
+  return heap > S->heap + more && at - S->step_end > pause * S->step_cost;
 }
 
 static void pace_host(lua_State *L, ltide_state *S) {

@@ -565,3 +565,7 @@ for i = 1, 10 do tide.kernel("function(i, x) x[i] = x[i] + " .. math.random(1 <<
 --! raises the 50 launches that the host allows are used up
 local x, k = tide.ones(2), tide.kernel "function(i, x) x[i] = 1 end"
 for i = 1, 100 do k(2, x) end
+
+--- small tensors that are dropped, in a heap of few megabytes
+--! memory 8
+for i = 1, 300000 do local x = tide.ones(4) + 1 end
