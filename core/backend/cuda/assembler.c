@@ -94,7 +94,7 @@ tide_status tide__driver_assemble(tide_image *out, char **log, const char *sourc
   int rc = (int)assemble(out, source, text, LOG);
   cudaThreadExchangeStreamCaptureMode(&mode);
   cuda_leave(scope);
-  if (log && rc && *text)
+  if (log && rc == CUDA_ERROR_INVALID_PTX && *text) /* what it says of other failures is about the machine */
     *log = text;
   else
     free(text);

@@ -120,17 +120,16 @@ static tide_status launch(tide_stream *stream, void *handle, const tide_launch *
   return tide__cuda_check(s->device, "launch", (int)rc);
 }
 
+/* What whoever has made the machine code needs of the driver. */
+#define OF_DRIVER .arch = arch, .load = load, .unload = unload, .function = function, .launch = launch
+
 static const tide_compiler assembler = {
     .name = "ptx",
     .ahead = true,
     .options = "",
     .identify = tide__driver_identify,
-    .arch = arch,
     .compile = tide__driver_assemble,
-    .load = load,
-    .unload = unload,
-    .function = function,
-    .launch = launch,
+    OF_DRIVER,
 };
 
 const tide_compiler tide__cuda_compiler = {
@@ -149,12 +148,8 @@ const tide_compiler tide__cuda_compiler = {
     .options = "--std=c++17 --device-as-default-execution-space -w --minimal",
     .raw_options = "--std=c++17 -w",
     .identify = tide__nvrtc_identify,
-    .arch = arch,
     .compile = tide__nvrtc_compile,
-    .load = load,
-    .unload = unload,
-    .function = function,
-    .launch = launch,
+    OF_DRIVER,
     .assembler = &assembler,
     .fused_text = tide__cuda_fused_text,
 };

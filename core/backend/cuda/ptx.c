@@ -144,7 +144,7 @@ static void add_argument(writer *w, const char *line, const char *const *argumen
   int bits = atoi(type + 1), has = kind == 'l' || kind == 'd' ? 64 : 32;
   int wide = !strncmp(to, "%rd", 3) || !strncmp(to, "%fd", 3) ? 64 : !strncmp(to, "%rs", 3) ? 16 : 32;
   bool is_int = kind == 'i' || kind == 'l';
-  if (!number || number[8] != ']' || !bits || (!is_int && (bits != has || has != wide))) {
+  if (!number || !number[7] || number[8] != ']' || !bits || (!is_int && (bits != has || has != wide))) {
     w->failed = true;
     return;
   }
