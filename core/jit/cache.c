@@ -109,8 +109,8 @@ static bool is_unfinished(const char *name) { /* new.<process>.<count>.<time> */
 }
 
 static bool is_kept(const char *name) {
-  static const char *const records[] = {"compiler.c++", "compiler.nvrtc",
-                                        "compiler.ptx"}; /* by the names of the compilers */
+  /* by the names of the compilers */
+  static const char *const records[] = {"compiler.c++", "compiler.nvrtc", "compiler.ptx"};
   for (size_t i = 0; i < sizeof records / sizeof *records; i++)
     if (!strcmp(name, records[i])) return true;
   return strspn(name, "0123456789abcdef") == 32 && !strcmp(name + 32, ".kernel");

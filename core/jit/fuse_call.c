@@ -217,6 +217,8 @@ static tide_status find_function(tide__fuse_plan *p, tide_fused *f, bool wait) {
   p->source = source;
   if (found.handle || status != TIDE_OK) drop_source(p);
   if (status != TIDE_OK && status != TIDE_QUOTA && p->assembled) {
+    /* What it refuses is a fault of ours, which the other compiler would hide. */
+    if (status == TIDE_VALUE) tide__warn(tide_error_get()->message);
     p->refused = true;
     return find_function(p, f, wait);
   }

@@ -3,6 +3,7 @@
 #include "jit/fuse.h"
 
 #include "tensor_test.h"
+#include "tide/debug.h"
 #include "tide/scatter.h"
 
 static tide_fuse_node input(tide_dtype dtype, int ndim) {
@@ -287,6 +288,151 @@ static void shapes(void) {
   }
 }
 
+/* ---- what a compiler's assembler takes, by compilers that only say which of them was asked ---- */
+
+static int texts, compiled, assembled, warned;
+static bool refuses;
+static const void *launched;
+
+static tide_status tell_version(char *path, size_t path_size, char *version, size_t version_size) {
+  snprintf(path, path_size, "/nowhere"), snprintf(version, version_size, "1");
+  return TIDE_OK;
+}
+
+static tide_status tell_arch(char *text, size_t size, int device) {
+  (void)device;
+  snprintf(text, size, "any");
+  return TIDE_OK;
+}
+
+static tide_status give_image(tide_image *out, int *count) {
+  (*count)++;
+  out->size = 1;
+  return (out->bytes = calloc(1, 1)) ? TIDE_OK : tide__fail(TIDE_MEMORY, "no host memory");
+}
+
+static tide_status compile(tide_image *out, char **log, const char *source, const char *const *options, int n,
+                           const char *arch) {
+  (void)log, (void)options, (void)n, (void)arch;
+  CHECK(strstr(source, "tide_apply") != NULL);
+  return give_image(out, &compiled);
+}
+
+static tide_status assemble(tide_image *out, char **log, const char *source, const char *const *options, int n,
+                            const char *arch) {
+  (void)options, (void)n, (void)arch;
+  CHECK(!strncmp(source, "mul add ", 8));
+  if (!refuses) return give_image(out, &assembled);
+  *log = strdup("error: it is no text");
+  return tide__fail(TIDE_LIBRARY, "refused");
+}
+
+/* The names of the operations. */
+static char *write_text(const tide_fused_program *p, const tide_fused_layout *l, const char *arch) {
+  char *text = calloc(1, 200);
+  CHECK(p->operands == 3 && p->results == 1 && l->block == 256 && l->bytes > 0 && !strcmp(arch, "any"));
+  for (int i = 0; text && i < p->steps; i++) {
+    strcat(text, tide_op_get((tide_op)p->step[i].op)->name);
+    strcat(text, " ");
+  }
+  if (text) snprintf(text + strlen(text), 20, "%d", texts++);
+  return text;
+}
+
+static tide_status load(void **module, const void *image, size_t bytes, int device) {
+  (void)image, (void)bytes, (void)device;
+  *module = &texts;
+  return TIDE_OK;
+}
+static void unload(void *module, int device) { (void)module, (void)device; }
+
+static tide_status of_compiler(void **out, tide_function_info *info, void *module, const char *name, int device) {
+  (void)info, (void)module, (void)name, (void)device;
+  *out = &compiled;
+  return TIDE_OK;
+}
+static tide_status of_assembler(void **out, tide_function_info *info, void *module, const char *name, int device) {
+  (void)info, (void)module, (void)name, (void)device;
+  *out = &assembled;
+  return TIDE_OK;
+}
+
+static tide_status note_launch(tide_stream *stream, void *function, const tide_launch *a) {
+  (void)stream, (void)a;
+  launched = function;
+  return TIDE_OK;
+}
+
+static void note_warning(void *unused, const char *text) {
+  (void)unused;
+  warned += strstr(text, "it is no text") != NULL;
+}
+
+static const tide_compiler assembler = {.name = "assembler",
+                                        .ahead = true,
+                                        .options = "",
+                                        .identify = tell_version,
+                                        .arch = tell_arch,
+                                        .compile = assemble,
+                                        .load = load,
+                                        .unload = unload,
+                                        .function = of_assembler,
+                                        .launch = note_launch};
+static const tide_compiler with_assembler = {.name = "compiler",
+                                             .prelude = "",
+                                             .with_small = "",
+                                             .with_complex = "",
+                                             .with_dims = "",
+                                             .flat = "",
+                                             .strided = "",
+                                             .threads = 256,
+                                             .ahead = true,
+                                             .options = "",
+                                             .identify = tell_version,
+                                             .arch = tell_arch,
+                                             .compile = compile,
+                                             .load = load,
+                                             .unload = unload,
+                                             .function = of_compiler,
+                                             .launch = note_launch,
+                                             .fused_text = write_text,
+                                             .assembler = &assembler};
+
+/* Flat and strided, by the assembler, and by the compiler where that refuses; a text that it refuses is warned of. */
+static void assembling(int device) {
+  const tide_fuse_node nodes[] = {input(TIDE_FLOAT32, 2), input(TIDE_FLOAT32, 2), op(TIDE_OP_mul, 0, 1),
+                                  op(TIDE_OP_add, 2, 1)};
+  const int output = 3;
+  const tide_backend *b;
+  OK(tide__backend(&b, device));
+  tide_compiler *c = (tide_compiler *)(uintptr_t)b->compiler, before = *c;
+  tide_tensor *x = ramp(device, (int64_t[]){6, 5}, 2, 23), *row = ramp(device, (int64_t[]){1, 5}, 2, 7);
+  *c = with_assembler;
+  tide_warn_set(note_warning, NULL);
+  for (int k = 0; k < 4; k++) {
+    tide_tensor *in[] = {x, k % 2 ? row : x}, *out = NULL;
+    tide_fused *f = NULL;
+    bool done = true;
+    int made = compiled + assembled;
+    refuses = k >= 2;
+    OK(tide_fused_new(&f, "chain", nodes, 4, &output, 1, NULL, 0));
+    OK(tide_fused_call(&done, &out, f, in, NULL));
+    CHECK(!done && !out);
+    OK(tide_fused_wait(f));
+    OK(tide_fused_call(&done, &out, f, in, NULL));
+    CHECK(done && out && tide_fused_ready(f) && !tide_fused_problem(f));
+    CHECK(launched == (refuses ? &compiled : &assembled));
+    CHECK(compiled + assembled == made + 1 && warned == (k < 2 ? 0 : k - 1));
+    tide_tensor_release(out);
+    tide_fused_free(f);
+  }
+  OK(tide_device_synchronize(device));
+  tide__jit_unload(false); /* by the compilers that loaded them */
+  *c = before;
+  tide_warn_set(NULL, NULL);
+  tide_tensor_release(x), tide_tensor_release(row);
+}
+
 int main(void) {
   setenv("TIDE_SIM_DEVICES", "1", 1);
   setenv("TIDE_CXX", "/nowhere", 1); /* the loops of the host do all */
@@ -299,6 +445,7 @@ int main(void) {
     reductions(device);
     gathers(device);
   }
+  assembling(0);
   tide_shutdown();
   printf("fuse_test: %d checks, %d failures\n", checks, failures);
   return failures != 0;
