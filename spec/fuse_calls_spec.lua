@@ -6,13 +6,7 @@ if rawget(_G, "jit") then return pending "fused functions run each time under Lu
 local dev, unpack, ipairs, pcall, tostring, huge = D.dev, table.unpack, ipairs, pcall, tostring, math.huge
 
 local fused = require "spec.support.fused"
-local fill, check, explained = fused.fill, fused.check, fused.explained
-
-local function quietly(fn)
-  warn "@off"
-  fn()
-  warn "@on"
-end
+local fill, check, explained, quietly = fused.fill, fused.check, fused.explained, fused.quietly
 
 describe("a fused function", function()
   D.watch(before_each, after_each)

@@ -7,13 +7,7 @@ local dev, unpack, type, ipairs, pcall, error, yield = D.dev, table.unpack, type
 local huge = math.huge
 
 local fused = require "spec.support.fused"
-local fill, check, explained = fused.fill, fused.check, fused.explained
-
-local function quietly(fn)
-  warn "@off"
-  fn()
-  warn "@on"
-end
+local fill, check, explained, quietly = fused.fill, fused.check, fused.explained, fused.quietly
 
 describe("tide.fuse", function()
   D.watch(before_each, after_each)

@@ -37,6 +37,13 @@ function M.check(fn, tolerance, ...)
   return f
 end
 
+-- Warnings are not shown meanwhile.
+function M.quietly(fn)
+  warn "@off"
+  fn()
+  warn "@on"
+end
+
 -- The text that f:explain() prints; it gives nothing, so that a prompt shows it once.
 function M.explained(f)
   local old, text = _G.print, nil
