@@ -11,7 +11,7 @@
 #include "tensor/tensor.h"
 #include "base/random.h"
 
-static int failures, checks;
+static _Atomic int failures, checks; /* the threads that compile check too */
 
 static inline void report(bool ok, const char *file, int line, const char *text) {
   checks++;
