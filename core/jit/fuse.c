@@ -215,7 +215,7 @@ tide_status tide_fused_new(tide_fused **out, const char *name, const tide_fuse_n
     return tide__fail(TIDE_MEMORY, "fuse: no host memory");
   }
   f->epoch = atomic_load(&tide__epochs[0]), f->made = tide__epoch_now();
-  f->numbers = numbers_n;
+  f->numbers = f->given = numbers_n;
   if (numbers_n) memcpy(f->number, numbers, (size_t)numbers_n * sizeof *numbers);
   tide_status status = fill(f, nodes, n, outputs, outputs_n);
   if (status != TIDE_OK) {
@@ -223,6 +223,29 @@ tide_status tide_fused_new(tide_fused **out, const char *name, const tide_fuse_n
     return status;
   }
   *out = f;
+  return TIDE_OK;
+}
+
+/* Those that the caller gave come first in the parts too. */
+static void set_numbers(tide_fused *f, const tide_scalar *numbers, int n) {
+  tide_fused *part;
+  memcpy(f->number, numbers, (size_t)n * sizeof *numbers);
+  tide__fuse_pack(f);
+  for (int k = 0; (part = tide__fuse_stage(f, k)); k++) set_numbers(part, numbers, n);
+}
+
+tide_status tide_fused_numbers(tide_fused *f, const tide_scalar *numbers, int n) {
+  if (!f || (n && !numbers)) return tide__fail(TIDE_ARGUMENT, "fuse: wrong arguments, expected a handle and numbers");
+  if (n != f->given) return tide__fail(TIDE_ARGUMENT, "%s: got %d numbers, expected %d", f->name, n, f->given);
+  for (int k = 0; k < n; k++) {
+    if (numbers[k].kind != f->number[k].kind)
+      return tide__fail(TIDE_ARGUMENT, "%s: number %d: got one of kind %c, expected %c", f->name, k, numbers[k].kind,
+                        f->number[k].kind);
+    if ((f->fixed >> k & 1) && tide__value(numbers[k]).re != tide__value(f->number[k]).re)
+      return tide__fail(TIDE_ARGUMENT, "%s: number %d: got %.17g, expected %.17g, which the kernel is made for",
+                        f->name, k, tide__value(numbers[k]).re, tide__value(f->number[k]).re);
+  }
+  if (n) set_numbers(f, numbers, n);
   return TIDE_OK;
 }
 

@@ -51,6 +51,8 @@ typedef struct tide__fuse_plan {
 struct tide_fused {
   char *name;
   int nodes, inputs, outputs, numbers, slots;
+  int given;      /* of the numbers: the first ones, which the caller has given */
+  uint32_t fixed; /* of them: those that the kernel is made for */
   tide__fuse_value value[TIDE_FUSE_NODES];
   uint8_t input[TIDE_FUSE_INPUTS]; /* the node of each */
   uint8_t output[TIDE_FUSE_OUTPUTS];

@@ -129,6 +129,7 @@ tide_status tide__fuse_add_reduction(int *out, tide_fused *f, const tide_fuse_no
                       f->name, node->in[0], node->param, f->numbers - 1);
   if (!tide_fuse_reduces((tide_reduction)node->op, (tide_dtype)f->value[node->in[0]].dtype))
     return tide__fuse_refuse(f, "such a reduction");
+  if (node->op == TIDE_NORM) f->fixed |= 1u << node->param;
   int at = any_of(&m, node->in[0]);
   TIDE_TRY(m.status);
   tide__fuse_value *v = &f->value[at];

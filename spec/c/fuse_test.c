@@ -131,21 +131,47 @@ static void elementwise(int device) {
   double before = element(x, 7);
   OK(tide_fused_call(&done, &same, f, (tide_tensor *[]){x, y}, &into));
   CHECK(done && same == x && element(x, 7) == before * element(y, 2) + 1);
+  const tide_scalar other = tide_float(-2), integer = tide_int(-2);
+  FAILS(TIDE_ARGUMENT, tide_fused_numbers(f, &other, 2));
+  FAILS(TIDE_ARGUMENT, tide_fused_numbers(f, &integer, 1));
+  FAILS(TIDE_ARGUMENT, tide_fused_numbers(f, NULL, 1));
+  FAILS(TIDE_ARGUMENT, tide_fused_numbers(NULL, &other, 1));
+  OK(tide_fused_numbers(f, &other, 1));
+  tide_tensor_release(out), out = NULL;
+  OK(tide_fused_call(&done, &out, f, (tide_tensor *[]){x, y}, NULL));
+  for (int i = 0; out && i < 30; i++) CHECK(element(out, i) == element(x, i) * element(y, i % 5) - 2);
   tide_tensor_release(same), tide_tensor_release(out), tide_tensor_release(x), tide_tensor_release(y);
   tide_tensor_release(wrong);
   tide_fused_free(f);
 }
 
-/* out of abs(x) + 1 is what the operations give one by one. */
+/* A norm is made for the power that it has. */
+static void fixed_number(void) {
+  const tide_fuse_node nodes[] = {input(TIDE_FLOAT32, 2), op(TIDE_OP_add, 0, -2),
+                                  reduce(TIDE_NORM, 1, 1, false, false)};
+  const int output = 2;
+  const tide_scalar number[][2] = {
+      {tide_float(3), tide_float(1)}, {tide_float(3), tide_float(2)}, {tide_float(1), tide_float(2)}};
+  tide_fused *f = NULL;
+  OK(tide_fused_new(&f, "norm", nodes, 3, &output, 1, number[0], 2));
+  OK(tide_fused_numbers(f, number[1], 2));
+  FAILS(TIDE_ARGUMENT, tide_fused_numbers(f, number[2], 2));
+  tide_fused_free(f);
+}
+
+/* out of abs(x) + 1 is what the operations give one by one, also where the 1 was another number before. */
 static void reduction(int device, const int64_t *size, tide_reduction what, bool leading, bool keepdim, bool all) {
-  const tide_scalar number[] = {tide_float(what == TIDE_NORM ? 3 : 1)};
+  const tide_scalar number[] = {tide_float(what == TIDE_NORM ? 3 : 1)}, before = tide_float(what == TIDE_NORM ? 3 : 0);
   const int output = 3, dims[] = {0, 1};
   tide_fuse_node nodes[] = {input(TIDE_FLOAT32, 2), op(TIDE_OP_abs, 0, 0), op(TIDE_OP_add, 1, -1),
                             reduce(what, 2, all ? 2 : 1, leading, keepdim)};
   tide_fused *f = NULL;
   tide_tensor *x = ramp(device, size, 2, 29), *chain[2] = {NULL}, *want = NULL, *out = NULL;
   bool done = false;
-  OK(tide_fused_new(&f, "rows", nodes, 4, &output, 1, number, 1));
+  OK(tide_fused_new(&f, "rows", nodes, 4, &output, 1, &before, 1));
+  OK(tide_fused_call(&done, &out, f, &x, NULL));
+  tide_tensor_release(out), out = NULL;
+  OK(tide_fused_numbers(f, number, 1));
   OK(tide_fused_call(&done, &out, f, &x, NULL));
   OK(tide_unary(&chain[0], TIDE_OP_abs, x, NULL));
   OK(tide_elementwise(&chain[1], TIDE_OP_add, (tide_operand[]){{.tensor = chain[0]}, {.number = number[0]}}, NULL,
@@ -447,6 +473,7 @@ int main(void) {
     reductions(device);
     gathers(device);
   }
+  fixed_number();
   assembling(0);
   tide_shutdown();
   printf("fuse_test: %d checks, %d failures\n", checks, failures);

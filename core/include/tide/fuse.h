@@ -60,6 +60,9 @@ TIDE_API int tide_fuse_params(tide_op op);
  * copied. SUPPORT where it cannot be one kernel. */
 TIDE_API tide_status tide_fused_new(tide_fused **out, const char *name, const tide_fuse_node *nodes, int n,
                                     const int *outputs, int outputs_n, const tide_scalar *numbers, int numbers_n);
+/* Gives it other numbers for later calls: as many as it was made with, each of the same kind. That of a norm, which the
+ * kernel is made for, stays what it is. */
+TIDE_API tide_status tide_fused_numbers(tide_fused *fused, const tide_scalar *numbers, int n);
 /* Frees the handle; NULL is allowed. */
 TIDE_API void tide_fused_free(tide_fused *fused);
 /* Runs it. *done is false, and nothing has happened, where its kernel is not there yet, or where these tensors are not
