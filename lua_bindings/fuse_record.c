@@ -336,13 +336,18 @@ static void add_op(fuse_recorder *r, int result) {
   e->out = fuse_value_new(r, result, r->events - 1);
 }
 
+/* The named ones come from the list of dtypes. */
+static bool may_cast(const fuse_call *c) {
+  const char *noun = c->row ? c->row->noun : NULL;
+  return noun && (strstr(noun, "move.def") || strstr(noun, "dtype.def")) && !c->event.writes;
+}
+
 /* Does the call give its argument's values as another dtype, and nothing else? */
 static bool is_cast(const fuse_recorder *r, int result) {
   const fuse_call *c = &r->call;
   const ltide_tensor *u = handle_at(r, result);
-  const char *noun = c->row ? c->row->noun : NULL;
   int16_t from = c->event.call.args ? c->event.call.arg[0].value : -1;
-  if (!u || from < 0 || !noun || !strstr(noun, "move.def") || strchr(c->row->name, '_')) return false;
+  if (!u || from < 0 || !may_cast(c)) return false;
   const fuse_value *v = &r->value[from];
   tide_dtype dtype = tide_tensor_dtype(u->t);
   return v->dtype != (uint8_t)dtype && v->device == tide_tensor_device(u->t) && same_size(v, u->t) &&
