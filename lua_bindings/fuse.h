@@ -103,8 +103,8 @@ typedef struct fuse_value {
   int16_t event, last; /* which makes it, or -1; the last one that uses it; FUSE_EVENTS: it is a result */
   const void *storage;
   uint8_t dtype, ndim;
-  bool is_input;
-  int16_t target; /* the value whose memory it is written to, or -1 */
+  bool is_input, is_closed; /* closed: by the function */
+  int16_t target;           /* the value whose memory it is written to, or -1 */
   int device;
   int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
 } fuse_value;

@@ -400,7 +400,7 @@ static bool note_results(fuse_recorder *r, int first, int top) {
     r->call.seen_count = 0;
     if (u) {
       a->value = fuse_value_of(r, first + i);
-      if (a->value < 0) return false;
+      if (a->value < 0 || r->value[a->value].is_closed) return false;
       r->value[a->value].last = FUSE_EVENTS;
       continue;
     }

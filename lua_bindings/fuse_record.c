@@ -517,6 +517,18 @@ static bool is_access(const fuse_recorder *r, lua_CFunction fn) {
   return fn == tensor_meta(r, "__index") || fn == tensor_meta(r, "__len") || fn == tensor_meta(r, "__newindex");
 }
 
+/* Is it the end of a local variable for a tensor that was made inside? */
+static bool closes_own(fuse_recorder *r, lua_CFunction fn, lua_Debug *ar) {
+  lua_State *L = r->L;
+  if (fn != tensor_meta(r, "__close")) return false;
+  lua_getinfo(L, "r", ar);
+  if (!lua_getlocal(L, ar, ar->ftransfer)) lua_pushnil(L);
+  int16_t value = fuse_value_of(r, lua_gettop(L));
+  lua_pop(L, 1);
+  if (value < 0 || r->value[value].is_input) return false;
+  return r->value[value].is_closed = true;
+}
+
 static void on_c_function(fuse_recorder *r, lua_Debug *ar) {
   lua_State *L = r->L;
   lua_CFunction fn = lua_tocfunction(L, -1);
@@ -524,7 +536,7 @@ static void on_c_function(fuse_recorder *r, lua_Debug *ar) {
     fuse_decline(r, "its calls are too deep");
     return;
   }
-  bool inside = is_opaque(r), pure = fuse_is_pure(L);
+  bool inside = is_opaque(r), pure = fuse_is_pure(L) || (!inside && closes_own(r, fn, ar));
   r->frame[r->frames++] = (fuse_frame){ar->i_ci, !pure};
   if (inside || pure) return;
   if (ltide_row_at(L, -1) || is_access(r, fn) || is_kernel(L, fn)) {

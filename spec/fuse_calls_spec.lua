@@ -38,6 +38,26 @@ describe("a fused function", function()
     assert.is_truthy(explained(f):find("without running it", 1, true), explained(f))
   end)
 
+  it("closes what it has made on the way", function()
+    local x = fill { 6, 5 }
+    local f = check(function(a)
+      local y <close> = a * 2 + 1
+      local z <close> = y:tanh()
+      return z * 2 - y
+    end, 1e-6, x)
+    assert.is_truthy(explained(f):find("1 step, for", 1, true), explained(f))
+    quietly(function()
+      local gone = tide.fuse(function(a) local y <close> = a * 2 return y end)
+      for _ = 1, 3 do assert.is_false((pcall(function() return gone(x) + 1 end))) end
+      local ends = tide.fuse(function(a) local b <close> = a return b * 2 + 1 end)
+      for _ = 1, 3 do
+        local own = x:clone()
+        D.eq(x * 2 + 1, ends(own))
+        assert.is_false((pcall(function() return own + 1 end)))
+      end
+    end)
+  end)
+
   it("tells its name and where it stands", function()
     local function fn(x) return x end
     assert.are.equal("tide.fuse(smooth)", tostring(tide.fuse(fn, { name = "smooth" })))
