@@ -54,7 +54,7 @@ typedef struct fuse_input {
   uint16_t like[TIDE_MAX_DIMS]; /* the first dim of all that has its size: input << 4 | dim */
 } fuse_input;
 
-/* {==== Steps: fuse_plan.c */
+/* {==== Steps: fuse_plan.c, fuse_run.c */
 
 typedef struct fuse_arg {
   int16_t value; /* a value, or -1 */
@@ -203,6 +203,8 @@ void fuse_decline(fuse_recorder *r, const char *format, ...) __attribute__((form
 /* Keeps the value at the top, which is popped, and returns where. */
 int fuse_keep(fuse_recorder *r);
 
+/* Notes the strings that the Lua function at the top names. */
+void fuse_names_note(fuse_recorder *r);
 /* Notes everything that the function at `fn` can see, with its arguments at first .. top. */
 void fuse_guards_note(fuse_recorder *r, int fn, int first, int top);
 /* Is everything that has to be the same so still, after the run? If not, declines. */
@@ -218,7 +220,15 @@ void ltide_fuse_note_pure(lua_State *L, lua_CFunction fused);
 bool fuse_is_pure(lua_State *L);
 void fuse_record_begin(fuse_recorder *r);
 void fuse_record_end(fuse_recorder *r, lua_State *L); /* once */
-int16_t fuse_value_of(fuse_recorder *r, int index);   /* of the tensor there, or -1 */
+/* The tensor there that is alive, or NULL. */
+static inline ltide_tensor *fuse_handle_at(const fuse_recorder *r, int index) {
+  ltide_tensor *u = ltide_test_handle(r->L, r->S, index);
+  return u && u->t ? u : NULL;
+}
+static inline const char *fuse_name_of(const fuse_call *c) { return c->row ? c->row->name : "a C function"; }
+/* A call that is no pure one's has returned; the results are at first .. top. */
+void fuse_end_call(fuse_recorder *r, int first, int top);
+int16_t fuse_value_of(fuse_recorder *r, int index); /* of the tensor there, or -1 */
 int16_t fuse_value_new(fuse_recorder *r, int index, int event);
 /* The tensors in the table at index become lightuserdata of their values in a copy, which is pushed. False, and nothing
  * is pushed: it holds what cannot be copied. */
