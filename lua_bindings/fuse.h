@@ -130,6 +130,17 @@ typedef struct fuse_event {
   fuse_step call;
 } fuse_event;
 
+/* The Lua functions that can be seen from outside, and where they stand: what is made inside is known too. */
+typedef struct fuse_known {
+  int functions;
+  const void *function[FUSE_FUNCTIONS];
+  struct fuse_lines {
+    char source[64];
+    int first, last;
+  } lines[FUSE_FUNCTIONS];
+  bool writes[FUSE_FUNCTIONS]; /* to tables that it has not made */
+} fuse_known;
+
 typedef struct fuse_seen {
   const tide_tensor *tensor;
   int16_t value;
@@ -169,22 +180,19 @@ struct ltide_recorder {
   fuse_frame frame[64];
   int frames;
   fuse_call call;
-  const void *function[FUSE_FUNCTIONS]; /* whose upvalues are guarded */
-  int functions;
-  struct fuse_lines {
-    char source[64];
-    int first, last;
-  } lines[FUSE_FUNCTIONS]; /* where they stand */
-  int names;               /* a table of the strings that they name: true where it is the name of a global */
-  const void *table[64];   /* that have been looked at */
+  fuse_known known;      /* whose upvalues are guarded */
+  int names;             /* a table of the strings that they name: true where it is the name of a global */
+  const void *table[64]; /* that have been looked at */
   int tables;
   bool large_is_globals[16], large_calls[16], index_is_function; /* calls: what it has not comes from a function */
   int large[16], large_done[16], larges; /* tables of which only what is named is guarded, in refs, and what was */
+  int large_copy[16];                    /* 0: nothing writes to tables */
   const void *globals;
   int slots;
   const void *input_handle[FUSE_INPUTS];
   lua_Hook hook;
   int mask, count;
+  bool writes;     /* to tables that it has not made */
   bool is_dynamic; /* something has a size that depends on values */
   bool full;
 };
@@ -203,8 +211,8 @@ void fuse_decline(fuse_recorder *r, const char *format, ...) __attribute__((form
 /* Keeps the value at the top, which is popped, and returns where. */
 int fuse_keep(fuse_recorder *r);
 
-/* Notes the strings that the Lua function at the top names. */
-void fuse_names_note(fuse_recorder *r);
+/* Notes the strings that the Lua function at the top names. Does it write to tables that it has not made? */
+bool fuse_names_note(fuse_recorder *r);
 /* Notes everything that the function at `fn` can see, with its arguments at first .. top. */
 void fuse_guards_note(fuse_recorder *r, int fn, int first, int top);
 /* Is everything that has to be the same so still, after the run? If not, declines. */
@@ -216,8 +224,17 @@ const char *fuse_guard_what(lua_State *L, const fuse_guard *g, int refs);
 
 /* What may be called besides: functions that depend on their arguments alone (fuse_pure.c), and this one. */
 void ltide_fuse_note_pure(lua_State *L, lua_CFunction fused);
-/* Is the C function at the top such a one? */
-bool fuse_is_pure(lua_State *L);
+typedef enum fuse_purity {
+  FUSE_IMPURE,
+  FUSE_PURE,
+  FUSE_READS, /* all of its first argument, a table */
+  FUSE_WRITES /* to that */
+} fuse_purity;
+/* Of the C function at the top. */
+fuse_purity fuse_purity_of(lua_State *L);
+/* Which of the known functions is it, or was it made in, or -1? The Lua function at the top, which ar is of. */
+int fuse_find_known(lua_State *L, const fuse_known *known, lua_Debug *ar);
+lua_CFunction fuse_tensor_meta(lua_State *L, const ltide_state *S, const char *event);
 void fuse_record_begin(fuse_recorder *r);
 void fuse_record_end(fuse_recorder *r, lua_State *L); /* once */
 /* The tensor there that is alive, or NULL. */

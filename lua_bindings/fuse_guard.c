@@ -175,18 +175,19 @@ static void note_function(fuse_recorder *r, int depth) {
   lua_State *L = r->L;
   lua_Debug ar;
   const void *address = lua_topointer(L, -1);
-  if (has_seen(r->function, r->functions, address)) return;
-  if (r->functions == FUSE_FUNCTIONS) {
+  fuse_known *k = &r->known;
+  if (has_seen(k->function, k->functions, address)) return;
+  if (k->functions == FUSE_FUNCTIONS) {
     fuse_decline(r, "it can see more than %d functions", FUSE_FUNCTIONS);
     return;
   }
   lua_pushvalue(L, -1);
   lua_getinfo(L, ">S", &ar);
-  struct fuse_lines *lines = &r->lines[r->functions];
+  struct fuse_lines *lines = &k->lines[k->functions];
   snprintf(lines->source, sizeof lines->source, "%s", ar.short_src);
   lines->first = ar.linedefined, lines->last = ar.lastlinedefined;
-  r->function[r->functions++] = address;
-  fuse_names_note(r);
+  k->function[k->functions++] = address;
+  k->writes[k->functions - 1] = fuse_names_note(r);
   int fn = lua_gettop(L);
   lua_pushvalue(L, fn);
   int holder = fuse_keep(r);
@@ -294,6 +295,39 @@ static bool note_named(fuse_recorder *r, int k) {
   return more;
 }
 
+/* Of a large table, before the function runs: it may write to what it does not name. */
+static void copy_large(fuse_recorder *r, int k) {
+  lua_State *L = r->L;
+  int top = lua_gettop(L);
+  lua_rawgeti(L, r->refs, r->large[k]);
+  lua_newtable(L);
+  for (lua_pushnil(L); lua_next(L, top + 1);) {
+    lua_pushvalue(L, -2);
+    lua_insert(L, -2);
+    lua_rawset(L, top + 2);
+  }
+  r->large_copy[k] = fuse_keep(r);
+  lua_settop(L, top);
+}
+
+/* Declines where a large table is not as it was. */
+static void check_large(fuse_recorder *r, int k) {
+  lua_State *L = r->L;
+  int top = lua_gettop(L), fields = 0;
+  const char *changed = NULL;
+  lua_rawgeti(L, r->refs, r->large[k]);
+  lua_rawgeti(L, r->refs, r->large_copy[k]);
+  for (lua_pushnil(L); !changed && lua_next(L, top + 1); lua_settop(L, top + 3), fields++) {
+    lua_pushvalue(L, top + 3);
+    lua_rawget(L, top + 2);
+    if (!lua_rawequal(L, -1, -2)) changed = luaL_tolstring(L, top + 3, NULL);
+    if (changed) break;
+  }
+  for (lua_pushnil(L); !changed && lua_next(L, top + 2); lua_settop(L, top + 3)) fields--;
+  if (changed || fields) fuse_decline(r, "it changes %s", changed ? changed : "a table that it can see");
+  lua_settop(L, top);
+}
+
 static void note_likes(fuse_record *p, const fuse_recorder *r) {
   for (int i = 0; i < p->inputs; i++) {
     fuse_input *x = &p->input[i];
@@ -326,6 +360,9 @@ void fuse_guards_note(fuse_recorder *r, int fn, int first, int top) {
     for (int k = 0; k < r->larges; k++) more = note_named(r, k) || more;
   }
   note_likes(r->record, r);
+  bool writes = false;
+  for (int k = 0; k < r->known.functions; k++) writes |= r->known.writes[k];
+  for (int k = 0; writes && k < r->larges; k++) copy_large(r, k);
 }
 
 /* {==== Looking */
@@ -483,6 +520,8 @@ void fuse_guards_check(fuse_recorder *r, int first) {
     lua_settop(L, spot);
   }
   lua_settop(L, base);
+  for (int k = 0; k < r->larges; k++)
+    if (r->large_copy[k]) check_large(r, k);
 }
 
 #endif

@@ -6,13 +6,14 @@
 
 static const char key_pure;
 
-static bool is_listed(lua_State *L, lua_CFunction fn) {
+static fuse_purity listed(lua_State *L, lua_CFunction fn) {
   void *address;
   memcpy(&address, &fn, sizeof address);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_pure);
-  bool pure = lua_rawgetp(L, -1, address) == LUA_TBOOLEAN;
+  lua_rawgetp(L, -1, address);
+  fuse_purity purity = (fuse_purity)lua_tointeger(L, -1);
   lua_pop(L, 2);
-  return pure;
+  return purity;
 }
 
 /* Is the function at the top one of devices or dtypes, which never change: device.type, a == b, tostring(dtype)? */
@@ -32,14 +33,22 @@ static bool is_of_constants(lua_State *L) {
   return is;
 }
 
-bool fuse_is_pure(lua_State *L) { return is_listed(L, lua_tocfunction(L, -1)) || is_of_constants(L); }
+fuse_purity fuse_purity_of(lua_State *L) {
+  fuse_purity purity = listed(L, lua_tocfunction(L, -1));
+  return purity != FUSE_IMPURE || !is_of_constants(L) ? purity : FUSE_PURE;
+}
 
-static void add_pure(lua_State *L, int list, int index) {
+static fuse_purity purity_of_name(const char *name) {
+  if (ltide_is_in(" insert move remove sort rawset setmetatable ", name)) return FUSE_WRITES;
+  return ltide_is_in(" pairs next ipairs unpack concat ", name) ? FUSE_READS : FUSE_PURE;
+}
+
+static void add_pure(lua_State *L, int list, int index, fuse_purity purity) {
   lua_CFunction fn = lua_tocfunction(L, index);
   void *address;
   memcpy(&address, &fn, sizeof address);
   if (!fn) return;
-  lua_pushboolean(L, 1);
+  lua_pushinteger(L, purity);
   lua_rawsetp(L, list, address);
 }
 
@@ -50,7 +59,7 @@ static void add_library(lua_State *L, int list, const char *library, const char 
     for (lua_pushnil(L); lua_next(L, top + 2); lua_pop(L, 1)) {
       const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "";
       if (lua_iscfunction(L, -1) && (!names || ltide_is_in(names, name)) && !ltide_is_in(without, name))
-        add_pure(L, list, lua_gettop(L));
+        add_pure(L, list, lua_gettop(L), purity_of_name(name));
     }
   lua_settop(L, top);
 }
@@ -59,7 +68,7 @@ void ltide_fuse_note_pure(lua_State *L, lua_CFunction fused) {
   lua_newtable(L);
   int list = lua_gettop(L);
   lua_pushcfunction(L, fused);
-  add_pure(L, list, list + 1);
+  add_pure(L, list, list + 1, FUSE_PURE);
   lua_settop(L, list);
   add_library(L, list, "math", NULL, " random randomseed ");
   add_library(L, list, "string", NULL, " gmatch ");
@@ -74,7 +83,7 @@ void ltide_fuse_note_pure(lua_State *L, lua_CFunction fused) {
       lua_iscfunction(L, -1)) {
     lua_newtable(L);
     lua_call(L, 1, 1);
-    add_pure(L, list, lua_gettop(L));
+    add_pure(L, list, lua_gettop(L), FUSE_PURE);
   }
   lua_settop(L, list);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_pure);

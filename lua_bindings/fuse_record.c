@@ -119,9 +119,9 @@ static lua_CFunction meta_function(lua_State *L, const char *event) {
   return fn;
 }
 
-static lua_CFunction tensor_meta(const fuse_recorder *r, const char *event) {
-  lua_rawgeti(r->L, LUA_REGISTRYINDEX, r->S->tensor_ref);
-  return meta_function(r->L, event);
+lua_CFunction fuse_tensor_meta(lua_State *L, const ltide_state *S, const char *event) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, S->tensor_ref);
+  return meta_function(L, event);
 }
 
 /* A call of a kernel that is written in Lua, or of one with its arguments. */
@@ -168,8 +168,8 @@ static void begin_call(fuse_recorder *r, lua_Debug *ar) {
   c->row = ltide_row_at(L, fn);
   c->event.what = FUSE_CALL, c->event.out = c->event.into = -1;
   c->is_kernel = is_kernel(L, c->fn);
-  c->event.writes =
-      c->row ? c->row->name[strlen(c->row->name) - 1] == '_' : c->is_kernel || c->fn == tensor_meta(r, "__newindex");
+  c->event.writes = c->row ? c->row->name[strlen(c->row->name) - 1] == '_'
+                           : c->is_kernel || c->fn == fuse_tensor_meta(r->L, r->S, "__newindex");
   lua_getinfo(L, "r", ar);
   int n = ar->ntransfer, first = ar->ftransfer;
   if (n > FUSE_ARGS) {
@@ -196,42 +196,63 @@ static bool is_opaque(const fuse_recorder *r) {
   return false;
 }
 
-/* Is it a function whose upvalues are guarded, or one that was made inside such a one? */
-static bool is_known(fuse_recorder *r, lua_Debug *ar) {
-  const void *address = lua_topointer(r->L, -1);
-  for (int i = 0; i < r->functions; i++)
-    if (r->function[i] == address) return true;
-  lua_getinfo(r->L, "S", ar);
-  for (int i = 0; i < r->functions; i++) {
-    const struct fuse_lines *l = &r->lines[i];
-    if (!strcmp(l->source, ar->short_src) && ar->linedefined >= l->first && ar->lastlinedefined <= l->last) return true;
+int fuse_find_known(lua_State *L, const fuse_known *known, lua_Debug *ar) {
+  const void *address = lua_topointer(L, -1);
+  for (int i = 0; i < known->functions; i++)
+    if (known->function[i] == address) return i;
+  lua_getinfo(L, "S", ar);
+  for (int i = 0; i < known->functions; i++) {
+    const struct fuse_lines *l = &known->lines[i];
+    if (!strcmp(l->source, ar->short_src) && ar->linedefined >= l->first && ar->lastlinedefined <= l->last) return i;
   }
-  return false;
+  return -1;
 }
 
 static void on_lua_function(fuse_recorder *r, lua_Debug *ar) {
   if (is_opaque(r)) {
     lua_getinfo(r->L, "S", ar);
     if (!ltide_script_is(ar)) fuse_decline(r, "%s calls a function of the script's", fuse_name_of(&r->call));
-  } else if (!is_known(r, ar))
+    return;
+  }
+  int known = fuse_find_known(r->L, &r->known, ar);
+  if (known >= 0)
+    r->writes |= r->known.writes[known];
+  else
     fuse_decline(r, "it calls a function that cannot be seen from outside (%s:%d)", ar->short_src, ar->linedefined);
 }
 
 /* x[...], x.field, #x and x[...] = v, which are no rows. */
 static bool is_access(const fuse_recorder *r, lua_CFunction fn) {
-  return fn == tensor_meta(r, "__index") || fn == tensor_meta(r, "__len") || fn == tensor_meta(r, "__newindex");
+  return fn == fuse_tensor_meta(r->L, r->S, "__index") || fn == fuse_tensor_meta(r->L, r->S, "__len") ||
+         fn == fuse_tensor_meta(r->L, r->S, "__newindex");
 }
 
 /* Is it the end of a local variable for a tensor that was made inside? */
 static bool closes_own(fuse_recorder *r, lua_CFunction fn, lua_Debug *ar) {
   lua_State *L = r->L;
-  if (fn != tensor_meta(r, "__close")) return false;
+  if (fn != fuse_tensor_meta(L, r->S, "__close")) return false;
   lua_getinfo(L, "r", ar);
   if (!lua_getlocal(L, ar, ar->ftransfer)) lua_pushnil(L);
   int16_t value = fuse_value_of(r, lua_gettop(L));
   lua_pop(L, 1);
   if (value < 0 || r->value[value].is_input) return false;
   return r->value[value].is_closed = true;
+}
+
+/* Of a large table nothing is guarded but what is named. */
+static void note_table(fuse_recorder *r, lua_Debug *ar, bool writes) {
+  lua_State *L = r->L;
+  lua_getinfo(L, "r", ar);
+  if (!lua_getlocal(L, ar, ar->ftransfer)) lua_pushnil(L);
+  r->writes |= writes;
+  for (int k = 0; k < r->larges; k++) {
+    lua_rawgeti(L, r->refs, r->large[k]);
+    if (lua_rawequal(L, -1, -2))
+      fuse_decline(r,
+                   writes ? "it changes a table such as the globals" : "it reads all of a table such as the globals");
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
 }
 
 static void on_c_function(fuse_recorder *r, lua_Debug *ar) {
@@ -241,7 +262,10 @@ static void on_c_function(fuse_recorder *r, lua_Debug *ar) {
     fuse_decline(r, "its calls are too deep");
     return;
   }
-  bool inside = is_opaque(r), pure = fuse_is_pure(L) || (!inside && closes_own(r, fn, ar));
+  bool inside = is_opaque(r);
+  fuse_purity purity = fuse_purity_of(L);
+  bool pure = purity != FUSE_IMPURE || (!inside && closes_own(r, fn, ar));
+  if (purity >= FUSE_READS && !inside) note_table(r, ar, purity == FUSE_WRITES);
   r->frame[r->frames++] = (fuse_frame){ar->i_ci, !pure};
   if (inside || pure) return;
   if (ltide_row_at(L, -1) || is_access(r, fn) || is_kernel(L, fn)) {

@@ -3,6 +3,7 @@
 local tide = require "tide"
 local D = require "spec.support.device"
 if rawget(_G, "jit") then return pending "fused functions run each time under LuaJIT" end
+local rawset, rawget, math, load, pairs = rawset, rawget, math, load, pairs
 local dev, unpack, ipairs, pcall, tostring, huge = D.dev, table.unpack, ipairs, pcall, tostring, math.huge
 
 local fused = require "spec.support.fused"
@@ -36,6 +37,40 @@ describe("a fused function", function()
       D.eq({ huge, huge }, f(x, 0))
     end
     assert.is_truthy(explained(f):find("without running it", 1, true), explained(f))
+  end)
+
+  it("runs each time where it writes to globals or libraries, or reads all of them", function()
+    local x = fill { 8 }
+    local function get(text) return load("local name = ... return function(a) " .. text .. " return a * 3 - 1 end", "=writes")("fuse_name") end
+    quietly(function()
+      for _, case in ipairs {
+        { "fuse_name = a * 2 + 1", "changes fuse_name" },
+        { "_G[name] = a * 2 + 1", "changes fuse_name" },
+        { "_ENV[name] = a * 2 + 1", "changes fuse_name" },
+        { "rawset(_G, name, a * 2 + 1)", "changes a table such as the globals" },
+        { "(function() fuse_name = a * 2 + 1 end)()", "changes fuse_name" },
+        { "math.fuse_name = a * 2 + 1", "changes fuse_name", math },
+        { "local m = {} m = math m[name] = a * 2 + 1", "changes fuse_name", math },
+      } do
+        local f, where = tide.fuse(get(case[1])), case[3] or _G
+        for i = 1, 3 do
+          rawset(where, "fuse_name", nil)
+          D.eq(x * i * 3 - 1, f(x * i), 1e-6)
+          D.eq(x * i * 2 + 1, rawget(where, "fuse_name"), 1e-6)
+        end
+        assert.is_truthy(explained(f):find(case[2], 1, true), explained(f))
+        rawset(where, "fuse_name", nil)
+      end
+      local counts = tide.fuse(get "for _, v in pairs(_G) do if v == 'fuse' then a = a + 1 end end")
+      D.eq(x * 3 - 1, counts(x))
+      rawset(_G, "fuse_name", "fuse")
+      D.eq((x + 1) * 3 - 1, counts(x))
+      rawset(_G, "fuse_name", nil)
+      -- What it writes to is its own.
+      local own = tide.fuse(get "local t, list = { y = a * 2, [1] = a }, {} for i = 1, 3 do list[i] = a * i end a = t.y - list[3] + t[1]")
+      for i = 1, 3 do D.eq(x * 0 - 1, own(x * i), 1e-5) end
+      assert.is_truthy(explained(own):find("1 step, for", 1, true), explained(own))
+    end)
   end)
 
   it("closes what it has made on the way", function()
