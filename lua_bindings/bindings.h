@@ -113,12 +113,15 @@ typedef struct ltide_state {
     size_t length;
     ltide_warn_switch now;
   } warned;
-  struct ltide_recorder *recorder;    /* of fuse.c: a function's calls are noted, or NULL */
-  int observing;                      /* an observer of a failed allocation runs */
-  bool in_ffi;                        /* core was called through LuaJIT's FFI: nothing may call Lua or collect */
-  _Atomic(const void *) thread;       /* the one that called last: where its ltide_last lies */
-  struct ltide_state *next;           /* of running.c's list */
-  ltide_warn_fn warn;                 /* by the higher floors: tells core's warnings, */
+  struct ltide_recorder *recorder;                    /* of fuse.c: a function's calls are noted, or NULL */
+  struct ltide_follower *follower;                    /* of fuse_follow.c: its operations are put off, or NULL */
+  void (*leave)(lua_State *L, struct ltide_state *S); /* where it is set: another coroutine begins to call */
+  bool is_fusing;               /* one of them is set: operations go through ltide_fuse_elementwise and the like */
+  int observing;                /* an observer of a failed allocation runs */
+  bool in_ffi;                  /* core was called through LuaJIT's FFI: nothing may call Lua or collect */
+  _Atomic(const void *) thread; /* the one that called last: where its ltide_last lies */
+  struct ltide_state *next;     /* of running.c's list */
+  ltide_warn_fn warn;           /* by the higher floors: tells core's warnings, */
   void (*end)(struct ltide_state *S); /* and lets go of what the state's objects hold when it ends */
   /* Likewise: add fields to the error object at the top, if the thread's error is of that sort. */
   void (*set_oom)(lua_State *L, int device), (*set_race)(lua_State *L);
@@ -375,10 +378,15 @@ static inline void ltide_made(lua_State *L, ltide_state *S) {
   if (S->held_count) ltide_held_end(L, S);
 }
 
-/* fuse_record.c: where S->recorder is set, tells it of an elementwise operation that has been done. */
-void ltide_fuse_note(lua_State *L, ltide_state *S, tide_op op, const tide_operand *in, const tide_scalar *p,
-                     const tide_tensor *into);
-/* Likewise of a reduction of x to new tensors. */
+/* fuse_follow.c: where S->is_fusing is set, does the elementwise operation for tide.fuse, or puts it off. */
+tide_status ltide_fuse_elementwise(lua_State *L, ltide_state *S, tide_tensor **out, tide_op op, const tide_operand *in,
+                                   const tide_scalar *p, tide_tensor *into);
+/* Likewise the reduction of x to one new tensor. */
+tide_status ltide_fuse_reduce(lua_State *L, ltide_state *S, tide_tensor **out, tide_reduction op, const tide_tensor *x,
+                              const tide_reduce_options *o);
+/* Likewise the cast of x; false: it is to be done. */
+bool ltide_fuse_cast(lua_State *L, ltide_state *S, tide_tensor **out, tide_tensor *x, tide_dtype dtype);
+/* fuse_record.c: where S->recorder is set, tells it of a reduction of x to new tensors. */
 void ltide_fuse_note_reduction(lua_State *L, ltide_state *S, tide_reduction op, const tide_tensor *x,
                                const tide_reduce_options *o);
 /* Likewise of a new tensor of what x has at the places that the index says: tide_fuse_places of tide/fuse.h. */

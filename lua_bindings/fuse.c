@@ -193,33 +193,61 @@ static int lfused_call(lua_State *L) {
   ltide_state *S = ltide_begin(L);
   fuse_function *f = check_fused(L, 1);
   int top = lua_gettop(L);
-  if (S->recorder && S->recorder->L == L) return call_plain(L, top);
+  if ((S->recorder && S->recorder->L == L) || fuse_is_followed(L, S)) return call_plain(L, top);
   ltide_tensor *handles[FUSE_INPUTS];
+  fuse_record *other = NULL; /* differs in numbers alone */
+  bool may_follow = false;
+  f->alone = false;
   lua_getiuservalue(L, 1, 1);
   for (fuse_record **at = &f->records, *p; (p = *at); at = &p->next) {
+    bool differs = false;
     if (p->args != top - 1) continue;
     lua_settop(L, top + 1);
     luaL_checkstack(L, p->slots + 16, "tide.fuse");
     lua_rawgetp(L, top + 1, p);
-    if (!fuse_guards_hold(L, S, p, top + 2, 2, handles)) continue;
+    if (!fuse_guards_hold(L, S, p, top + 2, 2, handles, p->trace && !other ? &differs : NULL)) continue;
+    if (differs) {
+      other = p, may_follow = fuse_may_follow(L, S, p, handles);
+      continue;
+    }
     f->changes = 0;
     if (*at != f->records) *at = p->next, p->next = f->records, f->records = p;
-    int n = p->eager ? -1 : fuse_run(L, S, p, top + 2, top + 2);
-    return n < 0 ? call_plain(L, top) : n;
+    if (p->followed) fuse_put_numbers(L, p, NULL);
+    if (p->eager || !fuse_run(L, S, p, top + 2, top + 2)) return call_plain(L, top);
+    return fuse_push_results(L, S, p, top + 2, top + 2);
   }
+  if (other && !f->strayed && !is_changing(f)) {
+    int n = may_follow ? fuse_follow(L, S, f, other, top) : -1;
+    if (n >= 0) return n;
+    f->alone = true;
+    return call_plain(L, top);
+  }
+  f->strayed = false;
   return is_worth_recording(L, f, top + 1) ? record(L, S, top) : call_plain(L, top);
 }
 
 #else
 
-void ltide_fuse_note(lua_State *L, ltide_state *S, tide_op op, const tide_operand *in, const tide_scalar *p,
-                     const tide_tensor *into) {
-  (void)L, (void)S, (void)op, (void)in, (void)p, (void)into;
+tide_status ltide_fuse_elementwise(lua_State *L, ltide_state *S, tide_tensor **out, tide_op op, const tide_operand *in,
+                                   const tide_scalar *p, tide_tensor *into) {
+  (void)L, (void)S;
+  return tide_elementwise(out, op, in, p, into);
+}
+
+tide_status ltide_fuse_reduce(lua_State *L, ltide_state *S, tide_tensor **out, tide_reduction op, const tide_tensor *x,
+                              const tide_reduce_options *o) {
+  (void)L, (void)S;
+  return tide_reduce(out, op, x, o, NULL);
 }
 
 void ltide_fuse_note_reduction(lua_State *L, ltide_state *S, tide_reduction op, const tide_tensor *x,
                                const tide_reduce_options *o) {
   (void)L, (void)S, (void)op, (void)x, (void)o;
+}
+
+bool ltide_fuse_cast(lua_State *L, ltide_state *S, tide_tensor **out, tide_tensor *x, tide_dtype dtype) {
+  (void)L, (void)S, (void)out, (void)x, (void)dtype;
+  return false;
 }
 
 void ltide_fuse_note_gather(lua_State *L, ltide_state *S, const tide_tensor *x, const tide_tensor *index, int dim,
@@ -317,7 +345,7 @@ static int lfused_kernels(lua_State *L, ltide_call *c) {
   const fuse_function *f = check_fused(L, 1);
   (void)c;
   lua_newtable(L);
-  for (int i = 0, n = 0; f->records && !is_changing(f) && i < f->records->steps; i++)
+  for (int i = 0, n = 0; f->records && !is_changing(f) && !f->alone && i < f->records->steps; i++)
     if (!f->records->step[i].is_call) push_kernel(L, &f->records->step[i]), lua_rawseti(L, -2, ++n);
   return 1;
 }
@@ -347,8 +375,12 @@ static void push_explanation(lua_State *L, const fuse_function *f) {
     lua_concat(L, 2);
     return;
   }
-  if (p->eager || is_changing(f)) {
-    lua_pushfstring(L, "runs each time: %s", is_changing(f) ? f->changing : p->why);
+  if (p->eager || is_changing(f) || f->alone) {
+    if (f->alone)
+      lua_pushfstring(L, "runs where its numbers differ: kernels are no faster below %d elements on the CPU",
+                      FUSE_WORTH);
+    else
+      lua_pushfstring(L, "runs each time: %s", is_changing(f) ? f->changing : p->why);
     lua_concat(L, 2);
     return;
   }
@@ -356,8 +388,9 @@ static void push_explanation(lua_State *L, const fuse_function *f) {
   lua_rawgetp(L, -1, p);
   int refs = lua_gettop(L);
   lua_pushvalue(L, refs - 2);
-  lua_pushfstring(L, "%d step%s, for %s, without running it", p->steps, p->steps == 1 ? "" : "s",
-                  p->exact ? "these sizes" : "sizes of this pattern");
+  lua_pushfstring(L, "%d step%s, for %s, %s", p->steps, p->steps == 1 ? "" : "s",
+                  p->exact ? "these sizes" : "sizes of this pattern",
+                  p->followed ? "after running it for its numbers" : "without running it");
   count++;
   for (int i = 0; i < p->steps; i++) {
     const fuse_step *s = &p->step[i];
@@ -420,6 +453,7 @@ void ltide_open_fuse(lua_State *L, ltide_state *S) {
 #if LUA_VERSION_NUM == 504
   static const luaL_Reg closes[] = {{"__gc", recorder_close}, {"__close", recorder_close}, {0}};
   ltide_new_class(L, RECORDER_META, closes, NULL, NULL, NULL);
+  fuse_open_follow(L);
   ltide_fuse_note_pure(L, lfused_call);
 #endif
   ltide_register_rows(L, "tide", rows);

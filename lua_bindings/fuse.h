@@ -18,7 +18,8 @@ enum {
   FUSE_ARGS = 12,
   FUSE_RESULTS = 8,
   FUSE_FUNCTIONS = 32,
-  FUSE_RECORDS = 16
+  FUSE_RECORDS = 16,
+  FUSE_WORTH = 32768 /* elements of a tensor of the CPU, from which on a function is followed */
 };
 
 /* {==== Guards: fuse_guard.c */
@@ -75,13 +76,16 @@ typedef struct fuse_step {
   tide_fuse_node *node; /* and what it is made of, to be done one by one */
   tide_scalar *number;
   int16_t input[TIDE_FUSE_INPUTS], output[TIDE_FUSE_OUTPUTS], into[TIDE_FUSE_OUTPUTS];
-  int written[TIDE_FUSE_OUTPUTS]; /* the node of each result */
+  int16_t from[TIDE_FUSE_SCALARS]; /* where each number comes from: event << 3 | operand, or 3 + parameter */
+  int written[TIDE_FUSE_OUTPUTS];  /* the node of each result */
   bool writes;
   int64_t numel, bytes; /* of a result; that one of its elements moves */
 } fuse_step;
 
 typedef struct fuse_record {
   struct fuse_record *next;
+  struct fuse_trace *trace; /* by which the function can be followed when nothing but numbers differs; or NULL */
+  bool followed;            /* the last call did; the steps have its numbers */
   int args, guards, inputs, steps, values, slots, results;
   int failed;   /* the guard that did not hold when it was looked at last */
   bool kernels; /* some step is one that is written in Lua */
@@ -118,15 +122,17 @@ typedef enum fuse_what {
 } fuse_what; /* a REDUCE or GATHER may be done as the CALL that it was */
 
 typedef struct fuse_event {
-  uint8_t what, op, operands, params, dtype;
-  bool is_view, writes;  /* CALL: the result looks at an operand's memory; an argument is written */
-  bool keepdim, leading; /* leading: the first dims */
-  uint8_t dims;          /* REDUCE; GATHER: the dim */
-  int16_t in[3];         /* a value, or -1: number[k]; GATHER: the index, and beyond the operands the source */
-  int16_t out, into;     /* into: the value whose memory is written, or -1 */
-  int line;              /* GATHER: where it stands */
+  uint8_t what, op, operands, params, dtype; /* dtype: of the result */
+  bool is_view, writes;                      /* CALL: the result looks at an operand's memory; an argument is written */
+  bool keepdim, leading;                     /* leading: the first dims */
+  uint8_t dims;                              /* REDUCE; GATHER: the dim */
+  int16_t in[3];     /* a value, or -1: number[k]; GATHER: the index, and beyond the operands the source */
+  int16_t out, into; /* into: the value whose memory is written, or -1 */
+  int line;          /* GATHER: where it stands */
   const char *file;
   tide_scalar number[3], param[3];
+  lua_CFunction fn; /* what was called */
+  const ltide_row *row;
   fuse_step call;
 } fuse_event;
 
@@ -140,6 +146,13 @@ typedef struct fuse_known {
   } lines[FUSE_FUNCTIONS];
   bool writes[FUSE_FUNCTIONS]; /* to tables that it has not made */
 } fuse_known;
+
+/* What a run of the function has done. */
+typedef struct fuse_trace {
+  fuse_known known;
+  int events;
+  fuse_event event[];
+} fuse_trace;
 
 typedef struct fuse_seen {
   const tide_tensor *tensor;
@@ -203,6 +216,8 @@ typedef struct fuse_function {
   int count, line;
   unsigned clock, changes; /* changes: records in a row that only numbers made necessary */
   bool warned, is_off;
+  bool alone;   /* the last call ran the function by itself, as following it is not worth while */
+  bool strayed; /* the function did something else when it was followed: it is recorded next */
   char name[64], where[120], label[200], changing[200];
 } fuse_function;
 
@@ -217,8 +232,13 @@ bool fuse_names_note(fuse_recorder *r);
 void fuse_guards_note(fuse_recorder *r, int fn, int first, int top);
 /* Is everything that has to be the same so still, after the run? If not, declines. */
 void fuse_guards_check(fuse_recorder *r, int first);
-/* Do the values hold? refs, the arguments from `first` on, the base of the slots; handles gets the inputs. */
-bool fuse_guards_hold(lua_State *L, ltide_state *S, fuse_record *p, int refs, int first, ltide_tensor **handles);
+/* Do the values hold? refs, the arguments from `first` on; behind the top come the slots; handles gets the inputs.
+ * other_numbers: NULL, or where it is told that numbers differ, which is no matter then. */
+bool fuse_guards_hold(lua_State *L, ltide_state *S, fuse_record *p, int refs, int first, ltide_tensor **handles,
+                      bool *other_numbers);
+/* The guard that does not hold after a run, or NULL: every tensor has to be the one that it was. */
+const fuse_guard *fuse_guards_changed(lua_State *L, const fuse_record *p, int refs, int first, int slots,
+                                      const void *const *handles, bool with_numbers);
 /* Pushes what the guard is about, in words. */
 const char *fuse_guard_what(lua_State *L, const fuse_guard *g, int refs);
 
@@ -234,6 +254,17 @@ typedef enum fuse_purity {
 fuse_purity fuse_purity_of(lua_State *L);
 /* Which of the known functions is it, or was it made in, or -1? The Lua function at the top, which ar is of. */
 int fuse_find_known(lua_State *L, const fuse_known *known, lua_Debug *ar);
+/* Does the function of that name tell nothing but dtypes and how many dims there are? */
+bool fuse_tells_kind(const char *name);
+/* Is the function one that may give its argument as another dtype? */
+bool fuse_may_cast(const fuse_event *e);
+/* The operation by which this one is done. */
+tide_op fuse_plain_op(tide_op op, const tide_operand *in);
+/* Over the last dims, or the first ones? */
+bool fuse_find_dims(fuse_event *e, const tide_reduce_options *o, int ndim);
+/* Where S->recorder is set, tells it of an elementwise operation that has been done. */
+void fuse_note(lua_State *L, ltide_state *S, tide_op op, const tide_operand *in, const tide_scalar *p,
+               const tide_tensor *into);
 lua_CFunction fuse_tensor_meta(lua_State *L, const ltide_state *S, const char *event);
 void fuse_record_begin(fuse_recorder *r);
 void fuse_record_end(fuse_recorder *r, lua_State *L); /* once */
@@ -260,7 +291,34 @@ static inline bool fuse_has_one(const fuse_step *s) {
   for (int i = 0; i < s->nodes; i++) n += s->node[i].kind != TIDE_FUSE_INPUT;
   return n == 1;
 }
-/* Runs the steps; for `return`. base: where slot 0 is. -1: the function itself has to tell what is wrong. */
-int fuse_run(lua_State *L, ltide_state *S, fuse_record *p, int refs, int base);
+/* Runs the steps. base: where slot 0 is. False: the function itself has to tell what is wrong. */
+bool fuse_run(lua_State *L, ltide_state *S, fuse_record *p, int refs, int base);
+/* Pushes the results; for `return`. */
+int fuse_push_results(lua_State *L, ltide_state *S, const fuse_record *p, int refs, int base);
+/* Where on the stack the value lies. */
+static inline int fuse_place(const fuse_record *p, int base, int value) {
+  int slot = p->slot[value];
+  return slot < 0 ? 2 + (-1 - slot) : base + slot;
+}
+
+/* {==== Following: fuse_follow.c */
+
+/* The numbers of one event. */
+typedef struct fuse_numbers {
+  tide_scalar number[3], param[3];
+} fuse_numbers;
+
+/* Keeps what the function did, if it can be followed. */
+void fuse_trace_keep(fuse_recorder *r);
+/* Gives the steps these numbers, one of each event; NULL: those of the record. */
+void fuse_put_numbers(lua_State *L, fuse_record *p, const fuse_numbers *now);
+/* Calls the function, of the object at 1, with the arguments at 2 .. top; p is its record of other numbers, the
+ * object's table is at top + 1. For `return`; -1: the record does not hold any more. */
+int fuse_follow(lua_State *L, ltide_state *S, fuse_function *f, fuse_record *p, int top);
+/* Is this call made by a function that is followed? */
+bool fuse_is_followed(const lua_State *L, const ltide_state *S);
+/* Can it be, and is it worth while with these inputs? */
+bool fuse_may_follow(lua_State *L, const ltide_state *S, const fuse_record *p, ltide_tensor *const *handles);
+void fuse_open_follow(lua_State *L);
 
 #endif

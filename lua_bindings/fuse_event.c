@@ -40,8 +40,15 @@ static bool is_plain(const fuse_recorder *r, tide_op op, int operands, const tid
   return value >= 0 && tide_tensor_dtype(into) == result && same_size(&r->value[value], into);
 }
 
-void ltide_fuse_note(lua_State *L, ltide_state *S, tide_op op, const tide_operand *in, const tide_scalar *p,
-                     const tide_tensor *into) {
+/* x^2 is a product, as it is where it runs alone. */
+tide_op fuse_plain_op(tide_op op, const tide_operand *in) {
+  bool is_square = op == TIDE_OP_pow && in[0].tensor && !in[1].tensor &&
+                   tide_dtype_kind(tide_tensor_dtype(in[0].tensor)) == 'F' && in[1].number.re == 2;
+  return is_square ? TIDE_OP_square : op;
+}
+
+void fuse_note(lua_State *L, ltide_state *S, tide_op op, const tide_operand *in, const tide_scalar *p,
+               const tide_tensor *into) {
   fuse_recorder *r = S->recorder;
   fuse_call *c = &r->call;
   int operands = tide_op_get(op)->operands;
@@ -56,14 +63,11 @@ void ltide_fuse_note(lua_State *L, ltide_state *S, tide_op op, const tide_operan
     c->number[k] = in[k].number;
   }
   for (int k = 0; p && k < c->params; k++) c->param[k] = p[k];
-  /* x^2 is a product, as it is where it runs alone. */
-  bool is_square = op == TIDE_OP_pow && in[0].tensor && !in[1].tensor &&
-                   tide_dtype_kind(tide_tensor_dtype(in[0].tensor)) == 'F' && in[1].number.re == 2;
-  if (is_square) c->op = TIDE_OP_square, c->operands = 1;
+  c->op = fuse_plain_op(op, in);
+  if (c->op != (int)op) c->operands = 1;
 }
 
-/* Over the last dims, or the first ones? */
-static bool find_dims(fuse_event *e, const tide_reduce_options *o, int ndim) {
+bool fuse_find_dims(fuse_event *e, const tide_reduce_options *o, int ndim) {
   int n = o->ndims ? o->ndims : ndim;
   uint64_t last = 0, first = 0;
   for (int i = 0; i < o->ndims; i++) {
@@ -82,7 +86,7 @@ void ltide_fuse_note_reduction(lua_State *L, ltide_state *S, tide_reduction op, 
   fuse_call *c = &r->call;
   fuse_event *e = &c->event;
   if (r->L != L || !r->frames || r->record->eager) return;
-  bool fits = find_dims(e, o, tide_tensor_ndim(x));
+  bool fits = fuse_find_dims(e, o, tide_tensor_ndim(x));
   int64_t columns =
       fits ? tide_fuse_numel(tide_tensor_size(x) + (e->leading ? 0 : tide_tensor_ndim(x) - e->dims), e->dims) : 0;
   c->in[0] = find_seen(c, x);
@@ -145,12 +149,13 @@ static void add_op(fuse_recorder *r, int result) {
   memcpy(e->param, c->param, sizeof e->param);
   e->into = c->into ? find_seen(c, c->into) : -1;
   e->out = fuse_value_new(r, result, r->events - 1);
+  if (e->out >= 0) e->dtype = r->value[e->out].dtype;
 }
 
 /* The named ones come from the list of dtypes. */
-static bool may_cast(const fuse_call *c) {
-  const char *noun = c->row ? c->row->noun : NULL;
-  return noun && (strstr(noun, "move.def") || strstr(noun, "dtype.def")) && !c->event.writes;
+bool fuse_may_cast(const fuse_event *e) {
+  const char *noun = e->row ? e->row->noun : NULL;
+  return noun && (strstr(noun, "move.def") || strstr(noun, "dtype.def")) && !e->writes;
 }
 
 /* Does the call give its argument's values as another dtype, and nothing else? */
@@ -158,7 +163,7 @@ static bool is_cast(const fuse_recorder *r, int result) {
   const fuse_call *c = &r->call;
   const ltide_tensor *u = fuse_handle_at(r, result);
   int16_t from = c->event.call.args ? c->event.call.arg[0].value : -1;
-  if (!u || from < 0 || !may_cast(c)) return false;
+  if (!u || from < 0 || !fuse_may_cast(&c->event)) return false;
   const fuse_value *v = &r->value[from];
   tide_dtype dtype = tide_tensor_dtype(u->t);
   return v->dtype != (uint8_t)dtype && v->device == tide_tensor_device(u->t) && same_size(v, u->t) &&
@@ -221,6 +226,8 @@ static const char sizes[] = " size stride numel nelement nbytes is_contiguous ";
 static const char dynamic[] =
     " nonzero argwhere masked_select unique unique_consecutive bincount repeat_interleave item totable tolist ";
 
+bool fuse_tells_kind(const char *name) { return ltide_is_in(kinds, name); }
+
 static void need_sizes(fuse_recorder *r) {
   r->record->exact = true;
   if (r->is_dynamic) fuse_decline(r, "it asks for sizes that depend on values");
@@ -277,7 +284,7 @@ void fuse_end_call(fuse_recorder *r, int first, int top) {
     fuse_event *e = &r->event[r->events - 1];
     if (r->record->eager) return;
     e->what = FUSE_REDUCE, e->op = (uint8_t)c->op, e->operands = 1, e->in[0] = c->in[0], e->into = -1;
-    e->out = e->call.result[0];
+    e->out = e->call.result[0], e->dtype = r->value[e->out].dtype;
     return;
   }
   if (u && c->is_gather && fuse_value_of(r, first) < 0 && add_call(r, first, top)) {

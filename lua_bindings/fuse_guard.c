@@ -452,16 +452,22 @@ static bool storages_hold(const fuse_record *p, ltide_tensor **handles) {
   return true;
 }
 
-bool fuse_guards_hold(lua_State *L, ltide_state *S, fuse_record *p, int refs, int first, ltide_tensor **handles) {
+static bool is_other_number(lua_State *L, const fuse_guard *g) {
+  return g->type == LUA_TNUMBER && lua_type(L, -1) == LUA_TNUMBER && lua_isinteger(L, -1) == g->is_integer;
+}
+
+bool fuse_guards_hold(lua_State *L, ltide_state *S, fuse_record *p, int refs, int first, ltide_tensor **handles,
+                      bool *other_numbers) {
   int base = lua_gettop(L), spot = base + p->slots + 1, held = 0;
   lua_settop(L, spot);
   for (int i = 0; i < p->guards; i++) {
     const fuse_guard *g = &p->guard[i];
     bool holds = push_value(L, p, g, refs, first, base, spot, &held);
     if (!holds) return p->failed = i, lua_settop(L, base), false;
-    if (g->want == FUSE_SAME)
+    if (g->want == FUSE_SAME) {
       holds = is_same(L, g, refs);
-    else if (g->want == FUSE_TABLE) {
+      if (!holds && other_numbers && is_other_number(L, g)) holds = *other_numbers = true;
+    } else if (g->want == FUSE_TABLE) {
       holds = lua_istable(L, -1) && count_of(L, -1, g->count) == g->count;
     } else {
       ltide_tensor *u = ltide_test_handle(L, S, lua_gettop(L));
@@ -496,30 +502,33 @@ const char *fuse_guard_what(lua_State *L, const fuse_guard *g, int refs) {
   return name ? name : "a metatable";
 }
 
-static void decline_change(fuse_recorder *r, const fuse_guard *g) {
-  int top = lua_gettop(r->L);
-  fuse_decline(r, "it changes %s", fuse_guard_what(r->L, g, r->refs));
-  lua_settop(r->L, top);
-}
-
 /* A tensor may have been written, and is then a value of another number; but it has to be the one that was there. */
-void fuse_guards_check(fuse_recorder *r, int first) {
-  lua_State *L = r->L;
-  const fuse_record *p = r->record;
-  int base = lua_gettop(L), spot = base + r->slots + 1, held = 0;
-  luaL_checkstack(L, r->slots + 16, "tide.fuse");
+const fuse_guard *fuse_guards_changed(lua_State *L, const fuse_record *p, int refs, int first, int slots,
+                                      const void *const *handles, bool with_numbers) {
+  const fuse_guard *changed = NULL;
+  int base = lua_gettop(L), spot = base + slots + 1, held = 0;
+  luaL_checkstack(L, slots + 16, "tide.fuse");
   lua_settop(L, spot);
-  for (int i = 0; i < p->guards && !p->eager; i++) {
+  for (int i = 0; i < p->guards && !changed; i++) {
     const fuse_guard *g = &p->guard[i];
-    bool holds = push_value(L, p, g, r->refs, first, base, spot, &held);
-    if (holds && g->want == FUSE_SAME) holds = is_same(L, g, r->refs);
+    bool holds = push_value(L, p, g, refs, first, base, spot, &held);
+    if (holds && g->want == FUSE_SAME) holds = is_same(L, g, refs) || (!with_numbers && is_other_number(L, g));
     if (holds && g->want == FUSE_TABLE) holds = lua_istable(L, -1) && count_of(L, -1, g->count) == g->count;
-    if (holds && g->want <= FUSE_AGAIN) holds = lua_touserdata(L, -1) == r->input_handle[g->input];
-    if (!holds) decline_change(r, g);
+    if (holds && g->want <= FUSE_AGAIN) holds = lua_touserdata(L, -1) == handles[g->input];
+    if (!holds) changed = g;
     if (holds && g->slot) lua_copy(L, -1, base + g->slot);
     lua_settop(L, spot);
   }
   lua_settop(L, base);
+  return changed;
+}
+
+void fuse_guards_check(fuse_recorder *r, int first) {
+  lua_State *L = r->L;
+  int top = lua_gettop(L);
+  const fuse_guard *g = fuse_guards_changed(L, r->record, r->refs, first, r->slots, r->input_handle, true);
+  if (g) fuse_decline(r, "it changes %s", fuse_guard_what(L, g, r->refs));
+  lua_settop(L, top);
   for (int k = 0; k < r->larges; k++)
     if (r->large_copy[k]) check_large(r, k);
 }

@@ -96,7 +96,8 @@ static int node_of(const planner *p, fuse_step *s, int16_t *node, int value) {
   return node[value] = (int16_t)add_node(s, input);
 }
 
-static int add_number(fuse_step *s, tide_scalar number) {
+static int add_number(fuse_step *s, tide_scalar number, int event, int which) {
+  s->from[s->numbers] = (int16_t)(event << 3 | which);
   s->number[s->numbers] = number;
   return s->numbers++;
 }
@@ -123,7 +124,8 @@ static void add_gather_node(const planner *p, fuse_step *s, int16_t *node, const
   node[e->out] = (int16_t)add_node(s, n);
 }
 
-static void add_event_node(const planner *p, fuse_step *s, int16_t *node, const fuse_event *e) {
+static void add_event_node(const planner *p, fuse_step *s, int16_t *node, int at_event) {
+  const fuse_event *e = &p->r->event[at_event];
   static const tide_fuse_kind kinds[] = {
       [FUSE_OP] = TIDE_FUSE_OP, [FUSE_CAST] = TIDE_FUSE_CAST, [FUSE_REDUCE] = TIDE_FUSE_REDUCE};
   if (e->what == FUSE_GATHER) {
@@ -134,9 +136,9 @@ static void add_event_node(const planner *p, fuse_step *s, int16_t *node, const 
       .kind = kinds[e->what], .op = e->op, .param = -1, .dims = e->dims, .leading = e->leading, .keepdim = e->keepdim};
   if (e->what == FUSE_CAST) n.dtype = (tide_dtype)e->dtype;
   for (int k = 0; k < e->operands; k++)
-    n.in[k] = e->in[k] >= 0 ? node_of(p, s, node, e->in[k]) : -1 - add_number(s, e->number[k]);
+    n.in[k] = e->in[k] >= 0 ? node_of(p, s, node, e->in[k]) : -1 - add_number(s, e->number[k], at_event, k);
   for (int k = 0; k < e->params; k++) {
-    int at = add_number(s, e->param[k]);
+    int at = add_number(s, e->param[k], at_event, 3 + k);
     if (!k) n.param = at;
   }
   node[e->out] = (int16_t)add_node(s, n);
@@ -171,7 +173,7 @@ static void add_kernel(planner *p, const int *results, int n) {
   }
   for (int k = 0; k < n; k++) mark(p, p->r->event[p->g.event[results[k]]].out, needed);
   for (int i = 0; i < p->g.events; i++)
-    if (needed[i]) add_event_node(p, s, node, &p->r->event[p->g.event[i]]);
+    if (needed[i]) add_event_node(p, s, node, p->g.event[i]);
   for (int k = 0; k < n; k++) {
     int16_t value = p->r->event[p->g.event[results[k]]].out;
     fuse_value *v = &p->r->value[value];
@@ -458,6 +460,7 @@ void fuse_plan(fuse_recorder *r, const char *name, int first, int top) {
       add_operation(p, i);
   if (!record->eager) close_group(p, r->events);
   if (!keep_steps(record, p)) fuse_decline(r, "there is no memory for what it does");
+  if (!record->eager) fuse_trace_keep(r);
   free(p);
 }
 
@@ -468,6 +471,7 @@ void fuse_record_free(fuse_record *p) {
     free(p->step[i].node);
     free(p->step[i].number);
   }
+  free(p->trace);
   free(p->guard), free(p->input), free(p->step), free(p->slot), free(p->result);
   free(p);
 }

@@ -167,6 +167,7 @@ static void begin_call(fuse_recorder *r, lua_Debug *ar) {
   c->fn = lua_tocfunction(L, fn);
   c->row = ltide_row_at(L, fn);
   c->event.what = FUSE_CALL, c->event.out = c->event.into = -1;
+  c->event.fn = c->fn, c->event.row = c->row;
   c->is_kernel = is_kernel(L, c->fn);
   c->event.writes = c->row ? c->row->name[strlen(c->row->name) - 1] == '_'
                            : c->is_kernel || c->fn == fuse_tensor_meta(r->L, r->S, "__newindex");
@@ -338,7 +339,7 @@ void fuse_record_begin(fuse_recorder *r) {
   lua_pushvalue(L, r->ids);
   lua_rawseti(L, -2, 2);
   lua_rawsetp(L, LUA_REGISTRYINDEX, r);
-  r->S->recorder = r;
+  r->S->recorder = r, r->S->is_fusing = true;
   lua_sethook(L, hook, r->mask | LUA_MASKCALL | LUA_MASKRET, r->count);
 }
 
@@ -347,7 +348,7 @@ void fuse_record_end(fuse_recorder *r, lua_State *L) {
   if (r->S->recorder != r) return;
   if (!r->record->eager && lua_gethook(r->L) != hook) fuse_decline(r, "a hook was set while it ran");
   put_back(r);
-  r->S->recorder = NULL;
+  r->S->recorder = NULL, r->S->is_fusing = r->S->follower != NULL;
   lua_pushnil(L);
   lua_rawsetp(L, LUA_REGISTRYINDEX, r);
 }

@@ -25,6 +25,8 @@ static int finish_move(lua_State *L, ltide_call *c, const tide_options *o) {
   bool non_blocking = ltide_opt_boolean(L, c->opts, "non_blocking", false),
        copy = ltide_opt_boolean(L, c->opts, "copy", false);
   ltide_tensor *u = ltide_new_tensor(L, c->S);
+  bool is_cast = o->device == tide_tensor_device(c->x) && !o->pin_memory && !copy;
+  if (is_cast && c->S->is_fusing && ltide_fuse_cast(L, c->S, &u->t, c->x, o->dtype)) return 1;
   ltide_try(L, tide_to(&u->t, c->x, o, non_blocking, copy));
   return ltide_result_or_self(L, c->S, u, c->x, 1);
 }

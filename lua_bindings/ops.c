@@ -158,9 +158,10 @@ static const op_special specials[TIDE_OP_COUNT] = {
 
 /* {==== Telling tide.fuse */
 
-static inline void note(lua_State *L, ltide_state *S, tide_op op, const tide_operand *in, const tide_scalar *p,
-                        const tide_tensor *into) {
-  if (S->recorder) ltide_fuse_note(L, S, op, in, p, into);
+static inline tide_status elementwise(lua_State *L, ltide_state *S, tide_tensor **out, tide_op op,
+                                      const tide_operand *in, const tide_scalar *p, tide_tensor *into) {
+  if (__builtin_expect(S->is_fusing, 0)) return ltide_fuse_elementwise(L, S, out, op, in, p, into);
+  return tide_elementwise(out, op, in, p, into);
 }
 
 /* {==== The general path */
@@ -230,13 +231,11 @@ static void read_operands(lua_State *L, ltide_state *S, op_call *c) {
 static void apply(lua_State *L, ltide_state *S, const op_call *c, tide_tensor *into) {
   const tide_scalar *p = c->has_params ? c->p : NULL;
   ltide_tensor *u = into ? NULL : ltide_new_tensor(L, S);
-  ltide_try(L, tide_elementwise(u ? &u->t : NULL, c->op, c->in, p, into));
-  note(L, S, c->op, c->in, p, into);
+  ltide_try(L, elementwise(L, S, u ? &u->t : NULL, c->op, c->in, p, into));
   if (c->next < 0) return;
   ltide_tensor *v = into ? NULL : ltide_new_tensor(L, S);
   const tide_operand in[2] = {{into ? into : u->t, {0}}, c->next_in};
-  ltide_try(L, tide_elementwise(v ? &v->t : NULL, (tide_op)c->next, in, NULL, into));
-  note(L, S, (tide_op)c->next, in, NULL, into);
+  ltide_try(L, elementwise(L, S, v ? &v->t : NULL, (tide_op)c->next, in, NULL, into));
   if (u) ltide_close_tensor(u);
 }
 
@@ -263,16 +262,12 @@ static int general(lua_State *L, ltide_state *S, tide_op op, int operands, bool 
 static inline int unary(lua_State *L, tide_op op, bool in_place) {
   ltide_state *S = ltide_begin(L);
   if (lua_gettop(L) != 1 || specials[op].always) return general(L, S, op, 1, in_place);
-  tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
-  if (in_place) {
-    ltide_try(L, tide_unary(NULL, op, x, x));
-    note(L, S, op, &(tide_operand){.tensor = x}, NULL, x);
-    return 1;
-  }
-  ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_unary(&u->t, op, x, NULL));
-  note(L, S, op, &(tide_operand){.tensor = x}, NULL, NULL);
-  ltide_made(L, S);
+  tide_tensor *x = ltide_check_tensor(L, S, 1, "x"), *into = in_place ? x : NULL;
+  tide_tensor **out = in_place ? NULL : &ltide_new_tensor(L, S)->t;
+  ltide_try(L, __builtin_expect(S->is_fusing, 0)
+                   ? ltide_fuse_elementwise(L, S, out, op, &(tide_operand){.tensor = x}, NULL, into)
+                   : tide_unary(out, op, x, into));
+  if (!in_place) ltide_made(L, S);
   return 1;
 }
 
@@ -291,9 +286,9 @@ static inline int binary(lua_State *L, tide_op op, bool in_place) {
   tide_tensor *into = in_place ? ((ltide_tensor *)lua_touserdata(L, 1))->t : NULL;
   ltide_tensor *u = in_place ? NULL : ltide_new_tensor(L, S);
   tide_tensor **out = in_place ? NULL : &u->t;
-  ltide_try(L, in[0].tensor && in[1].tensor ? tide_binary(out, op, in[0].tensor, in[1].tensor, into)
-                                            : tide_elementwise(out, op, in, NULL, into));
-  note(L, S, op, in, NULL, into);
+  ltide_try(L, __builtin_expect(S->is_fusing, 0) ? ltide_fuse_elementwise(L, S, out, op, in, NULL, into)
+               : in[0].tensor && in[1].tensor    ? tide_binary(out, op, in[0].tensor, in[1].tensor, into)
+                                                 : tide_elementwise(out, op, in, NULL, into));
   if (in_place) {
     lua_settop(L, 1);
     return 1;

@@ -16,15 +16,11 @@ static options read_options(const ltide_call *c, const ltide_value *dim) {
   return o;
 }
 
-static void note(lua_State *L, ltide_state *S, tide_reduction op, const tide_tensor *x, const options *o) {
-  bool is_plain = S->recorder && o->dtype == TIDE_DTYPE_NONE;
-  if (is_plain) ltide_fuse_note_reduction(L, S, op, x, o);
-}
-
 static int finish(lua_State *L, ltide_call *c, tide_reduction op, const options *o) {
   tide_tensor **slot = ltide_slot(L, c);
-  tide_status status = tide_reduce(slot, op, c->x, o, c->into);
-  if (status == TIDE_OK && !c->into) note(L, c->S, op, c->x, o);
+  bool is_fusing = c->S->is_fusing && !c->into;
+  tide_status status =
+      is_fusing ? ltide_fuse_reduce(L, c->S, slot, op, c->x, o) : tide_reduce(slot, op, c->x, o, c->into);
   return ltide_finish_into(L, c, status);
 }
 
@@ -50,8 +46,8 @@ static int lreduce(lua_State *L) {
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   if (is_composed(row->tag, x)) return ltide_run(L);
   ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_reduce(&u->t, (tide_reduction)row->tag, x, &o, NULL));
-  note(L, S, (tide_reduction)row->tag, x, &o);
+  ltide_try(L, __builtin_expect(S->is_fusing, 0) ? ltide_fuse_reduce(L, S, &u->t, (tide_reduction)row->tag, x, &o)
+                                                 : tide_reduce(&u->t, (tide_reduction)row->tag, x, &o, NULL));
   ltide_made(L, S);
   return 1;
 }
@@ -88,7 +84,7 @@ static int extreme(lua_State *L, ltide_call *c) {
   int dim = o.ndims ? o.dims[0] : 0;
   ltide_tensor *values = ltide_new_tensor(L, c->S), *indices = ltide_new_tensor(L, c->S);
   ltide_try(L, tide_reduce_index(&values->t, &indices->t, op, c->x, dim, o.keepdim));
-  if (o.ndims == 1) note(L, c->S, op, c->x, &o);
+  if (o.ndims == 1 && c->S->recorder) ltide_fuse_note_reduction(L, c->S, op, c->x, &o);
   return ltide_deliver(L, c->S, c->opts, 2);
 }
 

@@ -486,6 +486,7 @@ void ltide_bind_record(lua_State *L, ltide_record *r) {
 ltide_state *ltide_enter_slow(lua_State *L) {
   luaL_checkstack(L, 8, "tide");
   ltide_state *S = ltide_state_of(L);
+  if (S->running != L && S->leave) bind(S, S->record), S->leave(L, S);
   if (S->running != L) note_resumer(L, S);
   ltide_record *r = find_record(L);
   if (!r || !r->current) r = new_record(L, S); /* a finaliser may call us in it */

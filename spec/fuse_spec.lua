@@ -334,10 +334,10 @@ describe("tide.fuse", function()
       assert.are.same({}, changing:kernels())
       changing(x, 12)
       assert.is_truthy(explained(changing):find "without running it")
-      local outer, set = 0, {}
-      local reads = tide.fuse(function(t) return t * outer + set.at end)
+      local outer, set = "", {}
+      local reads = tide.fuse(function(t) return t * #outer + set.at end)
       for i = 1, 20 do
-        outer, set.at = i, 0
+        outer, set.at = ("x"):rep(i), 0
         reads(x)
       end
       assert.is_truthy(explained(reads):find "outer is another at each call")

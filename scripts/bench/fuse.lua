@@ -26,6 +26,13 @@ f(small):free()
 f:wait()
 bench.host("add", function(n) for _ = 1, n do local _ = small + small end end, 5000, sync)
 bench.host("fused7", function(n) for _ = 1, n do local _ = f(small) end end, 5000, sync)
+local g, calls = tide.fuse(function(x, t) return ((x * t + 1) * x - 3):abs() * 0.5 + x end), 0
+g(small, 2):free()
+g:wait()
+bench.host("fused7_number", function(n) -- one that differs at each call; on the CPU the function runs alone at that size
+  for i = 1, n do local _ = g(small, calls + i) end
+  calls = calls + n
+end, 5000, sync)
 bench.host("eager7", function(n) for _ = 1, n do local _ = chain(small) end end, 2000, sync)
 
 -- ---- bandwidth ----
