@@ -2,8 +2,9 @@
 --
 --   tide spec/stress/fuse.lua [--device cpu|cuda] [--compiled] [--keep] [--text] FIRST [LAST]
 --
--- A seed gives the same function each time; --text prints it. Each runs fused three times: when it is noted, with other
--- values, and with tensors of other sizes; --compiled waits for the kernels before the second. --keep goes on behind a
+-- A seed gives the same function each time; --text prints it. Each runs fused six times: when it is noted, with other
+-- values, with tensors of other sizes, and then with other numbers, with those and other sizes, and with the first
+-- numbers again; --compiled waits for the kernels before the second. --keep goes on behind a
 -- difference and counts them.
 
 local here = arg[0]:match "^(.*)/stress/" or "spec"
@@ -31,22 +32,33 @@ local first, last = seeds[1] or 1, seeds[2] or seeds[1] or 1
 
 -- Both get arguments of their own, which they may write to; nil, or what is different.
 local function difference(program, f, pass)
-  local which = pass == 3 and "second" or "first"
+  local which = (pass == 3 or pass == 5) and "second" or "first"
+  if pass == 4 or pass == 6 then programs.change_numbers(program) end
   local mine = programs.arguments(program, tide, options.device, which, pass)
   local its = programs.arguments(program, tide, options.device, which, pass)
   local expected, got = { program.fn(table.unpack(mine)) }, { f(table.unpack(its)) }
   return programs.compare(program.results, expected, got) or programs.compare(program.arguments, mine, its)
 end
 
-local failed, kernels = 0, 0
+-- Did the last call run the function for its numbers, and kernels then?
+local function was_followed(f)
+  local old, text = print, nil
+  print = function(line) text = line end -- luacheck: ignore
+  f:explain()
+  print = old -- luacheck: ignore
+  return text:find("after running it for its numbers", 1, true) ~= nil
+end
+
+local failed, kernels, followed = 0, 0, 0
 for seed = first, last do
   local program = programs.program(seed, tide)
   if options.text then print(program.text) end
   local f, what = tide.fuse(program.fn), nil
-  for pass = 1, 3 do
+  for pass = 1, 6 do
     local ok, said = pcall(difference, program, f, pass)
     what = what or (said and ("call %d: %s"):format(pass, tostring(said)))
     if pass == 1 and options.compiled and ok then f:wait() end
+    if pass == 4 and was_followed(f) then followed = followed + 1 end
   end
   kernels = kernels + #f:kernels()
   if options.text then f:explain() end
@@ -57,6 +69,6 @@ for seed = first, last do
     if not options.keep then os.exit(1, true) end
   end
 end
-print(("fuse: %d functions of %d kernels on %s%s, %d differ from what they are"):format(last - first + 1, kernels, options.device,
-  options.compiled and ", compiled" or "", failed))
-os.exit(failed == 0 and kernels > 0, true)
+print(("fuse: %d functions of %d kernels on %s%s, %d of them with other numbers, %d differ from what they are"):format(
+  last - first + 1, kernels, options.device, options.compiled and ", compiled" or "", followed, failed))
+os.exit(failed == 0 and kernels > 0 and (followed > 0 or options.device == "cpu"), true)

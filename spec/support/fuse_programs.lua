@@ -139,7 +139,13 @@ function steps.number(p)
   local v = like(a, { bound = op == "*" and a.bound * n or a.bound + n, err = op == "*" and a.err * n or a.err })
   if v.bound > 100 then return end
   if op == "*" and n == 0.5 then v.err = v.err + eps[v.dtype] * v.bound end
-  p:add(rounded(v, true), "%s %s %s", a.name, op, n)
+  p.numbers[#p.numbers + 1] = n
+  local given = ("n[%d]"):format(#p.numbers)
+  if p.roll(8) == 1 then -- the other way where the number is another one
+    p:add(rounded(v, true), "(%s > 1 and %s %s %s or -%s)", given, a.name, op, given, a.name)
+  else
+    p:add(rounded(v, true), "%s %s %s", a.name, op, given)
+  end
 end
 
 function steps.unary(p)
@@ -328,12 +334,15 @@ end
 
 local weights = { "binary", "binary", "binary", "number", "number", "unary", "unary", "smooth", "smooth", "compare", "cast",
   "reduce", "reduce", "write", "view", "between", "gather", "gather", "assign" }
+-- Nothing but operations that a function may do with other numbers without doing them one by one.
+local plain = { "binary", "binary", "number", "number", "number", "unary", "smooth", "compare", "cast", "reduce", "write" }
 
--- { fn, text, inputs = { { dtype, first, second, layout }, ... }, results = { value, ... } }
+-- { fn, text, numbers, inputs = { { dtype, first, second, layout }, ... }, results = { value, ... } }; fn reads the numbers
+-- at each call.
 function M.program(seed, tide)
   local roll = dice(seed)
   for _ = 1, 5 do roll(2) end
-  local p = setmetatable({ roll = roll, values = {}, text = {}, inputs = {} }, Program)
+  local p = setmetatable({ roll = roll, values = {}, text = {}, inputs = {}, numbers = {} }, Program)
   local first, second = draw_sizes(roll)
   local names = {}
   for i = 1, 1 + roll(3) do
@@ -343,18 +352,28 @@ function M.program(seed, tide)
     if v.dtype == "bool" then v.bound = 1 end
     p.values[i], p.inputs[i], names[i] = v, { dtype = v.dtype, first = a, second = b, layout = roll(4) }, v.name
   end
-  for _ = 1, 3 + roll(14) do steps[weights[roll(#weights)]](p) end
+  local kinds = roll(2) == 1 and plain or weights
+  for _ = 1, 3 + roll(14) do steps[kinds[roll(#kinds)]](p) end
   local results, given = {}, {}
   for i = 1, roll(3) do
     local v = i == 1 and p.values[#p.values] or p.values[roll(#p.values)]
     results[i], given[i] = v, v.name
   end
-  table.insert(p.text, 1, ("return function(%s)"):format(table.concat(names, ", ")))
+  table.insert(p.text, 1, ("local n = ...\nreturn function(%s)"):format(table.concat(names, ", ")))
   p.text[#p.text + 1] = "  return " .. table.concat(given, ", ")
   p.text[#p.text + 1] = "end"
   local text = table.concat(p.text, "\n")
-  return { seed = seed, text = text, fn = assert(load(text, "=seed " .. seed, "t", { tide = tide }))(), inputs = p.inputs,
-    results = results, arguments = { table.unpack(p.values, 1, #p.inputs) } }
+  return { seed = seed, text = text, fn = assert(load(text, "=seed " .. seed, "t", { tide = tide }))(p.numbers), inputs = p.inputs,
+    numbers = p.numbers, results = results, arguments = { table.unpack(p.values, 1, #p.inputs) } }
+end
+
+-- Other numbers for it, of the same kinds and no larger, or those that it had.
+function M.change_numbers(program)
+  program.given = program.given or { table.unpack(program.numbers) }
+  local now, given = program.numbers, program.given
+  for i, n in ipairs(given) do
+    now[i] = now[i] ~= n and n or math.type(n) == "integer" and n - 1 or n / 2
+  end
 end
 
 -- Tensors for it: of the first sizes or of the second ones; `shift` makes others of them.
