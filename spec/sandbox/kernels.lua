@@ -266,3 +266,38 @@ return function(i, x)
   atomic.add(x, 1, v.x + (v.y < 2 and 1 or 0))
 end]](atomic, random, module))(3, x)
 assert(x[1]:item() == 6)
+
+--- fused functions whose numbers change, by instructions
+--! quota instructions=300000
+--! raises used up
+--! ends
+local f, x = tide.fuse(function(a, t) return (a * t + 1) * t end), tide.ones(40000)
+for t = 1, math.huge do f(x, t) end
+
+--- fused functions whose numbers change, that the host kills
+--! kill 300
+--! raises the host has ended this work
+--! ends
+local f, x, t = tide.fuse(function(a, t) return (a * t + 1) * t end), tide.ones(40000), 0
+while true do pcall(function() t = t + 1 f(x, t) end) end
+
+--- an endless loop in a fused function that is followed
+--! quota milliseconds=200
+--! raises used up
+--! ends
+local f = tide.fuse(function(a, t)
+  local y = a * t + 1
+  while t > 3 do y = y end
+  return y * t
+end)
+local x = tide.ones(40000)
+for t = 1, 4 do f(x, t) end
+
+--- fused functions whose numbers change give what they give alone
+--! quota instructions=10000000
+local fn = function(a, t) a:add_(t) local y = (a * t + 1):tanh() return y * t, a end
+local f, x, z = tide.fuse(fn), tide.ones(40000), tide.ones(40000)
+for t = 1, 40 do
+  local y, w = f(x, t), fn(z, t)
+  assert((y - w):abs():max():item() == 0 and x:equal(z))
+end

@@ -282,7 +282,9 @@ static void test_fused(void) {
   lua_State *L = open_state(), *second = open_state();
   const char *make = "x = tide.ones(40000, {device = 'cuda'}) one = x:narrow(1, 1, 1) "
                      "f = tide.fuse(function(a, b) return (a * b + 1):relu(), (a - b):sum(), (a * 2):var() end) "
-                     "g = tide.fuse(function(a) coroutine.yield() return a * 3 end) warn '@off'";
+                     "g = tide.fuse(function(a) coroutine.yield() return a * 3 end) warn '@off' "
+                     "n = tide.fuse(function(a, t) local b = a * t + 1 if t == 4 then coroutine.yield(b) end "
+                     "if t == 5 then error 'five' end return b - t end)";
   tide_frame_wait waits[] = {TIDE_FRAME_WAIT_RAISES, TIDE_FRAME_WAIT_YIELDS};
   run(L, make), run(second, make);
   for (int n = 0; n < 2; n++) {
@@ -294,10 +296,14 @@ static void test_fused(void) {
     works(second, "tide.cuda._sleep(40000000) co = coroutine.create(function(a) return g(a) end) "
                   "coroutine.resume(co, x) co = nil collectgarbage() coroutine.wrap(function() pcall(f, x, 3) end)() "
                   "for i = 1, 3 do y, s, v = f(x, x) end");
+    works(second, "for t = 1, 3 do q = n(x, t) end co = coroutine.create(function(a) return n(a, 4) end) "
+                  "_, b = coroutine.resume(co, x) co = nil collectgarbage() "
+                  "coroutine.resume(coroutine.create(function() n(x, 5) end)) q = n(x, 6)");
     works(L, "h = tide.fuse(function(a) return (a + 1):sum(-1) end) for i = 1, 3 do z = h(x) end");
     end(second);
     end(L);
     const char *test = "assert(y[40000]:item() == 2 and s:item() == 0 and v:item() == 0)";
+    run(second, "assert(q[40000]:item() == 1 and b[7]:item() == 5)");
     run(L, test), run(second, test), run(L, "assert(z:item() == 80000)");
   }
   lua_close(second);
