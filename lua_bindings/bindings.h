@@ -384,8 +384,8 @@ tide_status ltide_fuse_elementwise(lua_State *L, ltide_state *S, tide_tensor **o
 /* Likewise the reduction of x to one new tensor. */
 tide_status ltide_fuse_reduce(lua_State *L, ltide_state *S, tide_tensor **out, tide_reduction op, const tide_tensor *x,
                               const tide_reduce_options *o);
-/* Likewise the cast of x; false: it is to be done. */
-bool ltide_fuse_cast(lua_State *L, ltide_state *S, tide_tensor **out, tide_tensor *x, tide_dtype dtype);
+/* Likewise what tide_to does; false: it is to be done. */
+bool ltide_fuse_cast(lua_State *L, ltide_state *S, tide_tensor **out, tide_tensor *x, const tide_options *o, bool copy);
 /* fuse_record.c: where S->recorder is set, tells it of a reduction of x to new tensors. */
 void ltide_fuse_note_reduction(lua_State *L, ltide_state *S, tide_reduction op, const tide_tensor *x,
                                const tide_reduce_options *o);

@@ -245,8 +245,9 @@ void ltide_fuse_note_reduction(lua_State *L, ltide_state *S, tide_reduction op, 
   (void)L, (void)S, (void)op, (void)x, (void)o;
 }
 
-bool ltide_fuse_cast(lua_State *L, ltide_state *S, tide_tensor **out, tide_tensor *x, tide_dtype dtype) {
-  (void)L, (void)S, (void)out, (void)x, (void)dtype;
+bool ltide_fuse_cast(lua_State *L, ltide_state *S, tide_tensor **out, tide_tensor *x, const tide_options *o,
+                     bool copy) {
+  (void)L, (void)S, (void)out, (void)x, (void)o, (void)copy;
   return false;
 }
 

@@ -24,8 +24,8 @@ struct ltide_follower {
   const fuse_trace *trace; /* NULL: it is followed no longer */
   int next, values, slots; /* next: event */
   const void *handles[FUSE_INPUTS];
-  lua_CFunction index, close; /* of tensors */
-  const void *view;           /* the frame of the view that is being made, or NULL */
+  lua_CFunction index, close, length; /* of tensors */
+  const void *view;                   /* the frame of the view that is being made, or NULL */
   lua_Hook hook;
   int mask, count;
   tide_tensor **tensor;  /* of each value, with a reference */
@@ -266,10 +266,13 @@ tide_status ltide_fuse_reduce(lua_State *L, ltide_state *S, tide_tensor **out, t
   return status;
 }
 
-bool ltide_fuse_cast(lua_State *L, ltide_state *S, tide_tensor **out, tide_tensor *x, tide_dtype dtype) {
+bool ltide_fuse_cast(lua_State *L, ltide_state *S, tide_tensor **out, tide_tensor *x, const tide_options *o,
+                     bool copy) {
   follower *w = S->follower;
-  if (!w || dtype == TIDE_DTYPE_NONE || dtype == tide_tensor_dtype(x)) return false;
-  const fuse_event *e = w->L == L ? next_event(w, FUSE_CAST) : NULL;
+  tide_dtype dtype = o->dtype;
+  bool is_cast = o->device == tide_tensor_device(x) && !o->pin_memory && !copy;
+  if (!w || (is_cast && (dtype == TIDE_DTYPE_NONE || dtype == tide_tensor_dtype(x)))) return false;
+  const fuse_event *e = is_cast && w->L == L ? next_event(w, FUSE_CAST) : NULL;
   bool is_next = e && is_value(w, e->in[0], x) && e->dtype == (uint8_t)dtype;
   if (is_next && put_off(w, e, out, tide_tensor_size(x), tide_tensor_ndim(x), tide_tensor_device(x))) return true;
   ltide_try(L, do_all(L, w));
@@ -278,26 +281,34 @@ bool ltide_fuse_cast(lua_State *L, ltide_state *S, tide_tensor **out, tide_tenso
 
 /* {==== The hook */
 
-/* The record's argument, in refs, and the one at the top: numbers, texts and the like, or tables of such. */
-static bool is_same_value(lua_State *L, int a, int b) {
-  if (lua_rawequal(L, a, b)) return lua_isinteger(L, a) == lua_isinteger(L, b);
+/* The record's value at b, where a tensor is lightuserdata, and the one at a. The numbers of an operation may differ.
+ */
+static bool is_same_value(follower *w, int a, int b, bool is_op) {
+  lua_State *L = w->L;
+  const ltide_tensor *u = ltide_test_handle(L, w->S, a);
+  if (u) return lua_islightuserdata(L, b) && is_value(w, (int)((char *)lua_touserdata(L, b) - (char *)NULL) - 1, u->t);
+  if (lua_type(L, a) == LUA_TNUMBER && lua_type(L, b) == LUA_TNUMBER && lua_isinteger(L, a) == lua_isinteger(L, b))
+    return is_op || lua_rawequal(L, a, b);
+  return lua_type(L, a) != LUA_TNUMBER && lua_rawequal(L, a, b);
+}
+
+static bool is_same_table(follower *w, int a, int b, bool is_op) {
+  lua_State *L = w->L;
+  int fields = 0, top = lua_gettop(L);
   if (!lua_istable(L, a) || !lua_istable(L, b)) return false;
-  int fields = 0;
-  for (lua_pushnil(L); lua_next(L, a); lua_pop(L, 1), fields++) {
-    lua_pushvalue(L, -2);
+  for (lua_pushnil(L); lua_next(L, a); lua_settop(L, top + 1), fields++) {
+    lua_pushvalue(L, top + 1);
     lua_rawget(L, b);
-    bool same = lua_rawequal(L, -1, -2);
-    lua_pop(L, 1);
-    if (!same) return lua_pop(L, 2), false;
+    if (!is_same_value(w, top + 2, top + 3, is_op)) return false;
   }
-  for (lua_pushnil(L); lua_next(L, b); lua_pop(L, 1)) fields--;
+  for (lua_pushnil(L); lua_next(L, b); lua_settop(L, top + 1)) fields--;
   return fields == 0;
 }
 
 static bool has_same_args(follower *w, const fuse_event *e, lua_Debug *ar) {
   lua_State *L = w->L;
   int top = lua_gettop(L);
-  bool same = true;
+  bool same = true, is_op = e->what == FUSE_OP;
   lua_getinfo(L, "r", ar);
   if (ar->ntransfer != e->call.args) return false;
   lua_rawgetp(L, LUA_REGISTRYINDEX, w);
@@ -309,8 +320,10 @@ static bool has_same_args(follower *w, const fuse_event *e, lua_Debug *ar) {
     const ltide_tensor *u = ltide_test_handle(L, w->S, top + 2);
     if (a->value >= 0 || u)
       same = u && is_value(w, a->value, u->t);
-    else
-      lua_rawgeti(L, top + 1, a->ref), same = is_same_value(L, top + 2, top + 3);
+    else {
+      lua_rawgeti(L, top + 1, a->ref);
+      same = is_same_value(w, top + 2, top + 3, is_op) || is_same_table(w, top + 2, top + 3, is_op);
+    }
   }
   lua_settop(L, top);
   return same;
@@ -343,9 +356,11 @@ static bool is_safe(follower *w, lua_Debug *ar) {
     lua_pop(L, 1);
     if (!is_view) return true;
   } else if (e && e->fn == fn && e->what == FUSE_OP)
-    return true;
+    return has_same_args(w, e, ar);
   else if (fn == w->close)
     return is_own(w, ar);
+  else if (fn == w->length)
+    return true;
   else
     row = ltide_row_at(L, -1);
   if (e && e->fn == fn && e->row == row) {
@@ -524,6 +539,7 @@ int fuse_follow(lua_State *L, ltide_state *S, fuse_function *f, fuse_record *p, 
   lua_pushvalue(L, base);
   lua_rawsetp(L, LUA_REGISTRYINDEX, w);
   w->index = fuse_tensor_meta(L, S, "__index"), w->close = fuse_tensor_meta(L, S, "__close");
+  w->length = fuse_tensor_meta(L, S, "__len");
   lua_rawgeti(L, top + 1, 1);
   for (int i = 2; i <= top; i++) lua_pushvalue(L, i);
   ltide_enter_again(L);

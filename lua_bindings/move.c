@@ -25,8 +25,7 @@ static int finish_move(lua_State *L, ltide_call *c, const tide_options *o) {
   bool non_blocking = ltide_opt_boolean(L, c->opts, "non_blocking", false),
        copy = ltide_opt_boolean(L, c->opts, "copy", false);
   ltide_tensor *u = ltide_new_tensor(L, c->S);
-  bool is_cast = o->device == tide_tensor_device(c->x) && !o->pin_memory && !copy;
-  if (is_cast && c->S->is_fusing && ltide_fuse_cast(L, c->S, &u->t, c->x, o->dtype)) return 1;
+  if (c->S->is_fusing && ltide_fuse_cast(L, c->S, &u->t, c->x, o, copy)) return 1;
   ltide_try(L, tide_to(&u->t, c->x, o, non_blocking, copy));
   return ltide_result_or_self(L, c->S, u, c->x, 1);
 }
@@ -133,6 +132,7 @@ typedef struct mover {
 /* Pushes x, which is at the index, moved: the same handle where nothing changes. */
 static int push_moved(lua_State *L, const mover *m, tide_tensor *x, int index) {
   ltide_tensor *u = ltide_new_tensor(L, m->S);
+  if (m->S->is_fusing && ltide_fuse_cast(L, m->S, &u->t, x, &m->options, m->copy)) return 1;
   ltide_try(L, tide_to(&u->t, x, &m->options, m->non_blocking, m->copy));
   return ltide_result_or_self(L, m->S, u, x, index);
 }

@@ -121,6 +121,25 @@ describe("a fused function with numbers that change", function()
     same(function(a, t) return (a * t + 1):float():type_as(a) end, { 1, 2, 3 }, true, x)
   end)
 
+  it("takes them in options, and looks at lengths", function()
+    local x, y = fill(size), fill(size, "float32", 1)
+    same(function(a, b, t) return a:add(b, { alpha = -t }) * 2, tide.addcmul(a, a, b, { value = t }), a:clamp { min = -t, max = t } + 1 end,
+      { 1, 2, 3 }, true, x, y)
+    same(function(a, t) return (a * t + #a):clamp(-t, { max = t * 2 }), (a - t):round { decimals = 1 } end, { 1, 2, 3 }, true, x)
+    quietly(function() -- a cast that copies, and one that may not be there
+      same(function(a, t)
+        local b = a * t + 1
+        if t == 2 then return tide.to(b, "float64") * 2, b:to("float16", { copy = true }), tide.to({ b, { b } }, a)[2][1] end
+        return b:to "float64" * 2
+      end, { 1, 2, 3, 2 }, false, x)
+      same(function(a, t)
+        local b = a * t + 1
+        local c = (b + 1):mean()
+        return b * 1 + (t == 2 and { c } or 1)
+      end, { 1, 3, 2, 3 }, false, x)
+    end)
+  end)
+
   it("writes to arguments, in order (FUSE-04)", function()
     local p, v = fill(size), fill(size, "float32", 1)
     same(function(x, s, dt)
