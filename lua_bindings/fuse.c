@@ -212,9 +212,9 @@ static int lfused_call(lua_State *L) {
     }
     f->changes = 0;
     if (*at != f->records) *at = p->next, p->next = f->records, f->records = p;
-    if (p->followed) fuse_put_numbers(L, p, NULL);
-    if (p->eager || !fuse_run(L, S, p, top + 2, top + 2)) return call_plain(L, top);
-    return fuse_push_results(L, S, p, top + 2, top + 2);
+    if (p->followed) fuse_put_back_numbers(L, p);
+    int n = p->eager ? -1 : fuse_run(L, S, p, top + 2, top + 2);
+    return n < 0 ? call_plain(L, top) : n;
   }
   if (other && !f->strayed && !is_changing(f)) {
     int n = may_follow ? fuse_follow(L, S, f, other, top) : -1;

@@ -128,6 +128,7 @@ typedef struct fuse_event {
   uint8_t dims;                              /* REDUCE; GATHER: the dim */
   int16_t in[3];     /* a value, or -1: number[k]; GATHER: the index, and beyond the operands the source */
   int16_t out, into; /* into: the value whose memory is written, or -1 */
+  int16_t step;      /* the one that makes the call again; -1: it is part of kernels */
   int line;          /* GATHER: where it stands */
   const char *file;
   tide_scalar number[3], param[3];
@@ -150,6 +151,10 @@ typedef struct fuse_known {
 /* What a run of the function has done. */
 typedef struct fuse_trace {
   fuse_known known;
+  struct fuse_kind {
+    uint8_t dtype, ndim;
+    int device;
+  } kind[FUSE_VALUES];
   int events;
   fuse_event event[];
 } fuse_trace;
@@ -291,15 +296,10 @@ static inline bool fuse_has_one(const fuse_step *s) {
   for (int i = 0; i < s->nodes; i++) n += s->node[i].kind != TIDE_FUSE_INPUT;
   return n == 1;
 }
-/* Runs the steps. base: where slot 0 is. False: the function itself has to tell what is wrong. */
-bool fuse_run(lua_State *L, ltide_state *S, fuse_record *p, int refs, int base);
-/* Pushes the results; for `return`. */
-int fuse_push_results(lua_State *L, ltide_state *S, const fuse_record *p, int refs, int base);
-/* Where on the stack the value lies. */
-static inline int fuse_place(const fuse_record *p, int base, int value) {
-  int slot = p->slot[value];
-  return slot < 0 ? 2 + (-1 - slot) : base + slot;
-}
+/* Runs the steps; for `return`. base: where slot 0 is. -1: the function itself has to tell what is wrong. */
+int fuse_run(lua_State *L, ltide_state *S, fuse_record *p, int refs, int base);
+/* Runs one that is a kernel, or what it is made of. */
+tide_status fuse_run_kernel(tide_tensor **out, const fuse_step *s, tide_tensor *const *in, tide_tensor *const *into);
 
 /* {==== Following: fuse_follow.c */
 
@@ -310,8 +310,8 @@ typedef struct fuse_numbers {
 
 /* Keeps what the function did, if it can be followed. */
 void fuse_trace_keep(fuse_recorder *r);
-/* Gives the steps these numbers, one of each event; NULL: those of the record. */
-void fuse_put_numbers(lua_State *L, fuse_record *p, const fuse_numbers *now);
+/* Gives the steps the numbers of the record again. */
+void fuse_put_back_numbers(lua_State *L, fuse_record *p);
 /* Calls the function, of the object at 1, with the arguments at 2 .. top; p is its record of other numbers, the
  * object's table is at top + 1. For `return`; -1: the record does not hold any more. */
 int fuse_follow(lua_State *L, ltide_state *S, fuse_function *f, fuse_record *p, int top);

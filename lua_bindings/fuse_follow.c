@@ -2,9 +2,9 @@
  *
  * Numbers may decide what a function does, so it has to run; but as a rule it does what it did before. Its operations
  * are put off: each that is the record's next one gives a tensor of the right size and dtype without values, and its
- * numbers are noted. When the function has returned the record's kernels run with these numbers, and the tensors get
- * the values. At the first call that is not the record's next one, everything that was put off is done, one by one, and
- * the function goes on alone.
+ * numbers are noted. Before a call that is no part of a kernel, and when the function has returned, the record's
+ * kernels run with these numbers, and the tensors get the values. At the first call that is not the record's next one,
+ * everything that was put off is done, one by one, and the function goes on alone.
  *
  * Invariant: a tensor without values is read by nobody. A hook sees every call before it is made; what may read tensors
  * and is not the record's next call, or one that tells dtypes and sizes only, is made after they have their values. */
@@ -21,14 +21,15 @@ struct ltide_follower {
   lua_State *L;
   ltide_state *S;
   fuse_record *record;
-  const fuse_trace *trace; /* NULL: it is followed no longer */
-  int next, values, slots; /* next: event */
+  const fuse_trace *trace;       /* NULL: it is followed no longer */
+  int next, step, values, slots; /* next: event; step: the first one that has not run */
   const void *handles[FUSE_INPUTS];
   lua_CFunction index, close, length; /* of tensors */
-  const void *view;                   /* the frame of the view that is being made, or NULL */
+  const void *frame;                  /* of the record's call that is being made, or NULL */
   lua_Hook hook;
   int mask, count;
   tide_tensor **tensor;  /* of each value, with a reference */
+  bool *has_values;      /* of each value */
   fuse_numbers *numbers; /* of each event */
 };
 typedef struct ltide_follower follower;
@@ -46,56 +47,57 @@ bool fuse_may_follow(lua_State *L, const ltide_state *S, const fuse_record *p, l
 
 /* {==== What is kept of a run */
 
-static bool has_values(const fuse_event *e) { return e->what != FUSE_CALL; }
-
-static bool is_made_inside(const fuse_recorder *r, int value) {
-  const fuse_value *v = &r->value[value];
-  return !v->is_input && v->event >= 0 && has_values(&r->event[v->event]);
-}
-
 /* A cast to the dtype that its argument has, which it gives. */
 static bool is_idle_cast(const fuse_event *e) {
-  bool moves = fuse_may_cast(e) && strcmp(e->row->name, "contiguous") != 0;
-  return moves && e->call.args && e->call.arg[0].value == e->call.result[0];
+  bool moves = e->what == FUSE_CALL && fuse_may_cast(e) && strcmp(e->row->name, "contiguous") != 0;
+  return moves && e->call.args && e->call.results == 1 && e->call.arg[0].value == e->call.result[0];
 }
 
-/* Views of tensors that are there are made at once; any other call may read what is put off. */
-static bool can_follow(const fuse_recorder *r, const fuse_event *e) {
-  if (e->what == FUSE_OP || e->what == FUSE_CAST) return true;
-  if (e->call.results != 1 || e->call.result[0] < 0) return false;
-  if (e->what == FUSE_CALL && is_idle_cast(e)) return true;
+static bool has_own_arg(const fuse_recorder *r, const fuse_event *e) {
   for (int k = 0; k < e->call.args; k++) {
     const fuse_arg *a = &e->call.arg[k];
-    if (a->is_tree || (e->what == FUSE_CALL && a->value >= 0 && is_made_inside(r, a->value))) return false;
+    if (a->is_tree || (a->value >= 0 && !r->value[a->value].is_input && r->value[a->value].event >= 0)) return true;
   }
-  return e->what == FUSE_REDUCE || (e->what == FUSE_CALL && e->is_view);
+  return false;
+}
+
+/* Where the function writes to tensors nothing is made in the middle but views of its arguments, as what is put off
+ * could not be done later. */
+static bool can_follow(const fuse_recorder *r, const fuse_event *e, bool writes) {
+  if (e->step < 0) return e->what != FUSE_GATHER && (e->what != FUSE_REDUCE || e->call.results == 1);
+  if (!writes || is_idle_cast(e)) return true;
+  return e->what == FUSE_CALL && e->is_view && !has_own_arg(r, e);
 }
 
 void fuse_trace_keep(fuse_recorder *r) {
   fuse_record *p = r->record;
-  bool is_useful = false;
+  bool is_useful = false, writes = p->writes;
   for (int i = 0; i < p->steps; i++) is_useful |= p->step[i].fused != NULL;
-  for (int i = 0; i < r->events && is_useful; i++) is_useful = can_follow(r, &r->event[i]);
-  if (!is_useful || r->is_dynamic || r->writes || p->kernels) return;
+  for (int i = 0; i < r->events; i++) writes |= r->event[i].into >= 0;
+  for (int i = 0; i < r->events && is_useful; i++) is_useful = can_follow(r, &r->event[i], writes);
+  if (!is_useful || r->writes || p->kernels) return;
   fuse_trace *t = malloc(sizeof *t + (size_t)r->events * sizeof *t->event);
   if (!t) return;
   t->known = r->known, t->events = r->events;
   memcpy(t->event, r->event, (size_t)r->events * sizeof *t->event);
+  for (int i = 0; i < r->values; i++)
+    t->kind[i] = (struct fuse_kind){r->value[i].dtype, r->value[i].ndim, r->value[i].device};
   p->trace = t;
 }
 
-void fuse_put_numbers(lua_State *L, fuse_record *p, const fuse_numbers *now) {
-  p->followed = now != NULL;
-  for (int i = 0; i < p->steps; i++) {
-    fuse_step *s = &p->step[i];
-    for (int k = 0; k < s->numbers; k++) {
-      int at = s->from[k] >> 3, which = s->from[k] & 7;
-      const fuse_event *e = &p->trace->event[at];
-      const tide_scalar *number = now ? now[at].number : e->number, *param = now ? now[at].param : e->param;
-      s->number[k] = which < 3 ? number[which] : param[which - 3];
-    }
-    if (s->fused) ltide_try(L, tide_fused_numbers(s->fused, s->number, s->numbers));
+static void put_numbers(lua_State *L, const fuse_trace *t, fuse_step *s, const fuse_numbers *now) {
+  for (int k = 0; k < s->numbers; k++) {
+    int at = s->from[k] >> 3, which = s->from[k] & 7;
+    const fuse_event *e = &t->event[at];
+    const tide_scalar *number = now ? now[at].number : e->number, *param = now ? now[at].param : e->param;
+    s->number[k] = which < 3 ? number[which] : param[which - 3];
   }
+  if (s->fused) ltide_try(L, tide_fused_numbers(s->fused, s->number, s->numbers));
+}
+
+void fuse_put_back_numbers(lua_State *L, fuse_record *p) {
+  p->followed = false;
+  for (int i = 0; i < p->steps; i++) put_numbers(L, p->trace, &p->step[i], NULL);
 }
 
 /* {==== Doing what was put off */
@@ -140,6 +142,9 @@ static void stop(lua_State *L, follower *w) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, w);
 }
 
+/* Is it the record's, but no part of a kernel? It is made when the function makes it. */
+static bool is_made(const fuse_event *e) { return e->step >= 0; }
+
 static tide_status do_all(lua_State *L, follower *w) {
   const fuse_trace *t = w->trace;
   tide_status status = TIDE_OK;
@@ -148,7 +153,7 @@ static tide_status do_all(lua_State *L, follower *w) {
   for (int i = 0; i < w->next; i++) {
     const fuse_event *e = &t->event[i];
     tide_tensor *made = NULL;
-    if (!has_values(e)) continue;
+    if (is_made(e) || w->has_values[e->out]) continue;
     if (status == TIDE_OK) status = do_event(w, e, &w->numbers[i], &made);
     if (made) tide_set(w->tensor[e->out], made);
     if (!made && e->into < 0) make_empty(w->tensor[e->out]);
@@ -157,13 +162,35 @@ static tide_status do_all(lua_State *L, follower *w) {
   return status;
 }
 
+static void run_kernel(lua_State *L, follower *w, fuse_step *s) {
+  tide_tensor *in[TIDE_FUSE_INPUTS], *into[TIDE_FUSE_OUTPUTS], *out[TIDE_FUSE_OUTPUTS];
+  put_numbers(L, w->record->trace, s, w->numbers);
+  for (int k = 0; k < s->inputs; k++) in[k] = w->tensor[s->input[k]];
+  for (int k = 0; k < s->outputs; k++) into[k] = s->into[k] < 0 ? NULL : w->tensor[s->into[k]];
+  ltide_try(L, fuse_run_kernel(out, s, in, into));
+  tide_status status = TIDE_OK;
+  for (int k = 0; k < s->outputs; k++) {
+    if (status == TIDE_OK && !into[k]) status = tide_set(w->tensor[s->output[k]], out[k]);
+    w->has_values[s->output[k]] = true;
+    tide_tensor_release(out[k]);
+  }
+  ltide_try(L, status);
+}
+
+/* Runs the kernels before that step; the calls between them have been made. */
+static void advance(lua_State *L, follower *w, int step) {
+  w->record->followed = true;
+  for (; w->step < step; w->step++)
+    if (!w->record->step[w->step].is_call) run_kernel(L, w, &w->record->step[w->step]);
+}
+
 /* {==== Operations that are put off */
 
 enum { REFS = 1, COROUTINE, USER_VALUES = COROUTINE };
 
 static const fuse_event *next_event(const follower *w, fuse_what what) {
   const fuse_event *e = w->next < w->trace->events ? &w->trace->event[w->next] : NULL;
-  return e && e->what == what ? e : NULL;
+  return e && e->what == what && !is_made(e) ? e : NULL;
 }
 
 static bool is_value(const follower *w, int value, const tide_tensor *x) { return value >= 0 && w->tensor[value] == x; }
@@ -244,12 +271,15 @@ static bool put_off_reduction(follower *w, tide_tensor **out, tide_reduction op,
   return put_off(w, e, out, size, ndim, tide_tensor_device(x));
 }
 
+/* What such a call does inside it does at once. */
+static bool is_in_call(const follower *w, const lua_State *L) { return w->frame && w->L == L; }
+
 tide_status ltide_fuse_elementwise(lua_State *L, ltide_state *S, tide_tensor **out, tide_op op, const tide_operand *in,
                                    const tide_scalar *p, tide_tensor *into) {
   follower *w = S->follower;
   tide_status status = TIDE_OK;
-  if (w && w->L == L && put_off_op(w, out, op, in, p, into)) return TIDE_OK;
-  if (w) status = do_all(L, w);
+  if (w && w->L == L && !w->frame && put_off_op(w, out, op, in, p, into)) return TIDE_OK;
+  if (w && !is_in_call(w, L)) status = do_all(L, w);
   if (status == TIDE_OK) status = tide_elementwise(out, op, in, p, into);
   if (status == TIDE_OK && S->recorder) fuse_note(L, S, op, in, p, into);
   return status;
@@ -259,8 +289,8 @@ tide_status ltide_fuse_reduce(lua_State *L, ltide_state *S, tide_tensor **out, t
                               const tide_reduce_options *o) {
   follower *w = S->follower;
   tide_status status = TIDE_OK;
-  if (w && w->L == L && put_off_reduction(w, out, op, x, o)) return TIDE_OK;
-  if (w) status = do_all(L, w);
+  if (w && w->L == L && !w->frame && put_off_reduction(w, out, op, x, o)) return TIDE_OK;
+  if (w && !is_in_call(w, L)) status = do_all(L, w);
   if (status == TIDE_OK) status = tide_reduce(out, op, x, o, NULL);
   if (status == TIDE_OK && S->recorder && o->dtype == TIDE_DTYPE_NONE) ltide_fuse_note_reduction(L, S, op, x, o);
   return status;
@@ -271,7 +301,7 @@ bool ltide_fuse_cast(lua_State *L, ltide_state *S, tide_tensor **out, tide_tenso
   follower *w = S->follower;
   tide_dtype dtype = o->dtype;
   bool is_cast = o->device == tide_tensor_device(x) && !o->pin_memory && !copy;
-  if (!w || (is_cast && (dtype == TIDE_DTYPE_NONE || dtype == tide_tensor_dtype(x)))) return false;
+  if (!w || is_in_call(w, L) || (is_cast && (dtype == TIDE_DTYPE_NONE || dtype == tide_tensor_dtype(x)))) return false;
   const fuse_event *e = is_cast && w->L == L ? next_event(w, FUSE_CAST) : NULL;
   bool is_next = e && is_value(w, e->in[0], x) && e->dtype == (uint8_t)dtype;
   if (is_next && put_off(w, e, out, tide_tensor_size(x), tide_tensor_ndim(x), tide_tensor_device(x))) return true;
@@ -329,6 +359,99 @@ static bool has_same_args(follower *w, const fuse_event *e, lua_Debug *ar) {
   return same;
 }
 
+/* Do the tensors in the tables lie where they lay? */
+static bool has_same_tensors(follower *w, int a, int b, int depth) {
+  lua_State *L = w->L;
+  int top = lua_gettop(L);
+  if (ltide_test_handle(L, w->S, a) || lua_islightuserdata(L, b)) return is_same_value(w, a, b, true);
+  if (!lua_istable(L, a) || !lua_istable(L, b)) return !lua_istable(L, a) && !lua_istable(L, b);
+  if (depth > 4 || lua_getmetatable(L, a)) return lua_settop(L, top), false;
+  if (!lua_checkstack(L, 8)) return false;
+  bool same = true;
+  for (lua_pushnil(L); same && lua_next(L, a); lua_settop(L, top + 1)) {
+    lua_pushvalue(L, top + 1);
+    lua_rawget(L, b);
+    same = has_same_tensors(w, top + 2, top + 3, depth + 1);
+  }
+  lua_settop(L, top);
+  return same;
+}
+
+/* Gives the tensors at the index their values, if the record's call gets those, before it is made. */
+static bool begin_call(follower *w, const fuse_event *e, lua_Debug *ar) {
+  lua_State *L = w->L;
+  int top = lua_gettop(L);
+  bool same = true, needs = false;
+  lua_getinfo(L, "r", ar);
+  if (ar->ntransfer != e->call.args) return false;
+  lua_rawgetp(L, LUA_REGISTRYINDEX, w);
+  lua_getiuservalue(L, -1, REFS);
+  lua_replace(L, top + 1);
+  for (int k = 0; k < e->call.args && same; k++, lua_settop(L, top + 1)) {
+    const fuse_arg *a = &e->call.arg[k];
+    if (!lua_getlocal(L, ar, ar->ftransfer + k)) lua_pushnil(L);
+    const ltide_tensor *u = ltide_test_handle(L, w->S, top + 2);
+    if (a->value >= 0 || u)
+      same = u && is_value(w, a->value, u->t);
+    else
+      lua_rawgeti(L, top + 1, a->ref), same = has_same_tensors(w, top + 2, top + 3, 0);
+    needs |= a->is_tree || (a->value >= 0 && !w->has_values[a->value]);
+  }
+  lua_settop(L, top);
+  if (!same) return false;
+  if (needs && !is_idle_cast(e)) advance(L, w, e->step);
+  w->frame = ar->i_ci;
+  return true;
+}
+
+/* The tensor at the top, which is popped, is the value; false: it is of another kind than it was. */
+static bool note_made(follower *w, int value) {
+  const struct fuse_kind *kind = &w->trace->kind[value];
+  const ltide_tensor *u = ltide_test_handle(w->L, w->S, lua_gettop(w->L));
+  lua_pop(w->L, 1);
+  if (!u || !u->t || (w->tensor[value] && w->tensor[value] != u->t)) return false;
+  if (tide_tensor_dtype(u->t) != (tide_dtype)kind->dtype || tide_tensor_ndim(u->t) != kind->ndim ||
+      tide_tensor_device(u->t) != kind->device)
+    return false;
+  if (w->tensor[value]) return true;
+  tide_tensor_retain(w->tensor[value] = u->t);
+  return w->has_values[value] = true;
+}
+
+static bool note_results(follower *w, const fuse_event *e, lua_Debug *ar) {
+  lua_State *L = w->L;
+  const fuse_step *s = &e->call;
+  lua_getinfo(L, "r", ar);
+  if (ar->ntransfer != s->results) return false;
+  for (int k = 0; k < s->results; k++) {
+    int top = lua_gettop(L);
+    if (!lua_getlocal(L, ar, ar->ftransfer + k)) lua_pushnil(L);
+    if (s->result[k] >= 0) {
+      if (!note_made(w, s->result[k])) return false;
+      continue;
+    }
+    if (!lua_istable(L, -1) || (int)lua_rawlen(L, -1) != s->listed[k]) return false;
+    for (int i = 0; i < s->listed[k]; i++) {
+      lua_rawgeti(L, top + 1, i + 1);
+      if (!note_made(w, -2 - s->result[k] + i)) return false;
+    }
+    lua_settop(L, top);
+  }
+  return true;
+}
+
+static void end_call(follower *w, lua_Debug *ar) {
+  lua_State *L = w->L;
+  int top = lua_gettop(L);
+  bool same = note_results(w, &w->trace->event[w->next], ar);
+  lua_settop(L, top);
+  w->frame = NULL;
+  if (same)
+    w->next++;
+  else
+    ltide_try(L, do_all(L, w));
+}
+
 /* Is the first argument a tensor that the function has made? */
 static bool is_own(follower *w, lua_Debug *ar) {
   lua_State *L = w->L;
@@ -347,7 +470,7 @@ static bool is_safe(follower *w, lua_Debug *ar) {
   lua_CFunction fn = lua_tocfunction(L, -1);
   const fuse_event *e = w->next < w->trace->events ? &w->trace->event[w->next] : NULL;
   const ltide_row *row = NULL;
-  if (w->view) return true;
+  if (w->frame) return true;
   if (fn == w->index) {
     lua_getinfo(L, "r", ar);
     if (!lua_getlocal(L, ar, ar->ftransfer + 1)) lua_pushnil(L);
@@ -355,18 +478,17 @@ static bool is_safe(follower *w, lua_Debug *ar) {
     bool is_view = !strcmp(key, "T") || !strcmp(key, "mT");
     lua_pop(L, 1);
     if (!is_view) return true;
-  } else if (e && e->fn == fn && e->what == FUSE_OP)
-    return has_same_args(w, e, ar);
-  else if (fn == w->close)
+  } else if (fn == w->close)
     return is_own(w, ar);
   else if (fn == w->length)
     return true;
-  else
+  else if (!e || e->fn != fn || e->what != FUSE_OP)
     row = ltide_row_at(L, -1);
+  else
+    row = e->row;
   if (e && e->fn == fn && e->row == row) {
-    bool same = e->what == FUSE_CAST || has_same_args(w, e, ar);
-    if (same && e->what == FUSE_CALL) w->view = ar->i_ci;
-    return same;
+    if (is_made(e)) return begin_call(w, e, ar);
+    return e->what == FUSE_CAST || has_same_args(w, e, ar);
   }
   if (row) return fuse_tells_kind(row->name) || ltide_is_in(" size numel nelement nbytes ", row->name);
   fuse_purity purity = fuse_purity_of(L);
@@ -375,24 +497,12 @@ static bool is_safe(follower *w, lua_Debug *ar) {
 
 /* What it writes to other tables might be a tensor without values, where nobody sees it. */
 static bool is_safe_function(const follower *w, lua_Debug *ar) {
+  if (w->frame) {
+    lua_getinfo(w->L, "S", ar);
+    return ltide_script_is(ar);
+  }
   int known = fuse_find_known(w->L, &w->trace->known, ar);
   return known >= 0 && !w->trace->known.writes[known];
-}
-
-static void end_view(follower *w, lua_Debug *ar) {
-  lua_State *L = w->L;
-  int top = lua_gettop(L);
-  w->view = NULL;
-  lua_getinfo(L, "r", ar);
-  if (ar->ntransfer != 1 || !lua_getlocal(L, ar, ar->ftransfer)) lua_pushnil(L);
-  const ltide_tensor *u = ltide_test_handle(L, w->S, top + 1);
-  tide_tensor **to = &w->tensor[w->trace->event[w->next].call.result[0]];
-  if (u && u->t && (!*to || *to == u->t)) {
-    if (!*to) tide_tensor_retain(*to = u->t);
-    w->next++;
-  } else
-    ltide_try(L, do_all(L, w));
-  lua_settop(L, top);
 }
 
 static void hook(lua_State *L, lua_Debug *ar) {
@@ -408,7 +518,7 @@ static void hook(lua_State *L, lua_Debug *ar) {
   }
   if (!lua_checkstack(L, 16)) return;
   if (ar->event == LUA_HOOKRET) {
-    if (w->view == ar->i_ci) end_view(w, ar);
+    if (w->frame == ar->i_ci) end_call(w, ar);
     return;
   }
   lua_getinfo(L, "f", ar);
@@ -454,7 +564,7 @@ static bool is_given(const follower *w, int index, int depth) {
   if (u) {
     for (int i = w->trace->events - 1; i >= 0; i--) {
       const fuse_event *e = &w->trace->event[i];
-      if (has_values(e) && w->tensor[e->out] == u->t) return w->record->slot[e->out] != 0;
+      if (!is_made(e) && w->tensor[e->out] == u->t) return w->record->slot[e->out] != 0;
     }
     return true;
   }
@@ -467,20 +577,10 @@ static bool is_given(const follower *w, int index, int depth) {
   return given;
 }
 
-/* The kernels do the work, and what the function has gets the values. */
-static void finish(follower *w, int refs, int base) {
-  lua_State *L = w->L;
-  const fuse_trace *t = w->trace;
-  fuse_record *p = w->record;
+/* The kernels do the rest. */
+static void finish(lua_State *L, follower *w) {
   stop(L, w);
-  fuse_put_numbers(L, p, w->numbers);
-  if (!fuse_run(L, w->S, p, refs, base)) ltide_error(L, "StateError", "fuse: a kernel was refused");
-  for (int i = 0; i < t->events; i++) {
-    const fuse_event *e = &t->event[i];
-    if (!has_values(e) || e->out < 0 || p->slot[e->out] <= 0) continue;
-    const ltide_tensor *u = ltide_test_handle(L, w->S, fuse_place(p, base, e->out));
-    if (u && u->t && u->t != w->tensor[e->out]) ltide_try(L, tide_set(w->tensor[e->out], u->t));
-  }
+  advance(L, w, w->record->steps);
 }
 
 static int end_follow(lua_State *L, int status, lua_KContext top) {
@@ -494,7 +594,7 @@ static int end_follow(lua_State *L, int status, lua_KContext top) {
   if (fits) fits = !fuse_guards_changed(L, w->record, refs, 2, w->slots, w->handles, false);
   for (int i = first; i <= last && fits; i++) fits = is_given(w, i, 0);
   if (fits)
-    f->changes = 0, finish(w, refs, base);
+    f->changes = 0, finish(L, w);
   else {
     f->strayed = true, f->changes++;
     ltide_try(L, do_all(L, w));
@@ -505,12 +605,13 @@ static int end_follow(lua_State *L, int status, lua_KContext top) {
 }
 
 static follower *push_follower(lua_State *L, ltide_state *S, fuse_record *p) {
-  size_t tensors = (size_t)p->values * sizeof(tide_tensor *), n = (size_t)p->trace->events;
-  follower *w = ltide_new_object(L, sizeof *w + n * sizeof *w->numbers + tensors, USER_VALUES);
+  size_t values = (size_t)p->values, n = (size_t)p->trace->events;
+  size_t tensors = values * (sizeof(tide_tensor *) + sizeof(bool));
+  follower *w = ltide_new_object(L, sizeof *w + n * sizeof(fuse_numbers) + tensors, USER_VALUES);
   memset(w, 0, sizeof *w);
   w->L = L, w->S = S, w->record = p, w->values = p->values, w->slots = p->slots;
   w->numbers = (fuse_numbers *)(w + 1);
-  w->tensor = (tide_tensor **)(w->numbers + n);
+  w->tensor = (tide_tensor **)(w->numbers + n), w->has_values = (bool *)(w->tensor + values);
   memset(w->tensor, 0, tensors);
   ltide_setmetatable(L, FOLLOWER_META);
   lua_toclose(L, -1);
@@ -531,7 +632,10 @@ int fuse_follow(lua_State *L, ltide_state *S, fuse_function *f, fuse_record *p, 
   follower *w = push_follower(L, S, p);
   w->hook = lua_gethook(L), w->mask = lua_gethookmask(L), w->count = lua_gethookcount(L);
   if (!fuse_guards_hold(L, S, p, refs, 2, handles, &differs)) return -1; /* the collector has run */
-  for (int k = 0; k < p->inputs; k++) w->handles[k] = handles[k], tide_tensor_retain(w->tensor[k] = handles[k]->t);
+  for (int k = 0; k < p->inputs; k++) {
+    w->handles[k] = handles[k], w->has_values[k] = true;
+    tide_tensor_retain(w->tensor[k] = handles[k]->t);
+  }
   lua_pushvalue(L, refs);
   lua_setiuservalue(L, base, REFS);
   lua_pushthread(L);

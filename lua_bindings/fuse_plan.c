@@ -331,9 +331,9 @@ static bool uses_pending(const planner *p, const fuse_step *s) {
 }
 
 static void add_call(planner *p, int at) {
-  const fuse_event *e = &p->r->event[at];
+  fuse_event *e = &p->r->event[at];
   if (!e->is_view || p->g.writes || uses_pending(p, &e->call)) close_group(p, at);
-  fuse_step *s = &p->step[p->steps++];
+  fuse_step *s = &p->step[e->step = (int16_t)p->steps++];
   *s = e->call;
   for (int k = 0; k < s->results; k++) {
     int first = s->result[k] < -1 ? -2 - s->result[k] : s->result[k], n = s->result[k] < -1 ? s->listed[k] : 1;
@@ -451,6 +451,7 @@ void fuse_plan(fuse_recorder *r, const char *name, int first, int top) {
   }
   p->r = r, p->name = name, p->g.reduced = -1;
   for (int i = 0; i < r->values; i++) r->value[i].target = -1;
+  for (int i = 0; i < r->events; i++) r->event[i].step = -1;
   place_inputs(p);
   for (int i = 0; i < r->events && !record->eager; i++)
     if (r->event[i].what == FUSE_CALL || (r->event[i].what == FUSE_REDUCE && !is_row_part(p, i)) ||

@@ -5,8 +5,13 @@
 
 #if LUA_VERSION_NUM == 504
 
+static int place(const fuse_record *p, int base, int value) {
+  int slot = p->slot[value];
+  return slot < 0 ? 2 + (-1 - slot) : base + slot;
+}
+
 static tide_tensor *tensor_of(lua_State *L, ltide_state *S, const fuse_record *p, int base, int value) {
-  ltide_tensor *u = ltide_test_handle(L, S, fuse_place(p, base, value));
+  ltide_tensor *u = ltide_test_handle(L, S, place(p, base, value));
   if (!u || !u->t) ltide_freed_error(L, "fuse: a tensor", "tensor");
   return u->t;
 }
@@ -19,7 +24,7 @@ static void push_tree(lua_State *L, const fuse_record *p, int base) {
   for (lua_pushnil(L); lua_next(L, from); lua_settop(L, from + 2)) {
     lua_pushvalue(L, from + 2);
     if (lua_islightuserdata(L, from + 3))
-      lua_pushvalue(L, fuse_place(p, base, (int)((char *)lua_touserdata(L, from + 3) - (char *)NULL) - 1));
+      lua_pushvalue(L, place(p, base, (int)((char *)lua_touserdata(L, from + 3) - (char *)NULL) - 1));
     else {
       lua_pushvalue(L, from + 3);
       if (lua_istable(L, -1) && !lua_getmetatable(L, -1)) push_tree(L, p, base);
@@ -32,7 +37,7 @@ static void push_tree(lua_State *L, const fuse_record *p, int base) {
 
 static void push_arg(lua_State *L, const fuse_record *p, const fuse_arg *a, int refs, int base) {
   if (a->value >= 0) {
-    lua_pushvalue(L, fuse_place(p, base, a->value));
+    lua_pushvalue(L, place(p, base, a->value));
     return;
   }
   lua_rawgeti(L, refs, a->ref);
@@ -49,12 +54,12 @@ static void run_call(lua_State *L, const fuse_record *p, const fuse_step *s, int
   for (int k = 0; k < s->results; k++) {
     int at = top + 1 + k;
     if (s->result[k] >= 0) {
-      if (p->slot[s->result[k]] > 0) lua_copy(L, at, fuse_place(p, base, s->result[k]));
+      if (p->slot[s->result[k]] > 0) lua_copy(L, at, place(p, base, s->result[k]));
       continue;
     }
     for (int i = 0; lua_istable(L, at) && i < s->listed[k]; i++) {
       lua_rawgeti(L, at, i + 1);
-      lua_replace(L, fuse_place(p, base, -2 - s->result[k] + i));
+      lua_replace(L, place(p, base, -2 - s->result[k] + i));
     }
   }
   lua_settop(L, top);
@@ -118,11 +123,16 @@ static tide_status do_nodes(tide_tensor **out, const fuse_step *s, tide_tensor *
   return status;
 }
 
+tide_status fuse_run_kernel(tide_tensor **out, const fuse_step *s, tide_tensor *const *in, tide_tensor *const *into) {
+  bool done = false;
+  tide_status status = s->fused ? tide_fused_call(&done, out, s->fused, in, s->writes ? into : NULL) : TIDE_OK;
+  return status != TIDE_OK || done ? status : do_nodes(out, s, in, into);
+}
+
 /* False: an index is outside, and the function, which has written nothing yet, is to say where. */
 static bool run_kernel(lua_State *L, ltide_state *S, const fuse_record *p, const fuse_step *s, int base) {
   tide_tensor *in[TIDE_FUSE_INPUTS], *into[TIDE_FUSE_OUTPUTS], *out[TIDE_FUSE_OUTPUTS];
   ltide_tensor *made[TIDE_FUSE_OUTPUTS];
-  bool done = false;
   for (int k = 0; k < s->outputs; k++) {
     made[k] = NULL;
     if (s->into[k] >= 0) continue;
@@ -131,8 +141,7 @@ static bool run_kernel(lua_State *L, ltide_state *S, const fuse_record *p, const
   }
   for (int k = 0; k < s->inputs; k++) in[k] = tensor_of(L, S, p, base, s->input[k]);
   for (int k = 0; k < s->outputs; k++) into[k] = s->into[k] < 0 ? NULL : tensor_of(L, S, p, base, s->into[k]);
-  if (s->fused) ltide_try(L, tide_fused_call(&done, out, s->fused, in, s->writes ? into : NULL));
-  tide_status status = done ? TIDE_OK : do_nodes(out, s, in, into);
+  tide_status status = fuse_run_kernel(out, s, in, into);
   if (status == TIDE_INDEX && !p->writes && tide_tensor_device(in[0]) == TIDE_CPU) return false;
   ltide_try(L, status);
   for (int k = 0; k < s->outputs; k++)
@@ -143,16 +152,12 @@ static bool run_kernel(lua_State *L, ltide_state *S, const fuse_record *p, const
   return true;
 }
 
-bool fuse_run(lua_State *L, ltide_state *S, fuse_record *p, int refs, int base) {
+int fuse_run(lua_State *L, ltide_state *S, fuse_record *p, int refs, int base) {
   for (int i = 0; i < p->steps; i++)
     if (p->step[i].is_call)
       run_call(L, p, &p->step[i], refs, base);
     else if (!run_kernel(L, S, p, &p->step[i], base))
-      return false;
-  return true;
-}
-
-int fuse_push_results(lua_State *L, ltide_state *S, const fuse_record *p, int refs, int base) {
+      return -1;
   luaL_checkstack(L, p->results, "tide.fuse");
   for (int k = 0; k < p->results; k++) push_arg(L, p, &p->result[k], refs, base);
   ltide_made(L, S);
