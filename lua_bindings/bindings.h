@@ -378,7 +378,7 @@ static inline void ltide_made(lua_State *L, ltide_state *S) {
   if (S->held_count) ltide_held_end(L, S);
 }
 
-/* fuse_follow.c: where S->is_fusing is set, does the elementwise operation for tide.fuse, or puts it off. */
+/* fuse_put_off.c: where S->is_fusing is set, does the elementwise operation for tide.fuse, or puts it off. */
 tide_status ltide_fuse_elementwise(lua_State *L, ltide_state *S, tide_tensor **out, tide_op op, const tide_operand *in,
                                    const tide_scalar *p, tide_tensor *into);
 /* Likewise the reduction of x to one new tensor. */

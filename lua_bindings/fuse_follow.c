@@ -9,30 +9,13 @@
  * Invariant: a tensor without values is read by nobody. A hook sees every call before it is made; what may read tensors
  * and is not the record's next call, or one that tells dtypes and sizes only, is made after they have their values. */
 #include "bounded.h"
-#include "fuse.h"
+#include "fuse_follow.h"
 
 #include <stdlib.h>
 
 #if LUA_VERSION_NUM == 504
 
 #  define FOLLOWER_META "tide.Fused.follower"
-
-struct ltide_follower {
-  lua_State *L;
-  ltide_state *S;
-  fuse_record *record;
-  const fuse_trace *trace;       /* NULL: it is followed no longer */
-  int next, step, values, slots; /* next: event; step: the first one that has not run */
-  const void *handles[FUSE_INPUTS];
-  lua_CFunction index, close, length; /* of tensors */
-  const void *frame;                  /* of the record's call that is being made, or NULL */
-  lua_Hook hook;
-  int mask, count;
-  tide_tensor **tensor;  /* of each value, with a reference */
-  bool *has_values;      /* of each value */
-  fuse_numbers *numbers; /* of each event */
-};
-typedef struct ltide_follower follower;
 
 bool fuse_is_followed(const lua_State *L, const ltide_state *S) { return S->follower && S->follower->L == L; }
 
@@ -47,12 +30,6 @@ bool fuse_may_follow(lua_State *L, const ltide_state *S, const fuse_record *p, l
 
 /* {==== What is kept of a run */
 
-/* A cast to the dtype that its argument has, which it gives. */
-static bool is_idle_cast(const fuse_event *e) {
-  bool moves = e->what == FUSE_CALL && fuse_may_cast(e) && strcmp(e->row->name, "contiguous") != 0;
-  return moves && e->call.args && e->call.results == 1 && e->call.arg[0].value == e->call.result[0];
-}
-
 static bool has_own_arg(const fuse_recorder *r, const fuse_event *e) {
   for (int k = 0; k < e->call.args; k++) {
     const fuse_arg *a = &e->call.arg[k];
@@ -65,7 +42,7 @@ static bool has_own_arg(const fuse_recorder *r, const fuse_event *e) {
  * could not be done later. */
 static bool can_follow(const fuse_recorder *r, const fuse_event *e, bool writes) {
   if (e->step < 0) return e->what != FUSE_GATHER && (e->what != FUSE_REDUCE || e->call.results == 1);
-  if (!writes || is_idle_cast(e)) return true;
+  if (!writes || fuse_is_idle_cast(e)) return true;
   return e->what == FUSE_CALL && e->is_view && !has_own_arg(r, e);
 }
 
@@ -129,23 +106,18 @@ static void make_empty(tide_tensor *x) {
   tide_tensor_release(empty);
 }
 
-static void hook(lua_State *L, lua_Debug *ar);
-
 /* The function goes on alone, or has returned. */
 static void stop(lua_State *L, follower *w) {
   ltide_state *S = w->S;
   w->trace = NULL;
-  if (lua_gethook(w->L) == hook) lua_sethook(w->L, w->hook, w->mask, w->count);
+  if (lua_gethook(w->L) == fuse_follow_hook) lua_sethook(w->L, w->hook, w->mask, w->count);
   S->follower = NULL, S->leave = NULL;
   S->is_fusing = S->recorder != NULL;
   lua_pushnil(L);
   lua_rawsetp(L, LUA_REGISTRYINDEX, w);
 }
 
-/* Is it the record's, but no part of a kernel? It is made when the function makes it. */
-static bool is_made(const fuse_event *e) { return e->step >= 0; }
-
-static tide_status do_all(lua_State *L, follower *w) {
+tide_status fuse_do_all(lua_State *L, follower *w) {
   const fuse_trace *t = w->trace;
   tide_status status = TIDE_OK;
   if (!t) return TIDE_OK;
@@ -153,7 +125,7 @@ static tide_status do_all(lua_State *L, follower *w) {
   for (int i = 0; i < w->next; i++) {
     const fuse_event *e = &t->event[i];
     tide_tensor *made = NULL;
-    if (is_made(e) || w->has_values[e->out]) continue;
+    if (fuse_is_made(e) || w->has_values[e->out]) continue;
     if (status == TIDE_OK) status = do_event(w, e, &w->numbers[i], &made);
     if (made) tide_set(w->tensor[e->out], made);
     if (!made && e->into < 0) make_empty(w->tensor[e->out]);
@@ -178,353 +150,10 @@ static void run_kernel(lua_State *L, follower *w, fuse_step *s) {
 }
 
 /* Runs the kernels before that step; the calls between them have been made. */
-static void advance(lua_State *L, follower *w, int step) {
+void fuse_advance(lua_State *L, follower *w, int step) {
   w->record->followed = true;
   for (; w->step < step; w->step++)
     if (!w->record->step[w->step].is_call) run_kernel(L, w, &w->record->step[w->step]);
-}
-
-/* {==== Operations that are put off */
-
-enum { REFS = 1, COROUTINE, USER_VALUES = COROUTINE };
-
-static const fuse_event *next_event(const follower *w, fuse_what what) {
-  const fuse_event *e = w->next < w->trace->events ? &w->trace->event[w->next] : NULL;
-  return e && e->what == what && !is_made(e) ? e : NULL;
-}
-
-static bool is_value(const follower *w, int value, const tide_tensor *x) { return value >= 0 && w->tensor[value] == x; }
-
-static void note_value(follower *w, const fuse_event *e, tide_tensor *x) {
-  tide_tensor_retain(w->tensor[e->out] = x);
-  w->next++;
-}
-
-/* All its elements are one, which nobody reads. */
-static bool put_off(follower *w, const fuse_event *e, tide_tensor **out, const int64_t *size, int ndim, int device) {
-  static const int64_t stride[TIDE_MAX_DIMS] = {0};
-  const tide_options o = {(tide_dtype)e->dtype, device, false};
-  if (tide_empty_strided(out, size, stride, ndim, &o) != TIDE_OK) return false;
-  note_value(w, e, *out);
-  return true;
-}
-
-static bool broadcast(int64_t *size, int *ndim, const tide_tensor *x) {
-  const int64_t *other = tide_tensor_size(x);
-  int n = tide_tensor_ndim(x), more = n - *ndim;
-  if (more > 0) {
-    memmove(size + more, size, (size_t)*ndim * sizeof *size);
-    for (int d = 0; d < more; d++) size[d] = 1;
-    *ndim = n;
-  }
-  for (int d = 1; d <= n; d++) {
-    int64_t *at = &size[*ndim - d];
-    if (*at != other[n - d] && *at != 1 && other[n - d] != 1) return false;
-    if (*at == 1) *at = other[n - d];
-  }
-  return true;
-}
-
-static bool put_off_op(follower *w, tide_tensor **out, tide_op op, const tide_operand *in, const tide_scalar *p,
-                       tide_tensor *into) {
-  const fuse_event *e = next_event(w, FUSE_OP);
-  int64_t size[TIDE_MAX_DIMS];
-  int ndim = 0, device = 0;
-  tide_dtype dtype;
-  if (!e || e->op != fuse_plain_op(op, in) || (e->into >= 0) != (into != NULL)) return false;
-  fuse_numbers *n = &w->numbers[w->next];
-  for (int k = 0; k < e->operands; k++) {
-    const tide_tensor *x = in[k].tensor;
-    if (x ? !is_value(w, e->in[k], x) : e->in[k] >= 0 || in[k].number.kind != e->number[k].kind) return false;
-    n->number[k] = in[k].number;
-    if (x && !broadcast(size, &ndim, x)) return false;
-    if (x) device = tide_tensor_device(x);
-  }
-  for (int k = 0; k < e->params; k++) {
-    if (!p || p[k].kind != e->param[k].kind) return false;
-    n->param[k] = p[k];
-  }
-  if (tide_result_dtype(&dtype, op, in) != TIDE_OK || dtype != (tide_dtype)e->dtype) return false;
-  if (!into) return put_off(w, e, out, size, ndim, device);
-  if (!is_value(w, e->into, into) || tide_tensor_ndim(into) != ndim ||
-      memcmp(tide_tensor_size(into), size, (size_t)ndim * sizeof *size) != 0)
-    return false;
-  note_value(w, e, into);
-  return true;
-}
-
-static bool put_off_reduction(follower *w, tide_tensor **out, tide_reduction op, const tide_tensor *x,
-                              const tide_reduce_options *o) {
-  const fuse_event *e = next_event(w, FUSE_REDUCE);
-  fuse_event is = {0};
-  int64_t size[TIDE_MAX_DIMS];
-  int n = tide_tensor_ndim(x), ndim = 0;
-  if (!e || e->op != op || o->dtype != TIDE_DTYPE_NONE || !is_value(w, e->in[0], x)) return false;
-  if (!fuse_find_dims(&is, o, n) || is.dims != e->dims || is.leading != e->leading || is.keepdim != e->keepdim)
-    return false;
-  w->numbers[w->next].param[0] = e->param[0];
-  if (e->params && o->param != e->param[0].re) return false;
-  for (int d = 0; d < n; d++) {
-    bool reduced = e->leading ? d < e->dims : d >= n - e->dims;
-    if (!reduced || e->keepdim) size[ndim++] = reduced ? 1 : tide_tensor_size(x)[d];
-  }
-  return put_off(w, e, out, size, ndim, tide_tensor_device(x));
-}
-
-/* What such a call does inside it does at once. */
-static bool is_in_call(const follower *w, const lua_State *L) { return w->frame && w->L == L; }
-
-tide_status ltide_fuse_elementwise(lua_State *L, ltide_state *S, tide_tensor **out, tide_op op, const tide_operand *in,
-                                   const tide_scalar *p, tide_tensor *into) {
-  follower *w = S->follower;
-  tide_status status = TIDE_OK;
-  if (w && w->L == L && !w->frame && put_off_op(w, out, op, in, p, into)) return TIDE_OK;
-  if (w && !is_in_call(w, L)) status = do_all(L, w);
-  if (status == TIDE_OK) status = tide_elementwise(out, op, in, p, into);
-  if (status == TIDE_OK && S->recorder) fuse_note(L, S, op, in, p, into);
-  return status;
-}
-
-tide_status ltide_fuse_reduce(lua_State *L, ltide_state *S, tide_tensor **out, tide_reduction op, const tide_tensor *x,
-                              const tide_reduce_options *o) {
-  follower *w = S->follower;
-  tide_status status = TIDE_OK;
-  if (w && w->L == L && !w->frame && put_off_reduction(w, out, op, x, o)) return TIDE_OK;
-  if (w && !is_in_call(w, L)) status = do_all(L, w);
-  if (status == TIDE_OK) status = tide_reduce(out, op, x, o, NULL);
-  if (status == TIDE_OK && S->recorder && o->dtype == TIDE_DTYPE_NONE) ltide_fuse_note_reduction(L, S, op, x, o);
-  return status;
-}
-
-bool ltide_fuse_cast(lua_State *L, ltide_state *S, tide_tensor **out, tide_tensor *x, const tide_options *o,
-                     bool copy) {
-  follower *w = S->follower;
-  tide_dtype dtype = o->dtype;
-  bool is_cast = o->device == tide_tensor_device(x) && !o->pin_memory && !copy;
-  if (!w || is_in_call(w, L) || (is_cast && (dtype == TIDE_DTYPE_NONE || dtype == tide_tensor_dtype(x)))) return false;
-  const fuse_event *e = is_cast && w->L == L ? next_event(w, FUSE_CAST) : NULL;
-  bool is_next = e && is_value(w, e->in[0], x) && e->dtype == (uint8_t)dtype;
-  if (is_next && put_off(w, e, out, tide_tensor_size(x), tide_tensor_ndim(x), tide_tensor_device(x))) return true;
-  ltide_try(L, do_all(L, w));
-  return false;
-}
-
-/* {==== The hook */
-
-/* The record's value at b, where a tensor is lightuserdata, and the one at a. The numbers of an operation may differ.
- */
-static bool is_same_value(follower *w, int a, int b, bool is_op) {
-  lua_State *L = w->L;
-  const ltide_tensor *u = ltide_test_handle(L, w->S, a);
-  if (u) return lua_islightuserdata(L, b) && is_value(w, (int)((char *)lua_touserdata(L, b) - (char *)NULL) - 1, u->t);
-  if (lua_type(L, a) == LUA_TNUMBER && lua_type(L, b) == LUA_TNUMBER && lua_isinteger(L, a) == lua_isinteger(L, b))
-    return is_op || lua_rawequal(L, a, b);
-  return lua_type(L, a) != LUA_TNUMBER && lua_rawequal(L, a, b);
-}
-
-static bool is_same_table(follower *w, int a, int b, bool is_op) {
-  lua_State *L = w->L;
-  int fields = 0, top = lua_gettop(L);
-  if (!lua_istable(L, a) || !lua_istable(L, b)) return false;
-  for (lua_pushnil(L); lua_next(L, a); lua_settop(L, top + 1), fields++) {
-    lua_pushvalue(L, top + 1);
-    lua_rawget(L, b);
-    if (!is_same_value(w, top + 2, top + 3, is_op)) return false;
-  }
-  for (lua_pushnil(L); lua_next(L, b); lua_settop(L, top + 1)) fields--;
-  return fields == 0;
-}
-
-static bool has_same_args(follower *w, const fuse_event *e, lua_Debug *ar) {
-  lua_State *L = w->L;
-  int top = lua_gettop(L);
-  bool same = true, is_op = e->what == FUSE_OP;
-  lua_getinfo(L, "r", ar);
-  if (ar->ntransfer != e->call.args) return false;
-  lua_rawgetp(L, LUA_REGISTRYINDEX, w);
-  lua_getiuservalue(L, -1, REFS);
-  lua_replace(L, top + 1);
-  for (int k = 0; k < e->call.args && same; k++, lua_settop(L, top + 1)) {
-    const fuse_arg *a = &e->call.arg[k];
-    if (!lua_getlocal(L, ar, ar->ftransfer + k)) lua_pushnil(L);
-    const ltide_tensor *u = ltide_test_handle(L, w->S, top + 2);
-    if (a->value >= 0 || u)
-      same = u && is_value(w, a->value, u->t);
-    else {
-      lua_rawgeti(L, top + 1, a->ref);
-      same = is_same_value(w, top + 2, top + 3, is_op) || is_same_table(w, top + 2, top + 3, is_op);
-    }
-  }
-  lua_settop(L, top);
-  return same;
-}
-
-/* Do the tensors in the tables lie where they lay? */
-static bool has_same_tensors(follower *w, int a, int b, int depth) {
-  lua_State *L = w->L;
-  int top = lua_gettop(L);
-  if (ltide_test_handle(L, w->S, a) || lua_islightuserdata(L, b)) return is_same_value(w, a, b, true);
-  if (!lua_istable(L, a) || !lua_istable(L, b)) return !lua_istable(L, a) && !lua_istable(L, b);
-  if (depth > 4 || lua_getmetatable(L, a)) return lua_settop(L, top), false;
-  if (!lua_checkstack(L, 8)) return false;
-  bool same = true;
-  for (lua_pushnil(L); same && lua_next(L, a); lua_settop(L, top + 1)) {
-    lua_pushvalue(L, top + 1);
-    lua_rawget(L, b);
-    same = has_same_tensors(w, top + 2, top + 3, depth + 1);
-  }
-  lua_settop(L, top);
-  return same;
-}
-
-/* Gives the tensors at the index their values, if the record's call gets those, before it is made. */
-static bool begin_call(follower *w, const fuse_event *e, lua_Debug *ar) {
-  lua_State *L = w->L;
-  int top = lua_gettop(L);
-  bool same = true, needs = false;
-  lua_getinfo(L, "r", ar);
-  if (ar->ntransfer != e->call.args) return false;
-  lua_rawgetp(L, LUA_REGISTRYINDEX, w);
-  lua_getiuservalue(L, -1, REFS);
-  lua_replace(L, top + 1);
-  for (int k = 0; k < e->call.args && same; k++, lua_settop(L, top + 1)) {
-    const fuse_arg *a = &e->call.arg[k];
-    if (!lua_getlocal(L, ar, ar->ftransfer + k)) lua_pushnil(L);
-    const ltide_tensor *u = ltide_test_handle(L, w->S, top + 2);
-    if (a->value >= 0 || u)
-      same = u && is_value(w, a->value, u->t);
-    else
-      lua_rawgeti(L, top + 1, a->ref), same = has_same_tensors(w, top + 2, top + 3, 0);
-    needs |= a->is_tree || (a->value >= 0 && !w->has_values[a->value]);
-  }
-  lua_settop(L, top);
-  if (!same) return false;
-  if (needs && !is_idle_cast(e)) advance(L, w, e->step);
-  w->frame = ar->i_ci;
-  return true;
-}
-
-/* The tensor at the top, which is popped, is the value; false: it is of another kind than it was. */
-static bool note_made(follower *w, int value) {
-  const struct fuse_kind *kind = &w->trace->kind[value];
-  const ltide_tensor *u = ltide_test_handle(w->L, w->S, lua_gettop(w->L));
-  lua_pop(w->L, 1);
-  if (!u || !u->t || (w->tensor[value] && w->tensor[value] != u->t)) return false;
-  if (tide_tensor_dtype(u->t) != (tide_dtype)kind->dtype || tide_tensor_ndim(u->t) != kind->ndim ||
-      tide_tensor_device(u->t) != kind->device)
-    return false;
-  if (w->tensor[value]) return true;
-  tide_tensor_retain(w->tensor[value] = u->t);
-  return w->has_values[value] = true;
-}
-
-static bool note_results(follower *w, const fuse_event *e, lua_Debug *ar) {
-  lua_State *L = w->L;
-  const fuse_step *s = &e->call;
-  lua_getinfo(L, "r", ar);
-  if (ar->ntransfer != s->results) return false;
-  for (int k = 0; k < s->results; k++) {
-    int top = lua_gettop(L);
-    if (!lua_getlocal(L, ar, ar->ftransfer + k)) lua_pushnil(L);
-    if (s->result[k] >= 0) {
-      if (!note_made(w, s->result[k])) return false;
-      continue;
-    }
-    if (!lua_istable(L, -1) || (int)lua_rawlen(L, -1) != s->listed[k]) return false;
-    for (int i = 0; i < s->listed[k]; i++) {
-      lua_rawgeti(L, top + 1, i + 1);
-      if (!note_made(w, -2 - s->result[k] + i)) return false;
-    }
-    lua_settop(L, top);
-  }
-  return true;
-}
-
-static void end_call(follower *w, lua_Debug *ar) {
-  lua_State *L = w->L;
-  int top = lua_gettop(L);
-  bool same = note_results(w, &w->trace->event[w->next], ar);
-  lua_settop(L, top);
-  w->frame = NULL;
-  if (same)
-    w->next++;
-  else
-    ltide_try(L, do_all(L, w));
-}
-
-/* Is the first argument a tensor that the function has made? */
-static bool is_own(follower *w, lua_Debug *ar) {
-  lua_State *L = w->L;
-  lua_getinfo(L, "r", ar);
-  if (!lua_getlocal(L, ar, ar->ftransfer)) lua_pushnil(L);
-  const void *handle = ltide_test_handle(L, w->S, lua_gettop(L));
-  lua_pop(L, 1);
-  for (int k = 0; k < w->record->inputs; k++)
-    if (w->handles[k] == handle) return false;
-  return handle != NULL;
-}
-
-/* The C function at the top reads no values, or the record's next operation puts it off. */
-static bool is_safe(follower *w, lua_Debug *ar) {
-  lua_State *L = w->L;
-  lua_CFunction fn = lua_tocfunction(L, -1);
-  const fuse_event *e = w->next < w->trace->events ? &w->trace->event[w->next] : NULL;
-  const ltide_row *row = NULL;
-  if (w->frame) return true;
-  if (fn == w->index) {
-    lua_getinfo(L, "r", ar);
-    if (!lua_getlocal(L, ar, ar->ftransfer + 1)) lua_pushnil(L);
-    const char *key = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "T";
-    bool is_view = !strcmp(key, "T") || !strcmp(key, "mT");
-    lua_pop(L, 1);
-    if (!is_view) return true;
-  } else if (fn == w->close)
-    return is_own(w, ar);
-  else if (fn == w->length)
-    return true;
-  else if (!e || e->fn != fn || e->what != FUSE_OP)
-    row = ltide_row_at(L, -1);
-  else
-    row = e->row;
-  if (e && e->fn == fn && e->row == row) {
-    if (is_made(e)) return begin_call(w, e, ar);
-    return e->what == FUSE_CAST || has_same_args(w, e, ar);
-  }
-  if (row) return fuse_tells_kind(row->name) || ltide_is_in(" size numel nelement nbytes ", row->name);
-  fuse_purity purity = fuse_purity_of(L);
-  return purity == FUSE_PURE || purity == FUSE_READS;
-}
-
-/* What it writes to other tables might be a tensor without values, where nobody sees it. */
-static bool is_safe_function(const follower *w, lua_Debug *ar) {
-  if (w->frame) {
-    lua_getinfo(w->L, "S", ar);
-    return ltide_script_is(ar);
-  }
-  int known = fuse_find_known(w->L, &w->trace->known, ar);
-  return known >= 0 && !w->trace->known.writes[known];
-}
-
-static void hook(lua_State *L, lua_Debug *ar) {
-  ltide_state *S = ltide_state_of(L);
-  follower *w = S ? S->follower : NULL;
-  if (!w || w->L != L) return;
-  int top = lua_gettop(L);
-  if (ar->event == LUA_HOOKCOUNT || ar->event == LUA_HOOKLINE) { /* of somebody else, who may do anything */
-    lua_Hook other = w->hook;
-    ltide_try(L, do_all(L, w));
-    if (other) other(L, ar);
-    return;
-  }
-  if (!lua_checkstack(L, 16)) return;
-  if (ar->event == LUA_HOOKRET) {
-    if (w->frame == ar->i_ci) end_call(w, ar);
-    return;
-  }
-  lua_getinfo(L, "f", ar);
-  bool safe = lua_iscfunction(L, -1) ? is_safe(w, ar) : is_safe_function(w, ar);
-  lua_settop(L, top);
-  if (!safe) ltide_try(L, do_all(L, w));
 }
 
 /* {==== A call */
@@ -538,7 +167,7 @@ static void release(follower *w) {
 static int follower_close(lua_State *L) {
   follower *w = ltide_test_object(L, 1, FOLLOWER_META);
   if (!w) return 0;
-  do_all(L, w);
+  fuse_do_all(L, w);
   release(w);
   return 0;
 }
@@ -553,7 +182,7 @@ static int follower_gc(lua_State *L) {
 }
 
 /* Another coroutine calls tide: that of the function has failed, and nobody has closed it. */
-static void leave(lua_State *L, ltide_state *S) { do_all(L, S->follower); }
+static void leave(lua_State *L, ltide_state *S) { fuse_do_all(L, S->follower); }
 
 /* Does the value at the index hold no tensor that the record's kernels do not give? */
 static bool is_given(const follower *w, int index, int depth) {
@@ -564,7 +193,7 @@ static bool is_given(const follower *w, int index, int depth) {
   if (u) {
     for (int i = w->trace->events - 1; i >= 0; i--) {
       const fuse_event *e = &w->trace->event[i];
-      if (!is_made(e) && w->tensor[e->out] == u->t) return w->record->slot[e->out] != 0;
+      if (!fuse_is_made(e) && w->tensor[e->out] == u->t) return w->record->slot[e->out] != 0;
     }
     return true;
   }
@@ -580,7 +209,7 @@ static bool is_given(const follower *w, int index, int depth) {
 /* The kernels do the rest. */
 static void finish(lua_State *L, follower *w) {
   stop(L, w);
-  advance(L, w, w->record->steps);
+  fuse_advance(L, w, w->record->steps);
 }
 
 static int end_follow(lua_State *L, int status, lua_KContext top) {
@@ -590,14 +219,14 @@ static int end_follow(lua_State *L, int status, lua_KContext top) {
   int first = base + w->slots + 1, last = lua_gettop(L);
   (void)status;
   ltide_enter_again(L);
-  bool fits = w->trace && w->next == w->trace->events && lua_gethook(L) == hook;
+  bool fits = w->trace && w->next == w->trace->events && lua_gethook(L) == fuse_follow_hook;
   if (fits) fits = !fuse_guards_changed(L, w->record, refs, 2, w->slots, w->handles, false);
   for (int i = first; i <= last && fits; i++) fits = is_given(w, i, 0);
   if (fits)
     f->changes = 0, finish(L, w);
   else {
     f->strayed = true, f->changes++;
-    ltide_try(L, do_all(L, w));
+    ltide_try(L, fuse_do_all(L, w));
   }
   lua_settop(L, last);
   ltide_made(L, w->S);
@@ -607,7 +236,7 @@ static int end_follow(lua_State *L, int status, lua_KContext top) {
 static follower *push_follower(lua_State *L, ltide_state *S, fuse_record *p) {
   size_t values = (size_t)p->values, n = (size_t)p->trace->events;
   size_t tensors = values * (sizeof(tide_tensor *) + sizeof(bool));
-  follower *w = ltide_new_object(L, sizeof *w + n * sizeof(fuse_numbers) + tensors, USER_VALUES);
+  follower *w = ltide_new_object(L, sizeof *w + n * sizeof(fuse_numbers) + tensors, FOLLOWER_VALUES);
   memset(w, 0, sizeof *w);
   w->L = L, w->S = S, w->record = p, w->values = p->values, w->slots = p->slots;
   w->numbers = (fuse_numbers *)(w + 1);
@@ -637,9 +266,9 @@ int fuse_follow(lua_State *L, ltide_state *S, fuse_function *f, fuse_record *p, 
     tide_tensor_retain(w->tensor[k] = handles[k]->t);
   }
   lua_pushvalue(L, refs);
-  lua_setiuservalue(L, base, REFS);
+  lua_setiuservalue(L, base, FOLLOWER_REFS);
   lua_pushthread(L);
-  lua_setiuservalue(L, base, COROUTINE);
+  lua_setiuservalue(L, base, FOLLOWER_COROUTINE);
   lua_pushvalue(L, base);
   lua_rawsetp(L, LUA_REGISTRYINDEX, w);
   w->index = fuse_tensor_meta(L, S, "__index"), w->close = fuse_tensor_meta(L, S, "__close");
@@ -649,7 +278,7 @@ int fuse_follow(lua_State *L, ltide_state *S, fuse_function *f, fuse_record *p, 
   ltide_enter_again(L);
   w->trace = p->trace;
   S->follower = w, S->leave = leave, S->is_fusing = true;
-  lua_sethook(L, hook, w->mask | LUA_MASKCALL | LUA_MASKRET, w->count);
+  lua_sethook(L, fuse_follow_hook, w->mask | LUA_MASKCALL | LUA_MASKRET, w->count);
   lua_callk(L, top - 1, LUA_MULTRET, top, end_follow);
   return end_follow(L, LUA_OK, top);
 }
