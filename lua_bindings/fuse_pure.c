@@ -64,12 +64,12 @@ static void add_library(lua_State *L, int list, const char *library, const char 
   lua_settop(L, top);
 }
 
-void ltide_fuse_note_pure(lua_State *L, lua_CFunction fused) {
-  lua_newtable(L);
-  int list = lua_gettop(L);
-  lua_pushcfunction(L, fused);
-  add_pure(L, list, list + 1, FUSE_PURE);
-  lua_settop(L, list);
+void ltide_fuse_note_library(lua_State *L) {
+  int list = lua_gettop(L) + 1;
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_pure) != LUA_TTABLE) { /* the module is not open */
+    lua_settop(L, list - 1);
+    return;
+  }
   add_library(L, list, "math", NULL, " random randomseed ");
   add_library(L, list, "string", NULL, " gmatch ");
   add_library(L, list, "table", NULL, "");
@@ -85,8 +85,21 @@ void ltide_fuse_note_pure(lua_State *L, lua_CFunction fused) {
     lua_call(L, 1, 1);
     add_pure(L, list, lua_gettop(L), FUSE_PURE);
   }
+  lua_settop(L, list - 1);
+}
+
+void ltide_fuse_note_pure(lua_State *L, lua_CFunction fused) {
+  lua_newtable(L);
+  int list = lua_gettop(L);
+  lua_pushcfunction(L, fused);
+  add_pure(L, list, list + 1, FUSE_PURE);
   lua_settop(L, list);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_pure);
+  ltide_fuse_note_library(L);
 }
+
+#else
+
+void ltide_fuse_note_library(lua_State *L) { (void)L; }
 
 #endif

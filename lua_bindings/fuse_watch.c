@@ -198,6 +198,15 @@ static bool is_safe_function(const follower *w, lua_Debug *ar) {
   return known >= 0 && !w->trace->known.writes[known];
 }
 
+/* Is the record's call still being made? It may have failed, and its frame be that of another one. */
+static bool is_inside(const follower *w, const lua_Debug *ar) {
+  lua_Debug up;
+  if (ar->i_ci == w->frame) return false;
+  for (int level = 1; lua_getstack(w->L, level, &up); level++)
+    if (up.i_ci == w->frame) return true;
+  return false;
+}
+
 void fuse_follow_hook(lua_State *L, lua_Debug *ar) {
   ltide_state *S = ltide_state_of(L);
   follower *w = S ? S->follower : NULL;
@@ -210,6 +219,10 @@ void fuse_follow_hook(lua_State *L, lua_Debug *ar) {
     return;
   }
   if (!lua_checkstack(L, 16)) return;
+  if (w->frame && ar->event != LUA_HOOKRET && !is_inside(w, ar)) {
+    ltide_try(L, fuse_do_all(L, w));
+    return;
+  }
   if (ar->event == LUA_HOOKRET) {
     if (w->frame == ar->i_ci) end_call(w, ar);
     return;

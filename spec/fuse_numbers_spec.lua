@@ -169,6 +169,19 @@ describe("a fused function with numbers that change", function()
         function(a, b, t) local y = (a * t + 1):tanh() a:add_(t) return a:matmul(b) * t - 1 + y end,
         function(a, _, t) local i = (a * t):gt(1):nonzero() return i * 2 * t + 1, (a * t + 1):tanh() end,
         function(a, b, t) return (a * t + 1):matmul(t == 4 and b:t() or b) * t - 1 end,
+        function(a, _, t) -- one that fails, and is caught
+          local y = a * t + 1
+          local fine, part = pcall(y.narrow, y, 1, t * 60, 3)
+          if not fine then return y:clone() end
+          return part * t - 1
+        end,
+        function(a, _, t)
+          local y = a * t + 1
+          local z = (y * t):tanh()
+          local fine, part = pcall(z.narrow, z, 1, t * 60, 3)
+          if not fine then return y:tanh() * 2, z:tolist()[1][1] end
+          return part * t - 1
+        end,
       } do
         same(fn, { 1, 2, 4, 5, 4, 3, 2 }, nil, x, w)
       end

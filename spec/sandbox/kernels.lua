@@ -301,3 +301,26 @@ for t = 1, 40 do
   local y, w = f(x, t), fn(z, t)
   assert((y - w):abs():max():item() == 0 and x:equal(z))
 end
+
+--- fused functions that call Lua's library, in the forms that the host can end
+--! quota instructions=10000000
+local x = tide.ones(40000)
+local f = tide.fuse(function(a, t)
+  local list = {}
+  table.insert(list, a * t)
+  for i, v in ipairs(list) do list[i] = v + #("x"):rep(t) + #string.format("%d", t) end
+  local fine = not pcall(math.abs, -1)
+  return list[1]:tanh() + (fine and 1 or 2), setmetatable({}, { __index = list })[1]
+end)
+local g = tide.fuse(function(a, t) return a * tonumber(("%d"):format(t)) + select(2, pcall(math.floor, t)) end)
+for t = 1, 6 do
+  assert((f(x, t)):equal((x * t + t + 1):tanh() + 2))
+  assert(g(x, t):equal(x * t + t))
+end
+if _VERSION == "Lua 5.1" then return end -- LuaJIT does not tell what a function calls
+local shown
+print = function(text) shown = text end
+f:explain()
+assert(shown:find "1 step" or shown:find "2 steps", shown)
+g:explain()
+assert(shown:find "after running it for its numbers", shown)
