@@ -13,6 +13,14 @@ local fill, explained, quietly = fused.fill, fused.explained, fused.quietly
 local size = { 200, 170 } -- on the CPU such a function is followed from 32768 elements on
 local followed = "after running it for its numbers"
 
+-- Of large tensors, so without a look at each element.
+local function eq(expected, got, tolerance, what)
+  if not tide.is_tensor(expected) or expected:numel() < 1000 then return D.eq(expected, got, tolerance, what) end
+  assert.are.same(expected:size(), got:size())
+  local apart = (expected:double() - got:double()):abs():max():item()
+  assert.is_true(apart <= (tolerance or 0), ("%s: %g apart"):format(what or "", apart))
+end
+
 -- The fused function, called with each number, gives what the function gives; in the end it has been followed, or has not
 -- been, or that is no matter.
 local function same(fn, numbers, expected, ...)
@@ -34,7 +42,7 @@ local function same(fn, numbers, expected, ...)
         assert.are.equal(a[i].dtype, b[i].dtype)
         assert.are.same(a[i]:size(), b[i]:size())
         assert.are.same(a[i]:stride(), b[i]:stride())
-        D.eq(a[i]:to "float64", b[i]:to "float64", 1e-5, ("number %d (%s), result %d"):format(pass, tostring(n), i))
+        eq(a[i]:to "float64", b[i]:to "float64", 1e-5, ("number %d (%s), result %d"):format(pass, tostring(n), i))
       else
         assert.are.same(a[i], b[i])
       end
@@ -62,7 +70,7 @@ describe("a fused function with numbers that change", function()
   it("has its old numbers back where they come again", function()
     local x, f = fill(size), nil
     f = tide.fuse(function(t, k) return t * k + k end)
-    for _, k in ipairs { 2, 3, 2, 5, 5, 2, 3 } do D.eq(x * k + k, f(x, k)) end
+    for _, k in ipairs { 2, 3, 2, 5, 5, 2, 3 } do eq(x * k + k, f(x, k)) end
   end)
 
   it("sees them in upvalues, fields and globals", function()
@@ -71,14 +79,14 @@ describe("a fused function with numbers that change", function()
       "chunk", "t", env)())
     for i = 1, 20 do
       env.k, env.config.scale, env.config.deep.shift = i, i * 0.5, i - 0.5
-      D.eq((x * i + (i - 0.5)) * (i * 0.5) - 1.5, f(x), 1e-3)
+      eq((x * i + (i - 0.5)) * (i * 0.5) - 1.5, f(x), 1e-3)
     end
     assert.is_truthy(explained(f):find(followed, 1, true), explained(f))
     local k = 1
     local g = tide.fuse(function(t) return t * k + k end)
     for i = 1, 5 do
       k = i
-      D.eq(x * i + i, g(x))
+      eq(x * i + i, g(x))
     end
     assert.is_truthy(explained(g):find(followed, 1, true), explained(g))
   end)
@@ -100,12 +108,12 @@ describe("a fused function with numbers that change", function()
       assert.are.equal(tide.int32, f(x, 2).dtype)
       assert.are.equal(tide.float32, f(x, 2.0).dtype)
       assert.are.equal(tide.int32, f(x, 3).dtype)
-      D.eq(x:float() * 2.5 + 2.5, f(x, 2.5))
+      eq(x:float() * 2.5 + 2.5, f(x, 2.5))
     end
     for _, dtype in ipairs { "float16", "bfloat16", "float64", "uint8" } do
       local y = fill(size, dtype, 0)
       local g = tide.fuse(function(a, n) return (a * n + n):to "float32" end)
-      for n = 1, 4 do D.eq((y * n + n):to "float32", g(y, n), dtype == "float64" and 1e-6 or dtype == "uint8" and 0 or 0.1) end
+      for n = 1, 4 do eq((y * n + n):to "float32", g(y, n), dtype == "float64" and 1e-6 or dtype == "uint8" and 0 or 0.1) end
     end
   end)
 
@@ -185,7 +193,7 @@ describe("a fused function with numbers that change", function()
       } do
         same(fn, { 1, 2, 4, 5, 4, 3, 2 }, nil, x, w)
       end
-      D.eq(x * 4 + 1, kept, 1e-5)
+      eq(x * 4 + 1, kept, 1e-5)
     end)
     local f = tide.fuse(function(a, b, t) return ((a * t + 1):matmul(b) * t - 1):tanh() end)
     for t = 1, 3 do f(x, w, t) end
@@ -273,7 +281,7 @@ describe("a fused function with numbers that change", function()
           local a, b = { fn(x, t) }, { f(x, t) }
           assert.are.equal(#a, #b)
           for i = 1, #a do
-            if tide.is_tensor(a[i]) then D.eq(a[i], b[i], 1e-6) else assert.are.same(a[i], b[i]) end
+            if tide.is_tensor(a[i]) then eq(a[i], b[i], 1e-6) else assert.are.same(a[i], b[i]) end
           end
         end
       end)
@@ -288,23 +296,23 @@ describe("a fused function with numbers that change", function()
       return y:tanh() - t
     end
     local f = tide.fuse(fn)
-    quietly(function() for t = 1, 5 do D.eq(fn(x, t), f(x, t), 1e-6) end end)
-    D.eq(x * 3 + 1, keep.at)
+    quietly(function() for t = 1, 5 do eq(fn(x, t), f(x, t), 1e-6) end end)
+    eq(x * 3 + 1, keep.at)
     local lists = tide.fuse(function(a, t)
       local out = {}
       for i = 1, 3 do out[i] = a * i * t + 1 end
       return out
     end)
-    quietly(function() for t = 1, 4 do for i = 1, 3 do D.eq(x * i * t + 1, lists(x, t)[i], 1e-5) end end end)
+    quietly(function() for t = 1, 4 do for i = 1, 3 do eq(x * i * t + 1, lists(x, t)[i], 1e-5) end end end)
     -- In the globals, which nobody looks through.
     local k = tide.fuse(load("return function(a, t) local y = a * t + 1 if t == 3 then fuse_escaped = y end return y:tanh() - t end", "=globals")())
-    quietly(function() for t = 1, 5 do D.eq((x * t + 1):tanh() - t, k(x, t), 1e-6) end end)
-    D.eq(x * 3 + 1, rawget(_G, "fuse_escaped"))
+    quietly(function() for t = 1, 5 do eq((x * t + 1):tanh() - t, k(x, t), 1e-6) end end)
+    eq(x * 3 + 1, rawget(_G, "fuse_escaped"))
     rawset(_G, "fuse_escaped", nil)
     local names = tide.fuse(load("return function(a, t, name) local y = a * t + 1 if t > 2 then rawset(_G, name, y) end return y:tanh() - t end",
       "=names")())
-    quietly(function() for t = 1, 5 do D.eq((x * t + 1):tanh() - t, names(x, t, "fuse_escaped"), 1e-6) end end)
-    D.eq(x * 5 + 1, rawget(_G, "fuse_escaped"))
+    quietly(function() for t = 1, 5 do eq((x * t + 1):tanh() - t, names(x, t, "fuse_escaped"), 1e-6) end end)
+    eq(x * 5 + 1, rawget(_G, "fuse_escaped"))
     rawset(_G, "fuse_escaped", nil)
     -- A tensor in the place of another one, by an upvalue too.
     local at, state = fill(size), { v = fill(size) }
@@ -316,8 +324,8 @@ describe("a fused function with numbers that change", function()
     quietly(function() for t = 1, 2 do g(x, t) end end)
     local was = at * state.v
     quietly(function() g(x, 3) end)
-    D.eq(x * 3 + was, at, 1e-5)
-    D.eq(x * 3 + was, state.v, 1e-5)
+    eq(x * 3 + was, at, 1e-5)
+    eq(x * 3 + was, state.v, 1e-5)
   end)
 
   it("returns numbers, tables and nil as it does alone", function()
@@ -325,11 +333,11 @@ describe("a fused function with numbers that change", function()
     local f = tide.fuse(function(a, t) return { y = a * t + 1, { t * 2, "name" } }, t, nil, { { a - t } } end)
     for t = 1, 6 do
       local r, n, none, deep = f(x, t)
-      D.eq(x * t + 1, r.y)
+      eq(x * t + 1, r.y)
       assert.are.same({ t * 2, "name" }, r[1])
       assert.are.equal(t, n)
       assert.is_nil(none)
-      D.eq(x - t, deep[1][1])
+      eq(x - t, deep[1][1])
     end
     assert.is_truthy(explained(f):find(followed, 1, true))
     -- A function that holds one is no table: it gets its values as well.
@@ -338,7 +346,7 @@ describe("a fused function with numbers that change", function()
       if t > 2 then return function() return y end end
       return y
     end)
-    quietly(function() for t = 1, 5 do D.eq(x * t + 1, t > 2 and g(x, t)() or g(x, t)) end end)
+    quietly(function() for t = 1, 5 do eq(x * t + 1, t > 2 and g(x, t)() or g(x, t)) end end)
   end)
 
   it("raises the function's own errors, and has done what came before", function()
@@ -354,12 +362,12 @@ describe("a fused function with numbers that change", function()
     local ok, said = pcall(f, k, 3)
     assert.is_false(ok)
     assert.matches("fuse_numbers_spec.lua:%d+: three", said)
-    D.eq(before + 1, k)
+    eq(before + 1, k)
     ok, said = pcall(f, k, 0)
     assert.is_false(ok)
     assert.matches("divisor 0", tostring(said))
-    D.eq(before + 2, k)
-    D.eq((before + 3) * 5 // 5, f(k, 5))
+    eq(before + 2, k)
+    eq((before + 3) * 5 // 5, f(k, 5))
     -- Shapes and dtypes are what they are in the function.
     local g = tide.fuse(function(a, n) return (a * n + 1):view(n, -1) end)
     quietly(function()
@@ -372,7 +380,7 @@ describe("a fused function with numbers that change", function()
       local fine = pcall(function() if n > 2 then error "x" end end)
       return fine and y or y * 2
     end)
-    quietly(function() for n = 1, 4 do D.eq((x * n + 1) * (n > 2 and 2 or 1), h(x, n)) end end)
+    quietly(function() for n = 1, 4 do eq((x * n + 1) * (n > 2 and 2 or 1), h(x, n)) end end)
   end)
 
   it("can be left in the middle, and used by several coroutines", function()
@@ -387,12 +395,12 @@ describe("a fused function with numbers that change", function()
     local own = { x:clone(), x:clone() }
     local a = coroutine.wrap(function() return f(own[1], 3) end)
     local b = coroutine.wrap(function() return f(own[2], 4) end)
-    D.eq(x * 3 + 1, a())
-    D.eq(x * 4 + 1, b())
-    D.eq(x + 3, own[1])
-    D.eq(x + 4, own[2])
-    D.eq((x * 4 + 1) * 2 - (x + 4), b())
-    D.eq((x * 3 + 1) * 2 - (x + 3), a())
+    eq(x * 3 + 1, a())
+    eq(x * 4 + 1, b())
+    eq(x + 3, own[1])
+    eq(x + 4, own[2])
+    eq((x * 4 + 1) * 2 - (x + 4), b())
+    eq((x * 3 + 1) * 2 - (x + 3), a())
     -- One that has failed, and that nobody has closed: its writes have happened.
     local g = tide.fuse(function(p, t)
       p:mul_(t):add_(1)
@@ -403,14 +411,14 @@ describe("a fused function with numbers that change", function()
     local y = x:clone()
     local co = coroutine.create(function(...) return g(...) end)
     assert.is_false((coroutine.resume(co, y, 3)))
-    D.eq(x * 3 + 1, y)
+    eq(x * 3 + 1, y)
     local z = x:clone()
     co = coroutine.create(function(...) return g(...) end)
     assert.is_false((coroutine.resume(co, z, 3)))
     co = nil -- luacheck: ignore
     collectgarbage() collectgarbage()
-    D.eq(x * 3 + 1, z)
-    for t = 4, 6 do D.eq((x * t + 1) * 2 + 1, g(x:clone(), t), 1e-4) end
+    eq(x * 3 + 1, z)
+    for t = 4, 6 do eq((x * t + 1) * 2 + 1, g(x:clone(), t), 1e-4) end
   end)
 
   it("closes what it has made on the way", function()
@@ -424,12 +432,12 @@ describe("a fused function with numbers that change", function()
       local f = tide.fuse(function(a, t) local y <close> = a * t + 1 return t > 2 and y or y * 2 end)
       for t = 1, 4 do
         local y = f(x, t)
-        if t > 2 then assert.is_false((pcall(function() return y + 1 end))) else D.eq((x * t + 1) * 2, y) end
+        if t > 2 then assert.is_false((pcall(function() return y + 1 end))) else eq((x * t + 1) * 2, y) end
       end
       local own, g = x:clone(), tide.fuse(function(a, t) local b <close> = t > 2 and a or nil return a * t + 1 end)
       for t = 1, 4 do
         local y = t > 3 or g(own, t)
-        if t < 4 then D.eq(x * t + 1, y) else assert.is_false((pcall(g, own, t))) end
+        if t < 4 then eq(x * t + 1, y) else assert.is_false((pcall(g, own, t))) end
       end
     end)
   end)
@@ -438,11 +446,11 @@ describe("a fused function with numbers that change", function()
     local x = fill(size)
     local inner = tide.fuse(function(a, t) return a * t + 1 end)
     local f = tide.fuse(function(a, t) return inner(a, t):tanh() - inner(a, t + 1) end)
-    for t = 1, 8 do D.eq((x * t + 1):tanh() - (x * (t + 1) + 1), f(x, t), 1e-5) end
+    for t = 1, 8 do eq((x * t + 1):tanh() - (x * (t + 1) + 1), f(x, t), 1e-5) end
     local g
     g = tide.fuse(function(a, n) if n == 0 then return a * 2 + 1 end return g(a, n - 1) * n + 1 end)
     local function plain(a, n) if n == 0 then return a * 2 + 1 end return plain(a, n - 1) * n + 1 end
-    quietly(function() for n = 0, 6 do D.eq(plain(x, n), g(x, n), 1e-2) end end)
+    quietly(function() for n = 0, 6 do eq(plain(x, n), g(x, n), 1e-2) end end)
   end)
 
   it("takes no memory for what is computed on the way", function()
@@ -483,12 +491,12 @@ describe("a fused function with numbers that change", function()
     f(x, 1)
     local function count() calls = calls + 1 end
     debug.sethook(function() lines = lines + 1 end, "l")
-    for t = 1, 5 do D.eq(fn(x, t), f(x, t), 1e-6) end
+    for t = 1, 5 do eq(fn(x, t), f(x, t), 1e-6) end
     local hooked = debug.gethook() ~= nil
     debug.sethook()
     assert.is_true(hooked and lines > 20)
     debug.sethook(count, "", 50)
-    for t = 1, 5 do D.eq(fn(x, t), f(x, t), 1e-6) end
+    for t = 1, 5 do eq(fn(x, t), f(x, t), 1e-6) end
     hooked = debug.gethook() == count
     debug.sethook()
     assert.is_true(hooked and calls > 0)
@@ -501,7 +509,7 @@ describe("a fused function with numbers that change", function()
     it("runs alone on small tensors of the CPU, which gain nothing", function()
       local x = fill { 8 }
       local f = tide.fuse(function(a, t) return a * t + 1 end)
-      for t = 1, 30 do D.eq(x * t + 1, f(x, t)) end
+      for t = 1, 30 do eq(x * t + 1, f(x, t)) end
       assert.is_truthy(explained(f):find("runs where its numbers differ: kernels are no faster below 32768 elements", 1, true))
       assert.are.same({}, f:kernels())
       f(x, 1)
