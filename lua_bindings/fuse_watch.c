@@ -4,59 +4,65 @@
 
 #if LUA_VERSION_NUM == 504
 
-/* Is the value at a the record's, which is at b, with tensors as lightuserdata? An operation's numbers may differ. */
-static bool is_same_value(follower *w, int a, int b, bool is_op) {
-  lua_State *L = w->L;
-  const ltide_tensor *u = ltide_test_handle(L, w->S, a);
-  if (u)
-    return lua_islightuserdata(L, b) && fuse_is_value(w, (int)((char *)lua_touserdata(L, b) - (char *)NULL) - 1, u->t);
-  if (lua_type(L, a) == LUA_TNUMBER && lua_type(L, b) == LUA_TNUMBER && lua_isinteger(L, a) == lua_isinteger(L, b))
-    return is_op || lua_rawequal(L, a, b);
-  return lua_type(L, a) != LUA_TNUMBER && lua_rawequal(L, a, b);
+/* The number of the value that lightuserdata of the record stands for, or -1. */
+static int value_at(lua_State *L, int index) {
+  return lua_islightuserdata(L, index) ? (int)((char *)lua_touserdata(L, index) - (char *)NULL) - 1 : -1;
 }
 
-static bool is_same_table(follower *w, int a, int b, bool is_op) {
-  lua_State *L = w->L;
-  int fields = 0, top = lua_gettop(L);
-  if (!lua_istable(L, a) || !lua_istable(L, b)) return false;
-  for (lua_pushnil(L); lua_next(L, a); lua_settop(L, top + 1), fields++) {
-    lua_pushvalue(L, top + 1);
-    lua_rawget(L, b);
-    if (!is_same_value(w, top + 2, top + 3, is_op)) return false;
-  }
-  for (lua_pushnil(L); lua_next(L, b); lua_settop(L, top + 1)) fields--;
-  return fields == 0;
-}
+/* Is what the call gets at a what the record has at b? */
+typedef bool (*compare)(follower *w, int a, int b, int depth, bool *flag);
 
-static bool has_same_args(follower *w, const fuse_event *e, lua_Debug *ar) {
+static bool has_args(follower *w, const fuse_event *e, lua_Debug *ar, compare same, bool *flag) {
   lua_State *L = w->L;
   int top = lua_gettop(L);
-  bool same = true, is_op = e->what == FUSE_OP;
   lua_getinfo(L, "r", ar);
-  if (ar->ntransfer != e->call.args) return false;
+  bool has = ar->ntransfer == e->call.args;
   lua_rawgetp(L, LUA_REGISTRYINDEX, w);
   lua_getiuservalue(L, -1, FOLLOWER_REFS);
   lua_replace(L, top + 1);
-  for (int k = 0; k < e->call.args && same; k++, lua_settop(L, top + 1)) {
+  for (int k = 0; k < e->call.args && has; k++, lua_settop(L, top + 1)) {
     const fuse_arg *a = &e->call.arg[k];
     if (!lua_getlocal(L, ar, ar->ftransfer + k)) lua_pushnil(L);
-    const ltide_tensor *u = ltide_test_handle(L, w->S, top + 2);
-    if (a->value >= 0 || u)
-      same = u && fuse_is_value(w, a->value, u->t);
-    else {
+    if (a->value >= 0)
+      lua_pushlightuserdata(L, (char *)NULL + a->value + 1);
+    else
       lua_rawgeti(L, top + 1, a->ref);
-      same = is_same_value(w, top + 2, top + 3, is_op) || is_same_table(w, top + 2, top + 3, is_op);
-    }
+    has = same(w, top + 2, top + 3, 0, flag);
   }
   lua_settop(L, top);
-  return same;
+  return has;
 }
 
-/* Do the tensors in the tables lie where they lay? */
-static bool has_same_tensors(follower *w, int a, int b, int depth) {
+/* Everything, but for numbers of an operation, whose kind is the same; of a table its fields. */
+static bool is_same(follower *w, int a, int b, int depth, bool *is_op) {
   lua_State *L = w->L;
-  int top = lua_gettop(L);
-  if (ltide_test_handle(L, w->S, a) || lua_islightuserdata(L, b)) return is_same_value(w, a, b, true);
+  int fields = 0, top = lua_gettop(L);
+  const ltide_tensor *u = ltide_test_handle(L, w->S, a);
+  if (u) return fuse_is_value(w, value_at(L, b), u->t);
+  if (lua_type(L, a) == LUA_TNUMBER)
+    return lua_type(L, b) == LUA_TNUMBER && lua_isinteger(L, a) == lua_isinteger(L, b) &&
+           (*is_op || lua_rawequal(L, a, b));
+  if (lua_rawequal(L, a, b)) return true;
+  if (!lua_istable(L, a) || !lua_istable(L, b) || depth) return false;
+  for (lua_pushnil(L); lua_next(L, a); lua_settop(L, top + 1), fields++) {
+    lua_pushvalue(L, top + 1);
+    lua_rawget(L, b);
+    if (!is_same(w, top + 2, top + 3, depth + 1, is_op)) return lua_settop(L, top), false;
+  }
+  for (lua_pushnil(L); lua_next(L, b); lua_settop(L, top + 1)) fields--;
+  lua_settop(L, top);
+  return fields == 0;
+}
+
+/* The tensors, also in tables. needs: one of them has no values. */
+static bool has_same_tensors(follower *w, int a, int b, int depth, bool *needs) {
+  lua_State *L = w->L;
+  int top = lua_gettop(L), value = value_at(L, b);
+  const ltide_tensor *u = ltide_test_handle(L, w->S, a);
+  if (u || value >= 0) {
+    *needs |= value >= 0 && !w->has_values[value];
+    return u && fuse_is_value(w, value, u->t);
+  }
   if (!lua_istable(L, a) || !lua_istable(L, b)) return !lua_istable(L, a) && !lua_istable(L, b);
   if (depth > 4 || lua_getmetatable(L, a)) return lua_settop(L, top), false;
   if (!lua_checkstack(L, 8)) return false;
@@ -64,7 +70,7 @@ static bool has_same_tensors(follower *w, int a, int b, int depth) {
   for (lua_pushnil(L); same && lua_next(L, a); lua_settop(L, top + 1)) {
     lua_pushvalue(L, top + 1);
     lua_rawget(L, b);
-    same = has_same_tensors(w, top + 2, top + 3, depth + 1);
+    same = has_same_tensors(w, top + 2, top + 3, depth + 1, needs);
   }
   lua_settop(L, top);
   return same;
@@ -72,27 +78,13 @@ static bool has_same_tensors(follower *w, int a, int b, int depth) {
 
 /* Gives the arguments their values, if they are those of the record's call, before it is made. */
 static bool begin_call(follower *w, const fuse_event *e, lua_Debug *ar) {
-  lua_State *L = w->L;
-  int top = lua_gettop(L);
-  bool same = true, needs = false;
-  lua_getinfo(L, "r", ar);
-  if (ar->ntransfer != e->call.args) return false;
-  lua_rawgetp(L, LUA_REGISTRYINDEX, w);
-  lua_getiuservalue(L, -1, FOLLOWER_REFS);
-  lua_replace(L, top + 1);
-  for (int k = 0; k < e->call.args && same; k++, lua_settop(L, top + 1)) {
-    const fuse_arg *a = &e->call.arg[k];
-    if (!lua_getlocal(L, ar, ar->ftransfer + k)) lua_pushnil(L);
-    const ltide_tensor *u = ltide_test_handle(L, w->S, top + 2);
-    if (a->value >= 0 || u)
-      same = u && fuse_is_value(w, a->value, u->t);
-    else
-      lua_rawgeti(L, top + 1, a->ref), same = has_same_tensors(w, top + 2, top + 3, 0);
-    needs |= a->is_tree || (a->value >= 0 && !w->has_values[a->value]);
+  bool needs = false;
+  if (!has_args(w, e, ar, has_same_tensors, &needs)) return false;
+  if (needs && !fuse_is_idle_cast(e)) {
+    needs = false;
+    fuse_advance(w->L, w, e->step);
+    if (!has_args(w, e, ar, has_same_tensors, &needs) || needs) return false;
   }
-  lua_settop(L, top);
-  if (!same) return false;
-  if (needs && !fuse_is_idle_cast(e)) fuse_advance(L, w, e->step);
   w->frame = ar->i_ci;
   return true;
 }
@@ -181,7 +173,8 @@ static bool is_safe(follower *w, lua_Debug *ar) {
     row = e->row;
   if (e && e->fn == fn && e->row == row) {
     if (fuse_is_made(e)) return begin_call(w, e, ar);
-    return e->what == FUSE_CAST || has_same_args(w, e, ar);
+    bool is_op = e->what == FUSE_OP;
+    return e->what == FUSE_CAST || has_args(w, e, ar, is_same, &is_op);
   }
   if (row) return fuse_tells_kind(row->name) || ltide_is_in(" size numel nelement nbytes ", row->name);
   fuse_purity purity = fuse_purity_of(L);
