@@ -428,10 +428,21 @@ static void place_inputs(planner *p) {
   }
 }
 
-static bool keep_steps(fuse_record *record, const planner *p) {
+static void free_steps(fuse_step *step, int n) {
+  for (int i = 0; i < n; i++) {
+    tide_fused_free(step[i].fused);
+    free(step[i].node);
+    free(step[i].number);
+  }
+}
+
+static bool keep_steps(fuse_record *record, planner *p) {
   record->step = malloc((size_t)(p->steps + 1) * sizeof *record->step);
   record->slot = malloc(sizeof p->slot);
-  if (!record->step || !record->slot) return false;
+  if (!record->step || !record->slot) {
+    free_steps(p->step, p->steps);
+    return false;
+  }
   memcpy(record->step, p->step, (size_t)p->steps * sizeof *p->step);
   memcpy(record->slot, p->slot, sizeof p->slot);
   record->steps = p->steps, record->slots = p->r->slots, record->values = p->r->values;
@@ -467,11 +478,7 @@ void fuse_plan(fuse_recorder *r, const char *name, int first, int top) {
 
 void fuse_record_free(fuse_record *p) {
   if (!p) return;
-  for (int i = 0; i < p->steps; i++) {
-    tide_fused_free(p->step[i].fused);
-    free(p->step[i].node);
-    free(p->step[i].number);
-  }
+  free_steps(p->step, p->steps);
   free(p->trace);
   free(p->guard), free(p->input), free(p->step), free(p->slot), free(p->result);
   free(p);

@@ -430,8 +430,9 @@ tide.parallel.data_parallel(function(x) return tide.zeros(1 << 20, { device = x.
 --! grant NATIVE
 --! quota compiles=2
 --! raises the 2 compilations that the host allows are used up
+local own = tostring({}):match "0x%x+" -- no text that the disk's cache has
 for i = 1, 10 do
-  tide.cuda.jiterator.create_jit_fn("template <typename T> T sandbox(T x) { return x + " .. math.random(1 << 40) .. "; }")(tide.ones(2))
+  tide.cuda.jiterator.create_jit_fn("template <typename T> T sandbox(T x) { return x + " .. own .. "u + " .. i .. "; }")(tide.ones(2))
 end
 
 --- a wait that hides in item
@@ -557,8 +558,8 @@ end
 --- compilations of kernels written in Lua
 --! quota compiles=2
 --! raises the 2 compilations that the host allows are used up
-local x = tide.ones(2)
-for i = 1, 10 do tide.kernel("function(i, x) x[i] = x[i] + " .. math.random(1 << 40) .. " end")(2, x) end
+local x, own = tide.ones(2), tostring({}):match "0x%x+" -- no text that the disk's cache has
+for i = 1, 10 do tide.kernel("function(i, x) x[i] = x[i] + " .. own .. " + " .. i .. " end")(2, x) end
 
 --- launches of kernels written in Lua
 --! quota launches=50
