@@ -197,7 +197,7 @@ static int lfused_call(lua_State *L) {
   ltide_tensor *handles[FUSE_INPUTS];
   fuse_record *other = NULL; /* differs in numbers alone */
   bool may_follow = false;
-  f->alone = false;
+  f->alone = FUSE_NOT_ALONE;
   lua_getiuservalue(L, 1, 1);
   for (fuse_record **at = &f->records, *p; (p = *at); at = &p->next) {
     bool differs = false;
@@ -219,7 +219,7 @@ static int lfused_call(lua_State *L) {
   if (other && !f->strayed && !is_changing(f)) {
     int n = may_follow ? fuse_follow(L, S, f, other, top) : -1;
     if (n >= 0) return n;
-    f->alone = true;
+    f->alone = FUSE_SMALL;
     return call_plain(L, top);
   }
   f->strayed = false;
@@ -377,9 +377,11 @@ static void push_explanation(lua_State *L, const fuse_function *f) {
     return;
   }
   if (p->eager || is_changing(f) || f->alone) {
-    if (f->alone)
+    if (f->alone == FUSE_SMALL)
       lua_pushfstring(L, "runs where its numbers differ: kernels are no faster below %d elements on the CPU",
                       FUSE_WORTH);
+    else if (f->alone)
+      lua_pushstring(L, "ran alone: with these numbers it does something else");
     else
       lua_pushfstring(L, "runs each time: %s", is_changing(f) ? f->changing : p->why);
     lua_concat(L, 2);

@@ -98,7 +98,6 @@ typedef struct fuse_record {
   fuse_step *step;
   int16_t *slot; /* of each value: where it lies on the stack */
   fuse_arg *result;
-  unsigned used;
 } fuse_record;
 
 /* {==== Recording: fuse_record.c */
@@ -212,16 +211,15 @@ struct ltide_recorder {
   int mask, count;
   bool writes;     /* to tables that it has not made */
   bool is_dynamic; /* something has a size that depends on values */
-  bool full;
 };
 typedef struct ltide_recorder fuse_recorder;
 
 typedef struct fuse_function {
   fuse_record *records;
   int count, line;
-  unsigned clock, changes; /* changes: records in a row that only numbers made necessary */
-  bool warned, is_off;
-  bool alone;   /* the last call ran the function by itself, as following it is not worth while */
+  unsigned changes; /* how many calls in a row have found no record, or have strayed from one */
+  bool warned;
+  enum { FUSE_NOT_ALONE, FUSE_SMALL, FUSE_OTHER } alone; /* why the last call ran the function by itself */
   bool strayed; /* the function did something else when it was followed: it is recorded next */
   char name[64], where[120], label[200], changing[200];
 } fuse_function;
@@ -270,6 +268,7 @@ bool fuse_find_dims(fuse_event *e, const tide_reduce_options *o, int ndim);
 /* Where S->recorder is set, tells it of an elementwise operation that has been done. */
 void fuse_note(lua_State *L, ltide_state *S, tide_op op, const tide_operand *in, const tide_scalar *p,
                const tide_tensor *into);
+static inline bool fuse_frees(const ltide_row *row) { return row && !strcmp(row->name, "free"); }
 lua_CFunction fuse_tensor_meta(lua_State *L, const ltide_state *S, const char *event);
 void fuse_record_begin(fuse_recorder *r);
 void fuse_record_end(fuse_recorder *r, lua_State *L); /* once */

@@ -225,7 +225,7 @@ static int end_follow(lua_State *L, int status, lua_KContext top) {
   if (fits)
     f->changes = 0, finish(L, w);
   else {
-    f->strayed = true, f->changes++;
+    f->strayed = true, f->alone = FUSE_OTHER, f->changes++;
     ltide_try(L, fuse_do_all(L, w));
   }
   lua_settop(L, last);

@@ -320,8 +320,9 @@ static void check_large(fuse_recorder *r, int k) {
   for (lua_pushnil(L); !changed && lua_next(L, top + 1); lua_settop(L, top + 3), fields++) {
     lua_pushvalue(L, top + 3);
     lua_rawget(L, top + 2);
-    if (!lua_rawequal(L, -1, -2)) changed = luaL_tolstring(L, top + 3, NULL);
-    if (changed) break;
+    if (lua_rawequal(L, -1, -2)) continue;
+    changed = lua_type(L, top + 3) == LUA_TSTRING ? lua_tostring(L, top + 3) : "a table that it can see";
+    break;
   }
   for (lua_pushnil(L); !changed && lua_next(L, top + 2); lua_settop(L, top + 3)) fields--;
   if (changed || fields) fuse_decline(r, "it changes %s", changed ? changed : "a table that it can see");

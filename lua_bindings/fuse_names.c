@@ -57,7 +57,7 @@ static void add_name(fuse_recorder *r, bool global) {
   lua_rawset(r->L, r->names);
 }
 
-enum { FALSE_TAG = 1, TRUE_TAG = 0x11, INTEGER_TAG = 3, FLOAT_TAG = 0x13, SHORT_TAG = 4, LONG_TAG = 0x14 };
+enum { INTEGER_TAG = 3, FLOAT_TAG = 0x13, SHORT_TAG = 4, LONG_TAG = 0x14 };
 
 /* {==== Code */
 

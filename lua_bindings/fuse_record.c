@@ -228,10 +228,10 @@ static bool is_access(const fuse_recorder *r, lua_CFunction fn) {
          fn == fuse_tensor_meta(r->L, r->S, "__newindex");
 }
 
-/* Is it the end of a local variable for a tensor that was made inside? */
+/* x:free(), or the end of a local variable, for a tensor that was made inside? */
 static bool closes_own(fuse_recorder *r, lua_CFunction fn, lua_Debug *ar) {
   lua_State *L = r->L;
-  if (fn != fuse_tensor_meta(L, r->S, "__close")) return false;
+  if (!fuse_frees(ltide_row_at(L, -1)) && fn != fuse_tensor_meta(L, r->S, "__close")) return false;
   lua_getinfo(L, "r", ar);
   if (!lua_getlocal(L, ar, ar->ftransfer)) lua_pushnil(L);
   int16_t value = fuse_value_of(r, lua_gettop(L));

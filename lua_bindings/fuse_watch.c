@@ -171,6 +171,7 @@ static bool is_safe(follower *w, lua_Debug *ar) {
     row = ltide_row_at(L, -1);
   else
     row = e->row;
+  if (fuse_frees(row)) return is_own(w, ar);
   if (e && e->fn == fn && e->row == row) {
     if (fuse_is_made(e)) return begin_call(w, e, ar);
     bool is_op = e->what == FUSE_OP;
@@ -211,7 +212,7 @@ void fuse_follow_hook(lua_State *L, lua_Debug *ar) {
     if (other) other(L, ar);
     return;
   }
-  if (!lua_checkstack(L, 16)) return;
+  luaL_checkstack(L, 16, "tide.fuse"); /* no call goes by unseen */
   if (w->frame && ar->event != LUA_HOOKRET && !is_inside(w, ar)) {
     ltide_try(L, fuse_do_all(L, w));
     return;

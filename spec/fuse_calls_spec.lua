@@ -81,7 +81,19 @@ describe("a fused function", function()
       return z * 2 - y
     end, 1e-6, x)
     assert.is_truthy(explained(f):find("1 step, for", 1, true), explained(f))
+    f = check(function(a)
+      local y = a * 2 + 1
+      local z = y:tanh()
+      y:free()
+      return z * 2 - 1
+    end, 1e-6, x)
+    assert.is_truthy(explained(f):find("1 step, for", 1, true), explained(f))
     quietly(function()
+      for _ = 1, 2 do -- an argument
+        local own, frees = x:clone(), tide.fuse(function(a) local y = a * 2 + 1 a:free() return y end)
+        D.eq(x * 2 + 1, frees(own))
+        assert.is_false((pcall(function() return own + 1 end)))
+      end
       local gone = tide.fuse(function(a) local y <close> = a * 2 return y end)
       for _ = 1, 3 do assert.is_false((pcall(function() return gone(x) + 1 end))) end
       local ends = tide.fuse(function(a) local b <close> = a return b * 2 + 1 end)

@@ -240,6 +240,10 @@ describe("a fused function with numbers that change", function()
       if t == 2.5 then return y, z end
       return z, z
     end, numbers, true, x)
+    local f = tide.fuse(function(a, t) if t == 3 then return a * t + 1 end return (a - t) / t end)
+    for t = 1, 3 do f(x, t) end
+    assert.is_truthy(explained(f):find("ran alone: with these numbers it does something else", 1, true), explained(f))
+    assert.are.same({}, f:kernels())
     quietly(function() -- another way at each call is not worth it
       same(function(a, t) return t * 4 % 2 < 1 and (a * t + 1) * t or (a - t) / t end, numbers, false, x)
     end)
@@ -426,6 +430,12 @@ describe("a fused function with numbers that change", function()
     same(function(a, t)
       local y <close> = a * t + 1
       local z <close> = y:tanh()
+      return z * 2 - t
+    end, numbers, true, x)
+    same(function(a, t)
+      local y = a * t + 1
+      local z = y:tanh()
+      y:free()
       return z * 2 - t
     end, numbers, true, x)
     quietly(function()

@@ -394,17 +394,12 @@ static void note_warning(void *unused, const char *text) {
   warned += strstr(text, "it is no text") != NULL;
 }
 
-static const tide_compiler assembler = {.name = "assembler",
-                                        .ahead = true,
-                                        .options = "",
-                                        .identify = tell_version,
-                                        .arch = tell_arch,
-                                        .compile = assemble,
-                                        .load = load,
-                                        .unload = unload,
-                                        .function = of_assembler,
-                                        .launch = note_launch};
-static const tide_compiler with_assembler = {.name = "compiler",
+#define OF_TEST                                                                                                        \
+  .ahead = true, .options = "", .identify = tell_version, .arch = tell_arch, .load = load, .unload = unload,           \
+  .launch = note_launch
+static const tide_compiler assembler = {OF_TEST, .name = "assembler", .compile = assemble, .function = of_assembler};
+static const tide_compiler with_assembler = {OF_TEST,
+                                             .name = "compiler",
                                              .prelude = "",
                                              .with_small = "",
                                              .with_complex = "",
@@ -412,15 +407,8 @@ static const tide_compiler with_assembler = {.name = "compiler",
                                              .flat = "",
                                              .strided = "",
                                              .threads = 256,
-                                             .ahead = true,
-                                             .options = "",
-                                             .identify = tell_version,
-                                             .arch = tell_arch,
                                              .compile = compile,
-                                             .load = load,
-                                             .unload = unload,
                                              .function = of_compiler,
-                                             .launch = note_launch,
                                              .fused_text = write_text,
                                              .assembler = &assembler};
 
