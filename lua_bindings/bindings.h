@@ -378,8 +378,9 @@ static inline void ltide_made(lua_State *L, ltide_state *S) {
   if (S->held_count) ltide_held_end(L, S);
 }
 
-/* fuse_pure.c: tells tide.fuse of Lua's library as it is now, after functions of it were replaced by ours. */
-void ltide_fuse_note_library(lua_State *L);
+/* fuse_pure.c: tells tide.fuse of Lua's basic functions as they are now, after ours were put in their places, or of all
+ * its libraries. */
+void ltide_fuse_note_library(lua_State *L, bool all);
 /* fuse_put_off.c: where S->is_fusing is set, does the elementwise operation for tide.fuse, or puts it off. */
 tide_status ltide_fuse_elementwise(lua_State *L, ltide_state *S, tide_tensor **out, tide_op op, const tide_operand *in,
                                    const tide_scalar *p, tide_tensor *into);

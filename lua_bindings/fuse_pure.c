@@ -64,26 +64,33 @@ static void add_library(lua_State *L, int list, const char *library, const char 
   lua_settop(L, top);
 }
 
-void ltide_fuse_note_library(lua_State *L) {
-  int list = lua_gettop(L) + 1;
-  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_pure) != LUA_TTABLE) { /* the module is not open */
-    lua_settop(L, list - 1);
-    return;
-  }
-  add_library(L, list, "math", NULL, " random randomseed ");
-  add_library(L, list, "string", NULL, " gmatch ");
-  add_library(L, list, "table", NULL, "");
-  add_library(L, list, "utf8", NULL, " codes ");
-  add_library(L, list, LUA_GNAME,
-              " assert error ipairs next pairs pcall xpcall rawequal rawget rawlen rawset select setmetatable "
-              "getmetatable tonumber tostring type ",
-              "");
+static void add_iterator(lua_State *L, int list) {
   lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
   if (lua_getfield(L, -1, LUA_GNAME) == LUA_TTABLE && lua_getfield(L, -1, "ipairs") == LUA_TFUNCTION &&
       lua_iscfunction(L, -1)) {
     lua_newtable(L);
     lua_call(L, 1, 1);
     add_pure(L, list, lua_gettop(L), FUSE_PURE);
+  }
+  lua_settop(L, list);
+}
+
+void ltide_fuse_note_library(lua_State *L, bool all) {
+  int list = lua_gettop(L) + 1;
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_pure) != LUA_TTABLE) { /* the module is not open */
+    lua_settop(L, list - 1);
+    return;
+  }
+  add_library(L, list, LUA_GNAME,
+              " assert error ipairs next pairs pcall xpcall rawequal rawget rawlen rawset select setmetatable "
+              "getmetatable tonumber tostring type ",
+              "");
+  if (all) {
+    add_library(L, list, "math", NULL, " random randomseed ");
+    add_library(L, list, "string", NULL, " gmatch ");
+    add_library(L, list, "table", NULL, "");
+    add_library(L, list, "utf8", NULL, " codes ");
+    add_iterator(L, list);
   }
   lua_settop(L, list - 1);
 }
@@ -95,11 +102,11 @@ void ltide_fuse_note_pure(lua_State *L, lua_CFunction fused) {
   add_pure(L, list, list + 1, FUSE_PURE);
   lua_settop(L, list);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_pure);
-  ltide_fuse_note_library(L);
+  ltide_fuse_note_library(L, true);
 }
 
 #else
 
-void ltide_fuse_note_library(lua_State *L) { (void)L; }
+void ltide_fuse_note_library(lua_State *L, bool all) { (void)L, (void)all; }
 
 #endif

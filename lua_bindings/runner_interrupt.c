@@ -187,7 +187,7 @@ void interrupt_open(lua_State *L) {
   replace(L, "wrap", wrap);
   lua_pop(L, 1);
   ltide_let_pass(L, &ending, false);
-  ltide_fuse_note_library(L);
+  ltide_fuse_note_library(L, false);
   set_action(false);
 }
 
