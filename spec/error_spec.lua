@@ -297,13 +297,11 @@ describe("bad input", function()
   it("to pictures of any content", function()
     local path = os.tmpname()
     for channels = 1, 4 do
-      if channels ~= 2 then
-        local x = tide.randint(0, 256, { 5, 7, channels }, { dtype = "uint8" })
-        if channels == 1 then x = x:squeeze(3) end
-        tide.save_png(path, x)
-        local y = tide.load_png(path)
-        D.eq(x:reshape(5, 7, channels):totable(), y)
-      end
+      local x = tide.randint(0, 256, { 5, 7, channels }, { dtype = "uint8" })
+      if channels == 1 then x = x:squeeze(3) end
+      tide.save_png(path, x)
+      local y = tide.load_png(path)
+      D.eq(x:reshape(5, 7, channels):totable(), y)
     end
     os.remove(path)
   end)

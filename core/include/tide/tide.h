@@ -601,10 +601,14 @@ TIDE_API tide_status tide_randperm(tide_tensor **out, int64_t n, const tide_opti
 
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
 
-/* 8-bit pictures: uint8 [h, w], [h, w, 3] or [h, w, 4]; one on a device is waited for. Reading gives [h, w,
- * channels]. */
+/* Pictures, sample by sample. Writing takes [h, w] or [h, w, channels]: grey, grey and alpha, RGB or RGBA; uint8 gives
+ * 8 bits a sample, int32 with values 0 to 65535 gives 16. A picture on a device is waited for. */
 TIDE_API tide_status tide_png_save(const char *path, const tide_tensor *image);
+/* Reading gives [h, w, channels] on the cpu, with the samples in the file: uint8, or int32 of 16 bits a sample. A
+ * palette becomes its colors, grey of 1, 2 or 4 bits is scaled to 0 to 255, transparency becomes alpha. */
 TIDE_API tide_status tide_png_load(tide_tensor **out, const char *path);
+/* bits: 8 or 16 scales the samples to so many, 0 keeps them. gamma: corrects them to sRGB, as gAMA in the file says. */
+TIDE_API tide_status tide_png_load_as(tide_tensor **out, const char *path, int bits, bool gamma);
 
 #ifdef __cplusplus
 }
