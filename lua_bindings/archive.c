@@ -48,6 +48,45 @@ static void get_one(lua_State *L, const ltide_call *c, tide_archive *a, int64_t 
   lua_rawset(L, -3);
 }
 
+/* __index of a table of arrays: raises for a member that could not be read. The upvalue has their messages. */
+static int refuse_foreign(lua_State *L) {
+  lua_settop(L, 2);
+  if (lua_rawget(L, lua_upvalueindex(1)) == LUA_TNIL) return 1;
+  return ltide_error(L, "FileError", "%s", lua_tostring(L, -1));
+}
+
+/* Sets all arrays in the table at the top, but for the members that tide has no form for: they raise when the table is
+ * asked for them, or here where there are no others. */
+static void get_all(lua_State *L, const ltide_call *c, tide_archive *a) {
+  int table = lua_gettop(L);
+  int64_t last = -1, foreign = 0, count = tide_archive_count(a);
+  lua_newtable(L);
+  for (int64_t i = 0; i < count; i++, lua_settop(L, table + 1)) {
+    lua_pushstring(L, tide_archive_name(a, i));
+    ltide_tensor *u = ltide_new_tensor(L, c->S);
+    tide_status status = tide_archive_tensor(&u->t, a, i);
+    if (status != TIDE_OK && tide_archive_is_foreign(a, i)) {
+      lua_pushstring(L, tide_error_get()->message);
+      lua_replace(L, -2);
+      lua_rawset(L, table + 1);
+      last = i, foreign++;
+      continue;
+    }
+    ltide_try(L, status);
+    move(L, u, &c->v[1]);
+    lua_rawset(L, table);
+  }
+  if (foreign && foreign == count) ltide_try(L, tide_archive_tensor(&(tide_tensor *){NULL}, a, last));
+  if (foreign) {
+    lua_pushcclosure(L, refuse_foreign, 1);
+    lua_createtable(L, 0, 1);
+    lua_insert(L, -2);
+    lua_setfield(L, -2, "__index");
+    lua_setmetatable(L, table);
+  }
+  lua_settop(L, table);
+}
+
 /* Sets those that the list at `names` has. */
 static void get_named(lua_State *L, const ltide_call *c, tide_archive *a, int names) {
   int n = ltide_check_list(L, names, INT_MAX, "names", "names");
@@ -73,7 +112,7 @@ static int lload_archive(lua_State *L, ltide_call *c) {
   if (c->v[2].given)
     get_named(L, c, *a, c->v[2].at);
   else
-    for (int64_t i = 0; i < tide_archive_count(*a); i++) get_one(L, c, *a, i);
+    get_all(L, c, *a);
   ltide_made(L, c->S);
   if (kind == TIDE_NPZ) return 1;
   lua_newtable(L);
@@ -84,6 +123,24 @@ static int lload_archive(lua_State *L, ltide_call *c) {
     lua_rawset(L, -3);
   }
   return 2;
+}
+
+/* The names in the order of the file and, of safetensors, {name = dtype as the file names it}. */
+static int lnames(lua_State *L, ltide_call *c) {
+  tide_archive_kind kind = (tide_archive_kind)c->row->tag;
+  tide_archive **a = (tide_archive **)ltide_push_owned(L, free_archive);
+  ltide_try(L, tide_archive_open(a, kind, c->v[0].text, 0));
+  lua_newtable(L);
+  lua_newtable(L);
+  for (int64_t i = 0; i < tide_archive_count(*a); i++) {
+    lua_pushstring(L, tide_archive_name(*a, i));
+    lua_pushvalue(L, -1);
+    lua_rawseti(L, -4, i + 1);
+    lua_pushstring(L, tide_archive_dtype(*a, i));
+    lua_rawset(L, -3);
+  }
+  if (kind == TIDE_SAFETENSORS) return 2;
+  return lua_pop(L, 1), 1;
 }
 
 static int lfrom_file(lua_State *L, ltide_call *c) {

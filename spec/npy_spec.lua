@@ -244,6 +244,82 @@ describe("npz", function()
     end
   end)
 
+  -- A member that is no array of numbers, and what its error says.
+  local foreign = {
+    { "format", { bytes = npy("|S3", "", "csr") }, "'|S3'" }, { "words", { bytes = npy("<U2", "2,", ("x\0\0\0"):rep(4)) }, "'<U2'" },
+    { "objects", { bytes = npy("|O", "1,", "anything") }, "never read" }, { "raw", { bytes = npy("|V1", "2,", "ab") }, "'|V1'" },
+    { "times", { bytes = npy("<M8[ns]", "1,", ("x"):rep(8)) }, "M8" }, { "long", { bytes = npy("<f16", "1,", ("x"):rep(16)) }, "'<f16'" },
+    { "records", { bytes = npy("", "1,", "", { head = "{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (1,), }\n" }) }, "records" },
+    { "deep", { bytes = npy("|i1", ("1, "):rep(13), "x") }, "12 dimensions" },
+    { "big", { bytes = npy("<u8", "1,", ("\xff"):rep(8)) }, "uint64" },
+    { "notes.txt", { bytes = "any text", name = "notes.txt" }, "no array" }, { "a/", { bytes = "", name = "a/" }, "no array" },
+    { "npy", { bytes = "", name = "npy" }, "no array" }, { "secret", { bytes = one, flags = 1, size = 3 }, "encrypted" },
+    { "zstd", { bytes = "1234", method = 93, size = 200 }, "compression 93" }, { "text.npy", { bytes = "1", method = 12, name = "text.npy.npy", size = 9 }, "compression 12" } }
+
+  it("reads what is beside members that are no arrays of numbers", function()
+    for _, case in ipairs(foreign) do
+      local name, part, says = table.unpack(case)
+      part.name = part.name or name .. ".npy"
+      for _, parts in ipairs { { part, { name = "x.npy", bytes = one } }, { { name = "x.npy", bytes = one }, part },
+        { { name = "w.npy", bytes = one }, part, { name = "x.npy", bytes = one } } } do
+        F.put(zip(parts))
+        local got = tide.load_npz(F.path, { device = D.dev })
+        D.eq({ 5, 6 }, got.x)
+        local n = 0
+        for key, x in pairs(got) do n = n + 1 assert.is_true(tide.is_tensor(x), key) end
+        assert.are.equal(#parts - 1, n)
+        assert.is_nil(got.nothing)
+        assert.is_nil(got[1])
+        for _ = 1, 2 do
+          F.refused(says, function() return got[name] end)
+          F.refused(name, function() return got[name] end)
+        end
+        F.refused(says, tide.load_npz, { names = { "x", name } })
+        D.eq({ 5, 6 }, tide.load_npz(F.path, { names = { "x" } }).x)
+        local names = tide.npz_names(F.path)
+        assert.are.equal(#parts, #names)
+        for i, p in ipairs(parts) do assert.are.equal(p == part and name or p.name:sub(1, 1), names[i]) end
+      end
+      F.put(zip { part }) -- nothing else
+      F.refused(says, tide.load_npz)
+      assert.are.same({ name }, tide.npz_names(F.path))
+    end
+  end)
+
+  it("reads all that can be read of many members, and refuses what is broken beside them", function()
+    local parts, n = {}, 0
+    for _, case in ipairs(foreign) do
+      parts[#parts + 1] = case[2]
+      parts[#parts + 1] = { name = "x" .. #parts .. ".npy", bytes = one }
+    end
+    F.put(zip(parts))
+    local got = tide.load_npz(F.path)
+    for _, x in pairs(got) do n = n + x:numel() end
+    assert.are.equal(2 * #foreign, n)
+    for _, case in ipairs(foreign) do F.refused(case[3], function() return got[case[1]] end) end
+    local saved = F.path .. ".npz"
+    tide.save_npz(saved, got) -- the arrays alone
+    assert.are.equal(#foreign, #tide.npz_names(saved))
+    os.remove(saved)
+    parts[2].crc = 1
+    F.put(zip(parts))
+    F.refused("checksum", tide.load_npz)
+  end)
+
+  it("lists names without reading", function()
+    tide.save_npz(F.path, { b = tide.zeros(3), ["a/ü"] = tide.ones(2, { dtype = "int8" }), tide.ones(1) }, { compressed = true })
+    local names = tide.npz_names(F.path)
+    table.sort(names)
+    assert.are.same({ "a/ü", "arr_0", "b" }, names)
+    F.put(zip { { name = "x.npy", bytes = "broken" } })
+    assert.are.same({ "x" }, tide.npz_names(F.path))
+    F.put(zip {})
+    assert.are.same({}, tide.npz_names(F.path))
+    F.put "nothing"
+    F.refused("table of contents", tide.npz_names)
+    D.raises("FileError", tide.npz_names, "/nowhere")
+  end)
+
   it("believes nothing in a file", function()
     local good = zip { { name = "x.npy", bytes = one }, { name = "y.npy", bytes = one } }
     for n = 0, #good - 1 do
@@ -260,7 +336,7 @@ describe("npz", function()
       { { { name = "x.npy", bytes = one, crc = 1 } }, "checksum" },
       { { { name = "x.npy", bytes = one, method = 14 } }, "compression 14" },
       { { { name = "x.npy", bytes = one, flags = 1 } }, "encrypted" },
-      { { { name = "readme.txt", bytes = one } }, "readme.txt" }, { { { name = "x\0.npy", bytes = one } }, "arrays" },
+      { { { name = "readme.txt", bytes = one } }, "readme.txt" }, { { { name = "x\0.npy", bytes = one } }, "arrays" }, { { { name = "x\0", bytes = one } }, "arrays" },
       { { { name = "x.npy", bytes = one, size = 1 << 31 } }, "claims" },
       { { { name = "x.npy", bytes = one, size = 1 << 31, method = 8 } }, "cannot stand for" },
       { { { name = "x.npy", bytes = one, method = 8 } }, "broken" },

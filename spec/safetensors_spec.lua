@@ -58,6 +58,56 @@ describe("load_safetensors", function()
     D.raises("ArgumentError", tide.load_safetensors, F.path, { names = { 3 } })
   end)
 
+  it("gives floats of 8 bits as their bytes, with the dtypes' names beside", function()
+    local words = { "F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ" }
+    local head, bytes, want = "{", "", {}
+    for i, word in ipairs(words) do
+      head = head .. ('"%s":{"dtype":"%s","shape":[2,3],"data_offsets":[%d,%d]},'):format("t" .. i, word, 6 * i - 6, 6 * i)
+      bytes = bytes .. string.char(0, 0x7f, 0x80, 0xff, i, 6)
+      want["t" .. i] = word
+    end
+    head = head .. '"x":{"dtype":"BF16","shape":[1],"data_offsets":[30,32]},"none":{"dtype":"F8_E4M3","shape":[0,2],"data_offsets":[32,32]}}'
+    want.x, want.none = "BF16", "F8_E4M3"
+    F.put(file(head, bytes .. "\x80\x3f"))
+    local got = tide.load_safetensors(F.path, { device = D.dev })
+    for i in ipairs(words) do
+      local x = got["t" .. i]
+      assert.are.equal("uint8", D.dtype_name(x))
+      D.eq({ { 0, 0x7f, 0x80 }, { 0xff, i, 6 } }, x)
+      D.eq(x, tide.load_safetensors(F.path, { names = { "t" .. i } })["t" .. i])
+    end
+    D.eq({ 0, 2 }, got.none:size())
+    D.eq({ 1 }, got.x)
+    local names, dtypes = tide.safetensors_names(F.path)
+    assert.are.same(want, dtypes)
+    table.sort(names)
+    assert.are.same({ "none", "t1", "t2", "t3", "t4", "t5", "x" }, names)
+  end)
+
+  it("reads what is beside tensors of unknown dtypes", function()
+    local deep = ("1,"):rep(12) .. "1"
+    for _, case in ipairs { { "F4", "[3]", 2 }, { "F6_E2M3", "[4]", 3 }, { "I128", "[1]", 16 }, { "", "[]", 1 }, { ("Q"):rep(300), "[2]", 0 }, { "f32", "[1]", 4 },
+      { "U8", "[" .. deep .. "]", 1, "12 dimensions" }, { "U64", "[1]", 8, "uint64" } } do
+      local word, shape, n, says = table.unpack(case)
+      local head = ('{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"odd":{"dtype":"%s","shape":%s,"data_offsets":[4,%d]},' ..
+        '"b":{"dtype":"U8","shape":[2],"data_offsets":[%d,%d]}}'):format(word, shape, 4 + n, 4 + n, 6 + n)
+      F.put(file(head, string.pack("<f", 1.5) .. ("\xff"):rep(n) .. "\1\2"))
+      local got = tide.load_safetensors(F.path, { device = D.dev })
+      D.eq({ 1.5 }, got.a)
+      D.eq({ 1, 2 }, got.b)
+      says = says or "the dtype '" .. word:sub(1, 40) .. "'"
+      F.refused(says, function() return got.odd end)
+      F.refused(says, tide.load_safetensors, { names = { "a", "odd" } })
+      D.eq({ 1, 2 }, tide.load_safetensors(F.path, { names = { "b" } }).b)
+      local names, dtypes = tide.safetensors_names(F.path)
+      table.sort(names)
+      assert.are.same({ "a", "b", "odd" }, names)
+      assert.are.same({ a = "F32", b = "U8", odd = word }, dtypes)
+      F.put(file(head, string.pack("<f", 1.5) .. ("\xff"):rep(n) .. "\1"))
+      F.refused("bytes of values", tide.load_safetensors)
+    end
+  end)
+
   it("believes nothing in a file", function()
     local good = file('{"__metadata__":{"k":"v"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}', string.pack("<ff", 1, 2))
     for n = 0, #good - 1 do
@@ -78,7 +128,8 @@ describe("load_safetensors", function()
       { file('{"__metadata__":{"a":1}}', ""), "a string" }, { file('{"__metadata__":{},"__metadata__":{}}', ""), "once" },
       { file('{"__metadata__":[]}', ""), "texts" },
       { file(one(dtype .. shape .. '"data_offsets":[0,8],"x":1'), eight), "once each" }, { file(one(dtype .. dtype .. shape .. at), eight), "once each" },
-      { file(one(dtype .. '"data_offsets":[0,8]'), eight), "once each" }, { file(one('"dtype":"F8_E4M3",' .. shape .. at), eight), "F8_E4M3" },
+      { file(one(dtype .. '"data_offsets":[0,8]'), eight), "once each" }, { file(one('"dtype":"F8_E4M3",' .. shape .. at), eight), "8 bytes for the shape [2] of F8_E4M3" },
+      { file(one('"dtype":"F4",' .. shape .. at), eight), "F4" }, { file(one('"dtype":4,' .. shape .. at), eight), "a string" },
       { file(one(dtype .. '"shape":[3],' .. at), eight), "8 bytes for the shape [3]" },
       { file(one(dtype .. '"shape":[-2],' .. at), eight), "at least 0" }, { file(one(dtype .. '"shape":[2.5],' .. at), eight), "end of a list" },
       { file(one(dtype .. '"shape":[02],' .. at), eight), "at least 0" }, { file(one(dtype .. '"shape":2,' .. at), eight), "a list" },

@@ -1,7 +1,8 @@
 /* archive.c: arrays with names, of either format: what both do alike.
  *
  * A format reads its table of contents into entries, whose order is that of their bytes; here they are compared with
- * each other: no two names are equal, no two arrays share bytes.
+ * each other: no two names are equal, no two arrays share bytes. An entry of a form that tide lacks is `foreign`: it
+ * keeps its name and fails alone.
  *
  * Invariant: an entry's bytes lie inside the file, and in no other entry. */
 #include "array.h"
@@ -85,6 +86,12 @@ const char *tide_archive_name(const tide_archive *a, int64_t i) {
   return i >= 0 && i < a->count ? a->entry[i].name : NULL;
 }
 
+const char *tide_archive_dtype(const tide_archive *a, int64_t i) {
+  return i >= 0 && i < a->count ? a->entry[i].type : NULL;
+}
+
+bool tide_archive_is_foreign(const tide_archive *a, int64_t i) { return i >= 0 && i < a->count && a->entry[i].foreign; }
+
 const char *tide_archive_note(const char **value, const tide_archive *a, int64_t i) {
   if (i < 0 || i >= a->notes) return NULL;
   if (value) *value = a->note[2 * i + 1];
@@ -96,8 +103,9 @@ tide_status tide_archive_tensor(tide_tensor **out, tide_archive *a, int64_t i) {
   if (i < 0 || i >= a->count)
     return tide__fail(TIDE_INDEX, "%s: got %lld, expected one of %lld arrays", a->kind->load, (long long)i,
                       (long long)a->count);
-  a->source.member = a->entry[i].name;
+  a->source.member = a->entry[i].name, a->source.foreign = false;
   tide_status status = a->kind->tensor(out, a, &a->entry[i]);
+  if (a->source.foreign) a->entry[i].foreign = true;
   a->source.member = "";
   return status;
 }

@@ -139,7 +139,8 @@ static tide_status read_values(char *to, tide__source *s, const tide__elements *
     TIDE_TRY(tide__source_read(s, plain ? to : piece, bytes));
     if (e->swap) swap(piece, bytes, e->kind == 'c' ? e->bytes / 2 : e->bytes);
     if (!plain && !convert(to, piece, count, e))
-      return tide__source_fail(s, "a value of uint64 is too large, expected those that int64 holds");
+      return tide__source_foreign(
+          s, tide__source_fail(s, "a value of uint64 is too large, expected values that int64 holds"));
     to += count * tide__itemsize(e->dtype);
   }
   return TIDE_OK;

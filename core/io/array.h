@@ -22,10 +22,15 @@ typedef struct tide__source {
   const char *memory;
   uint32_t crc; /* of what a part of a zip file has given */
   bool counts;  /* is it wanted? */
+  bool foreign; /* the last failure was a form that tide lacks, not a broken file */
 } tide__source;
 
 /* FILE, "what: path: member: ...". */
 tide_status tide__source_fail(const tide__source *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Marks such a failure as one of a form that tide lacks: the other members can be read. Returns the status. */
+static inline tide_status tide__source_foreign(tide__source *s, tide_status status) {
+  return s->foreign = true, status;
+}
 /* All n bytes or an error. */
 tide_status tide__source_read(tide__source *s, void *to, size_t n);
 /* Opens a regular file to be read; left: its bytes. */
@@ -94,7 +99,9 @@ typedef struct tide__entry {
   int64_t begin, end;       /* in the file; of a zip file's part with its head, whose length is to be read */
   int64_t packed, bytes;    /* of a zip file's part, and what it stands for */
   uint32_t crc;
-  bool deflated;
+  bool deflated, foreign; /* foreign: tide has no form for it, as far as is known */
+  int flags, method;      /* of a zip file's part */
+  const char *type;       /* as the file names it, or NULL */
   tide__elements elements;
 } tide__entry;
 

@@ -3,7 +3,8 @@
  * Only the table of contents at the end tells what there is, as in every zip program; the head in front of each array
  * tells where its bytes begin, and has to say the same name. Files above 4 GiB have 64-bit fields in extra records.
  * What is compressed tells how many bytes it stands for: more than deflate can give are refused, and in sum more than
- * the caller allows, before memory is taken.
+ * the caller allows, before memory is taken. A part that is no array of numbers has its name in the list, and fails
+ * when it is asked for.
  *
  * Invariant: all bytes of an array have been compared with their checksum when it is given out. */
 #include "array.h"
@@ -12,6 +13,7 @@
 
 #include "base/json.h"
 
+enum { ENCRYPTED = 1, NO_ARRAY = 2 }; /* of a part's flags */
 enum { END = 22, END64 = 56, LOCATOR = 20, CONTENT = 46, LOCAL = 30, COMMENT = 65535, BEST = 1032, DAY = 33 };
 static const uint32_t all32 = UINT32_MAX;
 static const int64_t default_most = (int64_t)1 << 30;
@@ -115,15 +117,15 @@ static tide_status get_entry(tide_archive *a, tide__entry *e, char *at, int64_t 
       (packed | bytes | begin) > INT64_MAX / 4)
     return tide__source_fail(s, "its table of contents is broken");
   char *text = at + CONTENT;
-  if (name < 4 || memcmp(text + name - 4, ".npy", 4) != 0 || memchr(text, 0, (size_t)name))
-    return tide__source_fail(s, "got the part '%.*s', expected arrays, whose names end with .npy",
-                             (int)(name < 80 ? name : 80), text);
-  text[name - 4] = 0;
-  if (flags & 1) return tide__source_fail(s, "%.80s: it is encrypted", text);
-  if (method != 0 && method != 8)
-    return tide__source_fail(s, "%.80s: got compression %d, expected stored (0) or deflated (8)", text, method);
+  if (memchr(text, 0, (size_t)name))
+    return tide__source_fail(s, "got the part '%.80s', whose name has a zero in it, expected names of arrays", text);
+  bool is_array = name >= 4 && !memcmp(text + name - 4, ".npy", 4);
+  text = memmove(text - 1, text, (size_t)name); /* room for its zero, in a field that has been read */
+  text[is_array ? name - 4 : name] = 0;
   *e = (tide__entry){.name = text, .begin = (int64_t)begin, .packed = (int64_t)packed, .bytes = (int64_t)bytes};
-  e->crc = (uint32_t)get(at + 16, 4), e->deflated = method == 8;
+  e->crc = (uint32_t)get(at + 16, 4), e->deflated = method == 8, e->method = method;
+  e->flags = (flags & ENCRYPTED) | (is_array ? 0 : NO_ARRAY);
+  e->foreign = e->flags || (method != 0 && method != 8);
   e->end = e->begin + LOCAL + name + e->packed;
   return TIDE_OK;
 }
@@ -131,6 +133,7 @@ static tide_status get_entry(tide_archive *a, tide__entry *e, char *at, int64_t 
 static tide_status check_entry(const tide_archive *a, const tide__entry *e, const contents *c) {
   const tide__source *s = &a->source;
   if (e->end > c->at) return tide__source_fail(s, "%.80s: its bytes do not lie inside the file", e->name);
+  if (e->foreign) return TIDE_OK;
   if (e->deflated ? e->bytes / BEST > e->packed : e->bytes != e->packed)
     return tide__source_fail(s, "%.80s: %lld bytes cannot stand for the %lld that it claims", e->name,
                              (long long)e->packed, (long long)e->bytes);
@@ -194,13 +197,23 @@ static tide_status read_array(tide_tensor **out, tide__source *s, const tide__en
   return status;
 }
 
+/* Says why a part whose record shows that it is no array that can be read is none. */
+static tide_status fail_foreign(const tide__source *s, const tide__entry *e) {
+  if (e->flags & NO_ARRAY) return tide__source_fail(s, "it is no array, whose name ends with .npy");
+  if (e->flags & ENCRYPTED) return tide__source_fail(s, "it is encrypted, expected an array as NumPy writes it");
+  return tide__source_fail(s, "got compression %d, expected stored (0) or deflated (8)", e->method);
+}
+
 static tide_status get_tensor(tide_tensor **out, tide_archive *a, const tide__entry *e) {
+  if (e->flags || (e->method != 0 && e->method != 8))
+    return tide__source_foreign(&a->source, fail_foreign(&a->source, e));
   if (e->deflated && e->bytes > a->most)
     return tide__source_fail(&a->source, "got %lld compressed bytes, with which the arrays take more than is allowed",
                              (long long)e->bytes);
   TIDE_TRY(find_bytes(a, e));
   if (e->deflated) a->most -= e->bytes;
   tide_status status = read_array(out, &a->source, e);
+  if (a->source.foreign && e->deflated) a->most += e->bytes;
   tide__inflate_end(&a->source);
   a->source.counts = false;
   return status;

@@ -110,14 +110,16 @@ static tide_status get_integer(reader *r, int64_t *out) {
   return n == INT64_MAX ? broken(r, "an integer that is not too large") : TIDE_OK;
 }
 
-/* A list of at most so many integers. */
+/* A list of integers, whose first `most` are stored. Only a shape may have more. */
 static tide_status get_list(reader *r, int64_t *out, int most, int *n) {
   *n = 0;
   if (!take(r, '[')) return broken(r, "a list");
   if (take(r, ']')) return TIDE_OK;
   do {
-    if (*n == most) return broken(r, most == 2 ? "two numbers" : "at most 12 dimensions");
-    TIDE_TRY(get_integer(r, &out[(*n)++]));
+    int64_t value;
+    if (*n == most && most == 2) return broken(r, "two numbers");
+    TIDE_TRY(get_integer(r, &value));
+    if (*n <= most && (*n)++ < most) out[*n - 1] = value;
   } while (take(r, ','));
   return take(r, ']') ? TIDE_OK : broken(r, "the end of a list");
 }
@@ -152,17 +154,16 @@ static tide_status get_notes(reader *r) {
   return take(r, '}') ? TIDE_OK : broken(r, "the end of __metadata__");
 }
 
-static tide_status get_dtype(reader *r, tide__elements *e) {
-  const char *text;
-  TIDE_TRY(get_text(r, &text));
+/* The floats of 8 bits, which tide lacks, are their bytes; other unknown dtypes are foreign. */
+static tide_status get_dtype(reader *r, tide__entry *entry) {
+  tide__elements e = {0};
+  TIDE_TRY(get_text(r, &entry->type));
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    if (!strcmp(words[i].text, text)) {
-      *e = (tide__elements){.kind = words[i].kind, .bytes = words[i].bytes};
-      tide__elements_find(e);
-      return TIDE_OK;
-    }
-  return tide__source_fail(&r->a->source, "got the dtype '%.40s', expected BOOL, integers, F16, BF16, F32, F64 or C64",
-                           text);
+    if (!strcmp(words[i].text, entry->type)) e = (tide__elements){.kind = words[i].kind, .bytes = words[i].bytes};
+  if (!strncmp(entry->type, "F8_", 3)) e = (tide__elements){.kind = 'u', .bytes = 1};
+  if (!tide__elements_find(&e)) entry->foreign = true;
+  entry->elements = e;
+  return TIDE_OK;
 }
 
 static tide_status get_field(reader *r, tide__entry *e, const char *key, int *found) {
@@ -170,10 +171,12 @@ static tide_status get_field(reader *r, tide__entry *e, const char *key, int *fo
   int n, bit = !strcmp(key, "dtype") ? 1 : !strcmp(key, "shape") ? 2 : !strcmp(key, "data_offsets") ? 4 : 0;
   if (!bit || *found & bit || !take(r, ':')) return broken(r, "dtype, shape and data_offsets once each");
   *found |= bit;
-  if (bit == 1) return get_dtype(r, &e->elements);
+  if (bit == 1) return get_dtype(r, e);
   if (bit == 2) {
     e->shape = r->at;
-    return get_list(r, list, TIDE_MAX_DIMS, &n);
+    TIDE_TRY(get_list(r, list, TIDE_MAX_DIMS, &n));
+    if (n > TIDE_MAX_DIMS) e->foreign = true;
+    return TIDE_OK;
   }
   TIDE_TRY(get_list(r, list, 2, &n));
   if (n != 2 || list[0] > list[1]) return broken(r, "data_offsets as [begin, end]");
@@ -224,14 +227,15 @@ static tide_status check_places(tide_archive *a, int64_t bytes) {
   tide__entries_sort(a);
   for (int64_t i = 0; i < a->count; i++) {
     tide__entry *e = &a->entry[i];
-    int ndim = get_shape(a, e, size);
+    int ndim = e->foreign ? 0 : get_shape(a, e, size);
     int64_t whole = tide__size_mul(tide__size_product(size, ndim), e->elements.bytes);
     if (e->begin != at)
       return tide__source_fail(&a->source, "%.80s: its values begin at %lld, expected %lld, where those before it end",
                                e->name, (long long)e->begin, (long long)at);
-    if (e->end - e->begin != whole)
-      return tide__source_fail(&a->source, "%.80s: got %lld bytes for the shape %s of %d bytes each", e->name,
-                               (long long)(e->end - e->begin), tide__shape_text(size, ndim), e->elements.bytes);
+    if (!e->foreign && e->end - e->begin != whole)
+      return tide__source_fail(&a->source, "%.80s: got %lld bytes for the shape %s of %s, %d bytes each", e->name,
+                               (long long)(e->end - e->begin), tide__shape_text(size, ndim), e->type,
+                               e->elements.bytes);
     at = e->end;
     if (at > bytes) break; /* said below */
     e->begin += a->data, e->end += a->data;
@@ -271,6 +275,14 @@ static tide_status get_tensor(tide_tensor **out, tide_archive *a, const tide__en
   int64_t size[TIDE_MAX_DIMS], bytes = e->end - e->begin;
   int ndim = get_shape(a, e, size), part = e->elements.kind == 'c' ? 4 : e->elements.bytes;
   tide_tensor *raw, *flat;
+  if (!part)
+    return tide__source_foreign(&a->source, tide__source_fail(&a->source,
+                                                              "got the dtype '%.40s', expected BOOL, "
+                                                              "integers, F8, F16, BF16, F32, F64 or C64",
+                                                              e->type));
+  if (ndim > TIDE_MAX_DIMS)
+    return tide__source_foreign(&a->source,
+                                tide__source_fail(&a->source, "got more than %d dimensions", TIDE_MAX_DIMS));
   if (!bytes) return tide_empty(out, size, ndim, &(tide_options){e->elements.dtype, TIDE_CPU, false});
   TIDE_TRY(tide_mapping_tensor(&raw, a->mapping, e->begin, bytes));
   const char *at = tide__tensor_ptr(raw);
@@ -285,6 +297,7 @@ static tide_status get_tensor(tide_tensor **out, tide_archive *a, const tide__en
     tide__source s = a->source;
     s.memory = at, s.left = bytes;
     status = tide__elements_read(out, &s, &e->elements, size, ndim, false);
+    a->source.foreign = s.foreign;
   }
   tide_tensor_release(raw);
   return status;

@@ -75,7 +75,7 @@ static void read_archive(tide_archive_kind kind) {
   if (!failed_well(tide_archive_open(&a, kind, path, 0))) return;
   for (int64_t i = 0; i < tide_archive_count(a); i++) {
     tide_tensor *x = NULL;
-    CHECK(tide_archive_name(a, i));
+    CHECK(tide_archive_name(a, i) && (kind == TIDE_NPZ) == !tide_archive_dtype(a, i));
     if (!failed_well(tide_archive_tensor(&x, a, i))) continue;
     look(x);
     tide_tensor_release(x);

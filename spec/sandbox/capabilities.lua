@@ -12,8 +12,8 @@ end
 assert(seen > 80)
 
 --- files by name
-for _, name in ipairs { "save", "load", "save_npy", "load_npy", "save_npz", "load_npz", "save_safetensors", "load_safetensors",
-  "from_file", "save_png", "load_png" } do
+for _, name in ipairs { "save", "load", "save_npy", "load_npy", "save_npz", "load_npz", "npz_names", "save_safetensors", "load_safetensors",
+  "safetensors_names", "from_file", "save_png", "load_png" } do
   assert(not pcall(function() return tide[name] end), name)
   for key in pairs(tide) do assert(key ~= name) end
 end

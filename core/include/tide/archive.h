@@ -3,7 +3,9 @@
  *
  * Nothing in a file is believed: what is broken gives FILE, with the name of the file and what is wrong, before memory
  * is taken for it. bool, int8 to int64, uint8, float16, float32, float64 and complex numbers are read as they are;
- * uint16 and uint32, which tide lacks, as int32 and int64, and uint64 as int64 where its values fit. */
+ * uint16 and uint32, which tide lacks, as int32 and int64, and uint64 as int64 where its values fit. Floats of 8 bits
+ * in safetensors are read as their bytes, in uint8. Parts of another form (text, objects, other dtypes, more than 12
+ * dimensions) have their names in an archive, and fail alone. */
 #ifndef TIDE_ARCHIVE_H
 #define TIDE_ARCHIVE_H
 
@@ -34,6 +36,10 @@ TIDE_API const char *tide_archive_name(const tide_archive *archive, int64_t i);
 /* The array on the cpu. Of safetensors it is the file's memory: it is read when it is touched, and what is written to
  * it stays in this process. */
 TIDE_API tide_status tide_archive_tensor(tide_tensor **out, tide_archive *archive, int64_t i);
+/* The dtype as safetensors names it: "BF16", "F8_E4M3". NULL of npz, which says it in front of the values. */
+TIDE_API const char *tide_archive_dtype(const tide_archive *archive, int64_t i);
+/* Is it of a form that tide lacks, so that tide_archive_tensor fails? Of npz this is known after such a call. */
+TIDE_API bool tide_archive_is_foreign(const tide_archive *archive, int64_t i);
 /* The pairs of texts in the __metadata__ of safetensors. */
 TIDE_API int64_t tide_archive_notes(const tide_archive *archive);
 TIDE_API const char *tide_archive_note(const char **value, const tide_archive *archive, int64_t i); /* gives the key */
