@@ -166,6 +166,8 @@ static inline ltide_state *ltide_begin(lua_State *L) {
 static inline bool ltide_script_is(const lua_Debug *ar) {
   return *ar->source == '=' && !strncmp(ar->source, "=[tide ", 7);
 }
+/* luaL_traceback without the frames of tide's own chunks. */
+void ltide_traceback(lua_State *L, lua_State *co, const char *message, int level);
 /* The nearest function of the script's that is running; false: none is. */
 bool ltide_find_script(lua_State *L, lua_Debug *ar);
 /* The line of the nearest Lua function around the call, and its source as Lua has it; 0: there is none. */

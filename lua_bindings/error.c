@@ -37,6 +37,12 @@ bool ltide_find_script(lua_State *L, lua_Debug *ar) {
   return false;
 }
 
+/* Has a chunk called the function at the level? */
+static bool chunk_calls(lua_State *L, int level) {
+  lua_Debug ar;
+  return lua_getstack(L, level + 1, &ar) && lua_getinfo(L, "S", &ar) && ltide_script_is(&ar);
+}
+
 /* Pushes the traceback, in Lua's form. luaL_traceback would look every C function's name up in all loaded modules,
  * which takes milliseconds with one of many names; what the callers called it serves as well. */
 static void push_traceback(lua_State *L) {
@@ -52,7 +58,7 @@ static void push_traceback(lua_State *L) {
       break;
     }
     lua_getinfo(L, "Sln", &ar);
-    if (ltide_script_is(&ar)) continue;
+    if (ltide_script_is(&ar) || (*ar.what == 'C' && chunk_calls(L, level))) continue;
     if (ar.currentline > 0)
       lua_pushfstring(L, "\n\t%s:%d: in ", ar.short_src, ar.currentline);
     else
@@ -69,6 +75,37 @@ static void push_traceback(lua_State *L) {
     pieces++;
   }
   lua_concat(L, pieces);
+}
+
+/* Adds the frames of the traceback, one a line, but for those of the chunks: each with the C function that it called,
+ * the line before, and with the mark of its tail call, the line behind. */
+static void add_frames(luaL_Buffer *b, const char *line) {
+  const char *called = NULL;
+  size_t length = 0;
+  for (bool own = false; *line; line += length) {
+    size_t n = strcspn(line + 1, "\n") + 1;
+    bool is_tail = own && !strncmp(line, "\n\t(...tail", 10);
+    own = is_tail || !strncmp(line, "\n\t[tide ", 8);
+    if (called && (!own || is_tail)) luaL_addlstring(b, called, length);
+    called = !own && !strncmp(line, "\n\t[C]:", 6) ? line : NULL;
+    if (!own && !called) luaL_addlstring(b, line, n);
+    length = n;
+  }
+  if (called) luaL_addstring(b, called);
+}
+
+void ltide_traceback(lua_State *L, lua_State *co, const char *message, int level) {
+  luaL_Buffer b;
+  luaL_traceback(L, co, NULL, level);
+  int trace = lua_gettop(L);
+  const char *text = lua_tostring(L, trace);
+  size_t head = strcspn(text, "\n");
+  luaL_buffinit(L, &b);
+  if (message) luaL_addstring(&b, message), luaL_addchar(&b, '\n');
+  luaL_addlstring(&b, text, head);
+  add_frames(&b, text + head);
+  luaL_pushresult(&b);
+  lua_remove(L, trace);
 }
 
 /* op is the part before the first colon. */

@@ -2,6 +2,7 @@
  *
  * Options, the table arg, exit codes and tracebacks follow lua.c, so that a .lua script runs as it would there; `tide`
  * is a global, opened before the script. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,17 +14,32 @@
 #include "script.h"
 #include "system.h"
 
+enum { EXIT_USAGE = 2 };
 static const char *program = "tide";
+static int failure = EXIT_FAILURE; /* the exit code of what has failed */
 
 /* {==== Calls */
 
+/* Is the error at 1 a wrong option of the script's, which tide.cmdline has found? Then its message is pushed. */
+static bool is_misuse(lua_State *L) {
+  if (!ltide_is_error(L, 1) || ltide_rawfield(L, 1, "usage") != LUA_TBOOLEAN) return false;
+  return ltide_rawfield(L, 1, "message") == LUA_TSTRING;
+}
+
 /* The message with its traceback: an error object carries its own. */
 static int with_traceback(lua_State *L) {
+  failure = EXIT_FAILURE;
   if (lua_isstring(L, 1)) { /* or a number */
     const char *message = lua_tostring(L, 1), *hint = ltide_lua_hint(L, message);
-    luaL_traceback(L, L, lua_pushfstring(L, "%s%s", message, hint), 1);
+    ltide_traceback(L, L, lua_pushfstring(L, "%s%s", message, hint), 1);
     return 1;
   }
+  if (is_misuse(L)) {
+    const char *message = lua_tostring(L, -1);
+    failure = EXIT_USAGE;
+    return lua_pushstring(L, strncmp(message, "cmdline: ", 9) ? message : message + 9), 1;
+  }
+  lua_settop(L, 1);
   if (luaL_callmeta(L, 1, "__tostring") && lua_type(L, -1) == LUA_TSTRING) {
     if (lua_istable(L, 1) && lua_getfield(L, 1, "traceback") == LUA_TSTRING) {
       lua_pushfstring(L, "%s\n%s", lua_tostring(L, -2), lua_tostring(L, -1));
@@ -32,8 +48,19 @@ static int with_traceback(lua_State *L) {
     lua_settop(L, 2);
     return 1;
   }
-  lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1));
-  luaL_traceback(L, L, lua_tostring(L, -1), 1);
+  ltide_traceback(L, L, lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1)), 1);
+  return 1;
+}
+
+/* debug.traceback, without the frames of tide's own chunks. */
+static int traceback(lua_State *L) {
+  lua_State *co = lua_isthread(L, 1) ? lua_tothread(L, 1) : L;
+  int arg = lua_isthread(L, 1) ? 2 : 1;
+  const char *message = lua_tostring(L, arg);
+  if (!message && !lua_isnoneornil(L, arg))
+    lua_pushvalue(L, arg); /* no string: as it is */
+  else
+    ltide_traceback(L, co, message, (int)luaL_optinteger(L, arg + 1, co == L ? 1 : 0));
   return 1;
 }
 
@@ -76,9 +103,8 @@ typedef struct ltide_options {
 
 static void print_version(void) { printf("tide %s  %s\n", tide_version(), LUA_COPYRIGHT); }
 
-static void print_usage(const char *bad) {
-  if (bad) fprintf(stderr, "%s: unrecognized option or missing argument: '%s'\n", program, bad);
-  fprintf(bad ? stderr : stdout,
+static void print_usage(FILE *to) {
+  fprintf(to,
           "usage: %s [options] [script [args]]\n"
           "  -e stat   run the string 'stat'\n"
           "  -l mod    require library 'mod' into a global of that name\n"
@@ -93,8 +119,31 @@ static void print_usage(const char *bad) {
           "  --device dev  where tensors are made that name no device: cpu, cuda, cuda:1\n"
           "  --        stop handling options\n"
           "  -         run the standard input\n"
-          "Without a script, a terminal gets a prompt. The text of -e may be one of its commands: -e :devices\n",
+          "Without a script, a terminal gets a prompt. The text of -e may be one of its commands: -e :devices\n"
+          "Modules are found beside the script, too. Exit codes: 1 after an error, 2 after a wrong option.\n",
           program);
+}
+
+/* Reports a wrong option, with the usage; returns false. `hint` may be NULL. */
+static bool refuse_option(const char *what, const char *option, const char *hint) {
+  failure = EXIT_USAGE;
+  fprintf(stderr, "%s: %s '%s'", program, what, option);
+  if (hint) fprintf(stderr, ", did you mean --%s?", hint);
+  fputc('\n', stderr);
+  print_usage(stderr);
+  return false;
+}
+
+static bool refuse_unknown(const char *option) {
+  char name[40];
+  ltide_nearest near = {.wanted = name};
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(option, "="), option);
+  if (!strncmp(option, "--", 2)) {
+    near.wanted = name + 2;
+    ltide_nearest_try(&near, "sim"), ltide_nearest_try(&near, "device");
+    ltide_nearest_try(&near, "help"), ltide_nearest_try(&near, "version");
+  }
+  return refuse_option("unrecognized option", option, near.name);
 }
 
 /* Does the option need the next argument? Its text may also follow at once: -lfoo, --sim=2. */
@@ -115,9 +164,9 @@ static bool simulate(const char *count) {
   long n = strtol(count, &end, 10);
   if (*count >= '0' && *count <= '9' && !*end && n <= TIDE_MAX_DEVICES)
     return ltide_set_variable("TIDE_SIM_DEVICES", count);
-  fprintf(stderr, "%s: --sim: got '%s', expected how many GPUs to simulate, 0 to %d\n", program, count,
-          TIDE_MAX_DEVICES);
-  return false;
+  char what[100];
+  snprintf(what, sizeof what, "--sim: expected how many GPUs to simulate, 0 to %d, got", TIDE_MAX_DEVICES);
+  return refuse_option(what, count, NULL);
 }
 
 /* --sim and --device; false if this is neither. *ok becomes false for a bad value, which has been reported. */
@@ -148,7 +197,8 @@ static bool parse_options(ltide_options *o, char **argv) {
     if (!ok) return false;
     if (takes_value(a)) {
       o->evaluated |= a[1] == 'e';
-      if ((a[1] == '-' || !a[2]) && !argv[++i]) return print_usage(a), false;
+      bool is_next = a[1] == '-' || !a[2];
+      if (is_next && (!argv[++i] || argv[i][0] == '-')) return refuse_option("missing argument of", a, NULL);
     }
     if (is_long || takes_value(a)) continue;
     bool is_help = !strcmp(a, "-h") || !strcmp(a, "--help");
@@ -157,10 +207,10 @@ static bool parse_options(ltide_options *o, char **argv) {
       if (a[2] == 'v')
         print_version();
       else
-        print_usage(NULL);
+        print_usage(stdout);
       exit(EXIT_SUCCESS);
     }
-    if (a[2] || !strchr("ivWE", a[1])) return print_usage(a), false;
+    if (a[2] || !strchr("ivWE", a[1])) return refuse_unknown(a);
     if (a[1] == 'W' && is_switch(argv[i + 1])) i++;
     o->interactive |= a[1] == 'i';
     o->version |= a[1] == 'v' || a[1] == 'i';
@@ -180,11 +230,37 @@ static void push_args(lua_State *L, char **argv, int argc, int script) {
   lua_setglobal(L, "arg");
 }
 
-/* "mod", or "g=mod" where the global has another name. */
+/* Adds the folder's templates to package[key], of the table at the top. */
+static void search_also(lua_State *L, const char *key, const char *folder, const char *templates) {
+  int package = lua_gettop(L);
+  if (lua_getfield(L, package, key) == LUA_TSTRING) {
+    luaL_gsub(L, templates, "\1", folder);
+    lua_concat(L, 2);
+    lua_setfield(L, package, key);
+  }
+  lua_settop(L, package);
+}
+
+/* Modules are found beside the script, too, where nothing else has them: a script that runs under Lua finds the same
+ * ones here. Of a link, beside the file that it names. */
+static void search_beside(lua_State *L, const char *script) {
+  char file[PATH_MAX];
+  const char *path = readlink(script, file, sizeof file) > 0 && realpath(script, file) ? file : script;
+  const char *slash = strrchr(path, '/');
+  const char *folder = slash ? lua_pushlstring(L, path, (size_t)(slash + 1 - path)) : lua_pushliteral(L, "./");
+  bool fits = !strpbrk(folder, ";?\1"); /* templates cannot say others */
+  if (fits && strcmp(script, "-") && lua_getglobal(L, LUA_LOADLIBNAME) == LUA_TTABLE) {
+    search_also(L, "path", folder, ";\1?.lua;\1?/init.lua");
+    search_also(L, "cpath", folder, ";\1?.so");
+  }
+  lua_settop(L, 0);
+}
+
+/* "mod", or "g=mod" where the global has another name; the name of "mod-v2" is mod. */
 static int require_global(lua_State *L, const char *option) {
   int top = lua_gettop(L);
   const char *equals = strchr(option, '=');
-  const char *name = equals ? lua_pushlstring(L, option, (size_t)(equals - option)) : option;
+  const char *name = lua_pushlstring(L, option, equals ? (size_t)(equals - option) : strcspn(option, "-"));
   lua_getglobal(L, "require");
   lua_pushstring(L, equals ? equals + 1 : option);
   int status = runner_call(L, 1, 1);
@@ -223,13 +299,17 @@ static repl_done run_options(lua_State *L, char **argv, int end) {
 }
 
 /* The default device of --device. */
-static int set_device(lua_State *L, const char *device) {
+static bool set_device(lua_State *L, const char *device) {
   lua_getglobal(L, "tide");
   lua_getfield(L, -1, "set_default_device");
   lua_pushstring(L, device);
-  int status = runner_report(L, runner_call(L, 1, 0));
+  bool ok = lua_pcall(L, 1, 0, 0) == LUA_OK;
+  if (!ok) {
+    runner_report(L, (luaL_tolstring(L, -1, NULL), LUA_ERRRUN));
+    refuse_option("wrong value of --device:", device, NULL);
+  }
   lua_settop(L, 0);
-  return status;
+  return ok;
 }
 
 static int show_help(lua_State *L, const char *name) {
@@ -243,16 +323,24 @@ static int show_help(lua_State *L, const char *name) {
   return 1;
 }
 
+/* Pushes what the table arg has from 1 on, as LUA_INIT, -l and -e have left it. Returns how many. */
+static int push_arguments(lua_State *L) {
+  if (lua_getglobal(L, "arg") != LUA_TTABLE) luaL_error(L, "'arg' is not a table");
+  lua_Integer n = luaL_len(L, -1);
+  if (n >= INT_MAX - LUA_MINSTACK) luaL_error(L, "too many arguments to script");
+  luaL_checkstack(L, (int)n + LUA_MINSTACK, "too many arguments to script");
+  int table = lua_gettop(L);
+  for (lua_Integer i = 1; i <= n; i++) lua_rawgeti(L, table, i);
+  lua_remove(L, table);
+  return n < 0 ? 0 : (int)n;
+}
+
 static int run_script(lua_State *L, char **argv, int script) {
   const char *name = argv[script];
   if (!strcmp(name, "-") && strcmp(argv[script - 1], "--")) name = NULL;
-  int status = luaL_loadfile(L, name), n = 0;
-  if (status == LUA_OK) {
-    while (argv[script + 1 + n]) n++;
-    luaL_checkstack(L, n + LUA_MINSTACK, "too many arguments to the script");
-    for (int i = 1; i <= n; i++) lua_pushstring(L, argv[script + i]);
-    status = runner_call(L, n, 0);
-  }
+  int status = luaL_loadfile(L, name);
+  if (status == LUA_OK) status = runner_call(L, push_arguments(L), 0);
+  if (failure == EXIT_USAGE) program = argv[script]; /* the message is the script's */
   return runner_report(L, status);
 }
 
@@ -261,6 +349,12 @@ static int run_init(lua_State *L) {
   if (!init) init = getenv((name = "=LUA_INIT") + 1);
   if (!init) return LUA_OK;
   return run_chunk(L, init[0] == '@' ? luaL_loadfile(L, init + 1) : luaL_loadbuffer(L, init, strlen(init), name));
+}
+
+static void replace_traceback(lua_State *L) {
+  lua_getglobal(L, LUA_DBLIBNAME);
+  lua_pushcfunction(L, traceback);
+  lua_setfield(L, -2, "traceback");
 }
 
 static int run(lua_State *L) {
@@ -277,14 +371,16 @@ static int run(lua_State *L) {
   luaL_requiref(L, "tide", luaopen_tide, 1);
   lua_pushboolean(L, 1);
   lua_setfield(L, LUA_REGISTRYINDEX, LTIDE_RUNNER);
+  replace_traceback(L);
   interrupt_open(L);
   push_args(L, argv, argc, o.script);
   lua_settop(L, 0);
   if (o.help) return show_help(L, o.help);
   bool nothing = !o.script && !o.evaluated && !o.version, prompt = o.interactive || (nothing && isatty(STDIN_FILENO));
   if (prompt || o.evaluated) repl_open(L);
-  if (o.device && set_device(L, o.device) != LUA_OK) return 0;
+  if (o.device && !set_device(L, o.device)) return 0;
   if (!o.ignore_env && run_init(L) != LUA_OK) return 0;
+  if (o.script) search_beside(L, argv[o.script]);
   repl_done done = run_options(L, argv, o.script ? o.script : argc);
   if (done == REPL_FAILED) return 0;
   if (done == REPL_LEAVES) return lua_pushboolean(L, 1), 1;
@@ -315,5 +411,5 @@ int main(int argc, char **argv) {
     _exit(EXIT_FAILURE);
   }
   lua_close(L);
-  return ok ? EXIT_SUCCESS : EXIT_FAILURE;
+  return ok ? EXIT_SUCCESS : failure;
 }

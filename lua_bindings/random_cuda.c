@@ -27,7 +27,7 @@ static tide_generator *early_generator(lua_State *L, int device) {
   if (device == TIDE_CURRENT) device = tide_current_device();
   if (tide_is_initialized()) return ltide_default_generator(L, device);
   ltide_try(L, tide_generator_early(&g, device));
-  luaL_traceback(L, L, NULL, 1);
+  ltide_traceback(L, L, NULL, 1);
   ltide_try(L, tide_defer(exists, NULL, (void *)(intptr_t)device, lua_tostring(L, -1)));
   lua_pop(L, 1);
   return g;

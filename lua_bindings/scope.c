@@ -228,7 +228,7 @@ static int note_trace(lua_State *L) {
   lua_rawseti(L, -2, 1);
   lua_pushvalue(L, 1);
   lua_rawseti(L, -2, 2);
-  luaL_traceback(L, L, NULL, 1);
+  ltide_traceback(L, L, NULL, 1);
   lua_rawseti(L, -2, 3);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_trace);
   return 1;
@@ -240,7 +240,7 @@ void ltide_push_trace(lua_State *L, lua_State *co) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_trace);
   if (noted) return;
   lua_pop(L, 1);
-  luaL_traceback(L, co, NULL, 0);
+  ltide_traceback(L, co, NULL, 0);
 }
 
 /* May an error end this coroutine, so that nothing is unwound? The main one is not resumed, as a rule. */

@@ -190,7 +190,7 @@ static int with_traceback(lua_State *L) {
   if (lua_istable(L, 1) && lua_getfield(L, 1, "traceback") == LUA_TSTRING)
     lua_pushfstring(L, "%s\n%s", text, lua_tostring(L, -1));
   else
-    luaL_traceback(L, L, text, 1);
+    ltide_traceback(L, L, text, 1);
   return 1;
 }
 

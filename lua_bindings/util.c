@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "each.h"
+#include "names.h"
 #include "row.h"
 #include "script.h"
 
@@ -20,6 +21,18 @@ static int script_like(lua_State *L) {
   return 1;
 }
 
+/* near_option(wanted, options): the name of the option that was meant, or nil: one that is near, or that begins so. */
+static int script_near_option(lua_State *L) {
+  ltide_nearest near = {.wanted = lua_tostring(L, 1)};
+  const char *begins = NULL;
+  for (lua_Integer i = 1; lua_rawgeti(L, 2, i) == LUA_TTABLE; i++, lua_settop(L, 2)) {
+    lua_getfield(L, -1, "name");
+    ltide_nearest_try(&near, lua_tostring(L, -1));
+    if (*near.wanted && !strncmp(near.wanted, lua_tostring(L, -1), strlen(near.wanted))) begins = lua_tostring(L, -1);
+  }
+  return lua_pushstring(L, near.name ? near.name : begins), 1;
+}
+
 /* leave(text): prints it and ends the program well. */
 static int script_leave(lua_State *L) {
   printf("%s", lua_tostring(L, 1));
@@ -31,7 +44,7 @@ static int script_leave(lua_State *L) {
   return 0;
 }
 
-static const luaL_Reg script[] = LTIDE_SCRIPT(like, leave);
+static const luaL_Reg script[] = LTIDE_SCRIPT(like, near_option, leave);
 
 /* {==== Threads */
 
@@ -60,12 +73,14 @@ void ltide_poll_hooks(lua_State *L) {
 }
 
 static ltide_row cmdline_rows[] = {
-    OF(parser, flag, LUA("cmdline_flag"), "(name [, help:string]) -> parser", "Adds what is on or off: --name.")
-        OF(parser, option, LUA("cmdline_option"), "(name [, default:any [, help:string]]) -> parser",
-           "Adds what takes a value of the default's type: --name VALUE.")
-            OF(parser, help, LUA("cmdline_help"), "() -> string", "The text of --help.")
-                OF(parser, parse, LUA("cmdline_parse"), "([args:table]) -> table",
-                   "The values; other arguments are in the array part."){0}};
+    OF(parser, flag, LUA("cmdline_flag"), "(name [, help:string]) -> parser", "Adds what is on or off: --name.") OF(
+        parser, option, LUA("cmdline_option"), "(name [, default:any [, help:string]]) -> parser",
+        "Adds what takes a value of the default's type: --name VALUE.") OF(parser, help, LUA("cmdline_help"),
+                                                                           "() -> string", "The text of --help.")
+        OF(parser, parse, LUA("cmdline_parse"), "([args:table]) -> table",
+           "The values; other arguments are in the array part, and all behind '--'. --help prints the text and ends "
+           "the program. A wrong option is a ValueError; the runner answers one that nothing catches with its "
+           "message and exit code 2."){0}};
 
 void ltide_open_util(lua_State *L, ltide_state *S) {
   static const luaL_Reg none[] = {{NULL, NULL}};

@@ -53,9 +53,9 @@ describe("the runner", function()
       bad[#bad + 1] = bad[2] and "-e" or nil
       bad[#bad + 1] = bad[2] and "print 'ran'" or nil
       out, err, code = D.run(bad)
-      assert.are.equal(1, code, table.concat(bad, " "))
+      assert.are.equal(2, code, table.concat(bad, " "))
       assert.are.equal("", out)
-      assert.is_true(#err > 0)
+      assert.is_truthy(err:find(bad[1]:match "^%-%-%a+", 1, true) and err:find("\nusage: ", 1, true), err)
     end
   end)
 
@@ -114,8 +114,6 @@ describe("the runner", function()
     assert.are.equal(7, code("-e", "os.exit(7)"))
     assert.are.equal(0, code("-e", "os.exit(true, true)"))
     assert.are.equal(1, code("no_such_script.lua"))
-    assert.are.equal(1, code("-Z"))
-    assert.are.equal(1, code("-e"))
   end)
 
   it("shows tracebacks of errors, of error objects too", function()
@@ -135,11 +133,151 @@ describe("the runner", function()
     assert.is_truthy(#err > 0)
   end)
 
-  it("explains a bad option", function()
-    local out, err, code = D.run { "--nonsense" }
-    assert.are.equal(1, code)
-    assert.are.equal("", out)
-    assert.is_truthy(err:find("nonsense", 1, true) and err:find("usage", 1, true), err)
+  it("explains a wrong option, with usage and exit code 2, and runs nothing", function()
+    for _, case in ipairs {
+      { { "--nonsense" }, "unrecognized option '--nonsense'" }, { { "-Z" }, "unrecognized option '-Z'" }, { { "-ix" }, "'-ix'" },
+      { { "-vv" }, "'-vv'" }, { { "-Wx" }, "'-Wx'" }, { { "-E1" }, "'-E1'" }, { { "--x=1" }, "'--x=1'" }, { { "---" }, "'---'" },
+      { { "-e" }, "missing argument of '-e'" }, { { "-l" }, "missing argument of '-l'" },
+      { { "-e", "-v" }, "missing argument of '-e'" }, { { "-l", "-" }, "missing argument of '-l'" },
+      { { "--devic", "cpu" }, "did you mean --device?" }, { { "--devise=cpu" }, "did you mean --device?" }, { { "--smi", "2" }, "did you mean --sim?" },
+      { { "--versoin" }, "did you mean --version?" } } do
+      for before = 0, 1 do
+        local words = table.move(case[1], 1, #case[1], 2 * before + 1, before == 1 and { "-e", "print 'ran'" } or {})
+        local out, err, code = D.run(words)
+        assert.are.equal(2, code, err)
+        assert.are.equal("", out)
+        assert.is_truthy(err:find(case[2], 1, true) and err:find("\nusage: ", 1, true), err)
+      end
+    end
+  end)
+
+  it("reads options as lua does", function()
+    local path = write "print('script', arg[0] ~= nil, ...)"
+    for _, case in ipairs {
+      { { "-e", "print(1)", "--", path, "-x" }, "1\nscript\ttrue\t-x\n" }, { { "-e", "", "-" }, "in\n" }, { { "-" }, "in\n" },
+      { { "-v", "-e", "" }, "^tide" }, { { "-v" }, "^tide" }, { { "-e", "print(arg[1], arg[0] ~= nil)" }, "-e\ttrue\n" }, { { "-l", "s=string", "-e", "print(s == string)" }, "true\n" },
+      { { "-E", "-e", "print(1)" }, "1\n" }, { { "-e", "print(#arg, arg[-1])", path }, "0\tprint(#arg, arg[-1])\nscript\ttrue\n" },
+      { { "-W", "-W", path, "-W", "-e" }, "script\ttrue\t-W\t-e\n" }, { { path, "--", "-" }, "script\ttrue\t--\t-\n" }, { { "--" }, "in\n" },
+      { { "-e", "a = 1", "-e", "print(a)", "-ea = 2", "-e", "print(a)" }, "1\n2\n" } } do
+      local out, err, code = D.run(case[1], { input = "print 'in'" })
+      assert.are.equal(0, code, err)
+      if case[2]:sub(1, 1) == "^" then assert.is_truthy(out:find(case[2]), out) else assert.are.equal(case[2], out) end
+    end
+    os.remove(path)
+    assert.are.equal("cannot", (select(2, D.run { "-e", "print 'x'", "/none.lua" }):match "cannot"))
+  end)
+
+  it("hands a script the table arg as it is when it starts", function()
+    local path = write "print(select('#', ...), ...)"
+    for _, case in ipairs {
+      { "arg[1] = 100", {}, "1\t100\n" }, { "arg[1] = 100", { "a", "b" }, "2\t100\tb\n" }, { "arg[1], arg[2] = nil, {}", { "a" }, "2\tnil\ttable" },
+      { "arg = {true, 2.5}", { "a", "b", "c" }, "2\ttrue\t2.5\n" }, { "table.remove(arg, 1)", { "a", "b" }, "1\tb\n" }, { "arg = {}", { "a" }, "0\n" },
+      { "arg = setmetatable({1, 2, 3}, {__len = function() return 2 end})", {}, "2\t1\t2\n" } } do
+      for _, script in ipairs { path, "-" } do
+        local out, err, code = D.run({ "-e", case[1], script, table.unpack(case[2]) }, { input = "print(select('#', ...), ...)" })
+        assert.are.equal(0, code, err)
+        assert.are.equal(case[3], out:sub(1, #case[3]), case[1])
+      end
+      local out = D.run({ path, table.unpack(case[2]) }, { env = { LUA_INIT = case[1] } })
+      assert.are.equal(case[3], out:sub(1, #case[3]))
+    end
+    for _, text in ipairs { "arg = 1", "arg = nil", "arg = 'x'" } do
+      local out, err, code = D.run { "-e", text, path }
+      assert.are.equal(1, code)
+      assert.are.equal("", out)
+      assert.is_truthy(err:find("'arg' is not a table", 1, true), err)
+    end
+    assert.are.equal(1, (select(3, D.run { "-e", "arg = setmetatable({}, {__len = function() return 1 << 40 end})", path })))
+    os.remove(path)
+  end)
+
+  it("finds modules beside the script", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    local function put(name, text)
+      local file = assert(io.open(folder .. "/" .. name, "w"))
+      file:write(text)
+      file:close()
+    end
+    assert(os.execute("mkdir -p " .. folder .. "/one/kit " .. folder .. "/two"))
+    put("one/helper.lua", "return 'beside'")
+    put("one/kit/init.lua", "return 'kit beside'")
+    put("one/main.lua", "print(require 'helper', require 'kit', helper, (pcall(require, 'no_such_module_here')))")
+    put("two/helper.lua", "return 'elsewhere'")
+    assert(os.execute(("ln -s ../one/main.lua %s/two/link.lua"):format(folder)))
+    local runner = D.runner
+    if runner:sub(1, 1) ~= "/" then runner = io.popen("pwd"):read() .. "/" .. runner end
+    local function run(where, words) return io.popen(("cd %s/%s && %s %s 2>&1"):format(folder, where, runner, words)):read "a" end
+    for _, case in ipairs { { ".", "one/main.lua" }, { "one", "main.lua" }, { "one/kit", "../main.lua" }, { ".", folder .. "/one/main.lua" },
+      { ".", "two/link.lua" }, { ".", "-- two/link.lua" }, { "one", "../two/link.lua a b" } } do
+      local out = run(case[1], case[2])
+      assert.is_truthy(out:find "^beside\tkit beside\tnil\tfalse", case[2] .. ": " .. out)
+    end
+    assert.is_truthy(run(".", "-l helper one/main.lua"):find "^beside\tkit beside\tbeside\tfalse")
+    assert.is_truthy(run("two", "../one/main.lua"):find "^elsewhere\tkit beside") -- what Lua itself finds comes first
+    put("one/string.lua", "print(require 'string' == string)")
+    assert.are.equal("true\n", run("one", "string.lua"))
+    assert.is_truthy(run("two", "-e 'print(require [[helper]])'"):find "^elsewhere")
+    assert.is_truthy(run("two", "-e 'print(#package.cpath > 0, package.path:find([[one]], 1, true))' - < /dev/null"):find "^true\tnil")
+    os.execute("rm -r " .. folder)
+  end)
+
+  it("answers a wrong option of a program made with tide.cmdline in one line, with exit code 2", function()
+    local path = write [[
+      local line = tide.cmdline("title"):option("steps", 10, "how many"):option("rate", 0.5):option("name", "x"):flag("quiet")
+      local args = line:parse(arg)
+      print(args.steps, #args)]]
+    for _, case in ipairs { { "--step=30", "unknown option --step, did you mean --steps?" }, { "--stpes", "did you mean --steps?" }, { "--qui", "did you mean --quiet?" },
+      { "--nothing=5", "unknown option --nothing" }, { "--steps=x", "--steps: got 'x', expected an integer" }, { "--rate=1e", "--rate: got '1e', expected a number" },
+      { "--steps", "--steps expects a value" }, { "--quiet=1", "--quiet takes no value" } } do
+      local out, err, code = D.run { path, case[1] }
+      assert.are.equal(2, code, err)
+      assert.are.equal("", out)
+      assert.is_truthy(err:find(case[2], 1, true) and err:find("^" .. path:gsub("%p", "%%%0") .. ": "), err)
+      assert.is_nil(err:find("traceback", 1, true), err)
+      assert.are.equal(1, select(2, err:gsub("\n", "")))
+    end
+    assert.are.equal("5\t2\n", (D.run { path, "--steps", "5", "a", "--", "--steps" }))
+    assert.are.equal(0, (select(3, D.run { path, "--help" })))
+    os.remove(path)
+    -- caught, it is an error as any other, and what fails afterwards is no wrong option
+    local _, err, code = D.run { "-e", "local ok, e = pcall(function() tide.cmdline 'x':parse { '--y' } end) assert(not ok and e.kind == 'ValueError') error 'later'" }
+    assert.are.equal(1, code, err)
+    assert.is_truthy(err:find("later", 1, true) and err:find("traceback", 1, true), err)
+    _, err, code = D.run { "-e", "xpcall(function() tide.cmdline 'x':parse { '--y' } end, print) tide.cmdline(5)" }
+    assert.are.equal(1, code, err)
+    assert.is_truthy(err:find("traceback", 1, true), err)
+  end)
+
+  it("shows no frames of tide's own chunks", function()
+    local where = {
+      "tide.parallel.data_parallel(function() error 'deep' end, tide.ones(4), {devices = {0}})",
+      "for _ in tide.data.loader({1, 2}, {collate = function() error 'deep' end}) do end",
+      "tide.kernel('deep!')",
+      "tide.cmdline('x'):option('deep', {})",
+      "tide.cuda.make_graphed_callables(function() error 'deep' end, {tide.ones(1, {device = 'cuda'})})",
+    }
+    for _, text in ipairs(where) do
+      for _, form in ipairs { "local function outer() %s end outer()", "local function outer() %s end print(select(2, xpcall(outer, debug.traceback)))",
+        "local function outer() %s end print(select(2, pcall(outer)).traceback or 'no outer traceback', 'deep')" } do
+        local out, err = D.run({ "-e", form:format(text) }, { env = { TIDE_SIM_DEVICES = "1" } })
+        local all = out .. err
+        assert.is_truthy(all:find("outer", 1, true) or all:find("command line", 1, true), all)
+        assert.is_nil(all:find("[tide ", 1, true), all)
+        assert.is_nil(all:find("'fail'", 1, true) or all:find("'throw'", 1, true), all)
+      end
+    end
+  end)
+
+  it("has debug.traceback as Lua has it", function()
+    for _, case in ipairs { { "debug.traceback('x')", "x\nstack traceback:\n\t%(command line%):1: in main chunk\n\t%[C%]: in %?\n$" },
+      { "debug.traceback('x', 2)", "x\nstack traceback:\n\t%[C%]: in %?\n$" }, { "debug.traceback(nil, 0)", "^stack traceback:\n\t%[C%]: in function 'debug.traceback'" },
+      { "debug.traceback({}) ~= nil, debug.traceback(true)", "^true\ttrue\n" }, { "debug.traceback(5)", "^5\nstack traceback:" },
+      { "debug.traceback(coroutine.create(print))", "^stack traceback:\n$" }, { "debug.traceback(coroutine.create(print), 'm')", "^m\nstack traceback:\n$" },
+      { "pcall(debug.traceback, 'x', {})", "^false\tbad argument #2 to '" } } do
+      local out, err = D.run { "-e", "print(" .. case[1] .. ")" }
+      assert.is_truthy(out:find(case[2]), case[1] .. ": " .. out .. err)
+    end
   end)
 
   it("warns, unless told not to", function()

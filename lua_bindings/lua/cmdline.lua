@@ -55,20 +55,23 @@ function cmdline_help(parser)
   return rawget(parser, "title") .. "\n" .. out .. "  --help                 this text\n"
 end
 
+-- What the user of the program has got wrong: the runner shows its message alone and ends with exit code 2.
+local function misuse(message) fail("ValueError", "cmdline: " .. message, { usage = true }) end
+
 -- The value of the option that `word` names, and where the next argument is.
 local function value_of(o, word, args, i)
   local equals = find(word, "=")
   if o.flag then
-    if equals then fail("ValueError", "cmdline: --" .. o.name .. " takes no value") end
+    if equals then misuse("--" .. o.name .. " takes no value") end
     return true, i
   end
   local value = rawget(args, i)
   if equals then value = sub(word, equals + 1) else i = i + 1 end
-  if value == nil then fail("ValueError", "cmdline: --" .. o.name .. " expects a value") end
+  if value == nil then misuse("--" .. o.name .. " expects a value") end
   if type(o.default) ~= "number" then return value, i end
   local number = like(o.default, value)
   if not number then
-    fail("ValueError", "cmdline: --" .. o.name .. ": got '" .. text(value) .. "', expected "
+    misuse("--" .. o.name .. ": got '" .. text(value) .. "', expected "
       .. (is_integer(o.default) and "an integer" or "a number"))
   end
   return number, i
@@ -83,19 +86,23 @@ function cmdline_parse(parser, args)
     by_name[o.name] = o
     if o.flag then result[o.key] = false else result[o.key] = o.default end
   end
-  local i, n = 1, rawlen(args)
+  local i, n, ended = 1, rawlen(args), false
   while i <= n do
     local word = rawget(args, i)
     if type(word) ~= "string" and type(word) ~= "number" then refuse(word, "args", "strings") end
     word, i = text(word), i + 1
-    if word == "--help" then
+    if ended or sub(word, 1, 2) ~= "--" then
+      result[#result + 1] = word
+    elseif word == "--" then
+      ended = true
+    elseif word == "--help" then
       leave(cmdline_help(parser))
       return {} -- the program has an os.exit that returns
-    elseif sub(word, 1, 2) ~= "--" then
-      result[#result + 1] = word
     else
-      local o = by_name[sub(word, 3, (find(word, "=") or 0) - 1)]
-      if not o then fail("ValueError", "cmdline: unknown option " .. word .. "; --help lists them") end
+      local name = sub(word, 3, (find(word, "=") or 0) - 1)
+      local o, meant = by_name[name], nil
+      if not o then meant = near_option(name, options) end
+      if not o then misuse("unknown option --" .. name .. (meant and ", did you mean --" .. meant .. "? --help" or "; --help") .. " lists them") end
       result[o.key], i = value_of(o, word, args, i)
     end
   end
