@@ -157,7 +157,7 @@ template <class W, bool SCATTER> static int launch_words(cudaStream_t stream, co
 
 template <bool SCATTER> static int launch_move(cudaStream_t stream, IndexArgs r, int bytes) {
   for (int wide = 16; wide > bytes; wide /= 2)
-    if (widen(r, wide / bytes, wide)) {
+    if (widen(r, wide / bytes, wide, wide)) {
       bytes = wide;
       break;
     }
@@ -186,7 +186,7 @@ int tidek_scatter(cudaStream_t stream, const tide_index_args *a, uint32_t *taken
   tidek::IndexArgs r = tidek::index_args(a, taken, mailbox);
   int rc;
   if (scratch) return tidek::launch_ordered(stream, r, a, scratch, bytes);
-  if (a->reduce) return tidek::launch_reduce(stream, r, a->dtype, a->reduce, sms);
+  if (a->reduce) return tidek::launch_reduce(stream, r, a->dtype, a->narrow, a->reduce, sms);
   if (tidek::try_mark(rc, stream, r, a->item_size, sms)) return rc;
   return tidek::launch_move<true>(stream, r, a->item_size);
 }

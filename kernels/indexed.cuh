@@ -93,12 +93,12 @@ static inline IndexArgs index_args(const tide_index_args *a, uint32_t *taken, ti
 }
 
 /* Takes `times` elements of the innermost dim as one, where the index stands still along it and both sides have them
- * side by side, and aligned: false where not. */
-static inline bool widen(IndexArgs &r, int64_t times, int64_t bytes) {
+ * side by side, and aligned to so many bytes: false where not. */
+static inline bool widen(IndexArgs &r, int64_t times, int64_t to_bytes, int64_t from_bytes) {
   int last = r.ndim - 1;
   int64_t *innermost = r.stride[last];
   if (innermost[0] != 1 || innermost[1] != 1 || innermost[2] != 0) return false;
-  if (((uintptr_t)r.to | (uintptr_t)r.from) % (uintptr_t)bytes) return false;
+  if ((uintptr_t)r.to % (uintptr_t)to_bytes || (uintptr_t)r.from % (uintptr_t)from_bytes) return false;
   int64_t misfit = r.size[last] % times | r.pitch % times;
   for (int d = 0; d < last; d++) misfit |= r.stride[d][0] % times | r.stride[d][1] % times;
   if (misfit) return false;
@@ -111,7 +111,8 @@ static inline bool widen(IndexArgs &r, int64_t times, int64_t bytes) {
  * kernel. */
 bool try_mark(int &rc, cudaStream_t stream, const IndexArgs &r, int bytes, int sms);
 /* indexed_reduce.cu, indexed_count.cu and indexed_order.cu: scatters that do more than write. */
-int launch_reduce(cudaStream_t stream, IndexArgs r, int dtype, int reduce, int sms);
+/* narrow: as in tide_index_args. */
+int launch_reduce(cudaStream_t stream, IndexArgs r, int dtype, int narrow, int reduce, int sms);
 /* Adds one number, int64, for every value of the index; false where it is not for this kernel. */
 bool try_count(int &rc, cudaStream_t stream, const IndexArgs &r, int sms);
 cudaError_t order_scratch(size_t &bytes, const tide_index_args *a);

@@ -122,23 +122,23 @@ template <class T> static __device__ __forceinline__ T from_lane(T value, int la
     return __shfl_sync(0xffffffffu, value, lane);
 }
 
-/* Sums and products. A thread takes the first few values of its key; what is left of a long one is loaded by the whole
- * warp, which joins it in order too. */
-template <class S, int REDUCE>
+/* Sums and products, of values of S, as D is. A thread takes the first few values of its key; what is left of a long
+ * one is loaded by the whole warp, which joins it in order too. */
+template <class S, class D, int REDUCE>
 __global__ void __launch_bounds__(INDEX_THREADS)
     segments_kernel(const __grid_constant__ OrderArgs a, const unsigned long long *key, const int64_t *step) {
   kernel_begin();
   constexpr int FEW = 16;
-  using T = decltype(plain(S()));
+  using T = decltype(plain(D()));
   Segment s = segment_of(a, key);
   const S *from = (const S *)a.index.from;
-  S *p = (S *)a.index.to + s.to;
+  D *p = (D *)a.index.to + s.to;
   T sum = T(0);
   bool more = s.first;
   if (s.first) {
     sum = plain(*p);
     for (int k = 0; k < FEW && more; k++) {
-      sum = meet<REDUCE>(sum, (T)plain(from[s.dense + offsets_of(a.index, step[s.at]).dense]));
+      sum = meet<REDUCE>(sum, cast<T>(from[s.dense + offsets_of(a.index, step[s.at]).dense]));
       s.at++;
       more = s.at < a.index.n && key[s.at] == s.key;
     }
@@ -152,13 +152,13 @@ __global__ void __launch_bounds__(INDEX_THREADS)
     for (int count = 32; count == 32; at += 32) {
       bool ours = at + lane < a.index.n && key[at + lane] == whose;
       T value = T(0);
-      if (ours) value = (T)plain(from[dense + offsets_of(a.index, step[at + lane]).dense]);
+      if (ours) value = cast<T>(from[dense + offsets_of(a.index, step[at + lane]).dense]);
       count = __popc(__ballot_sync(0xffffffffu, ours)); /* equal keys stand together: the first lanes */
       for (int k = 0; k < count; k++) whole = meet<REDUCE>(whole, from_lane(value, k));
     }
     if (lane == owner) sum = whole;
   }
-  if (s.first) *p = cast<S>(sum);
+  if (s.first) *p = cast<D>(sum);
 }
 
 static cudaError_t sort_keys(void *scratch, size_t &bytes, cub::DoubleBuffer<unsigned long long> &key,
@@ -183,8 +183,8 @@ cudaError_t order_scratch(size_t &bytes, const tide_index_args *a) {
 
 using Segments = void (*)(const OrderArgs, const unsigned long long *, const int64_t *);
 
-template <class S> static Segments choose(int reduce) {
-  return reduce == TIDE_INDEX_SUM ? segments_kernel<S, TIDE_INDEX_SUM> : segments_kernel<S, TIDE_INDEX_PROD>;
+template <class S, class D = S> static Segments choose(int reduce) {
+  return reduce == TIDE_INDEX_SUM ? segments_kernel<S, D, TIDE_INDEX_SUM> : segments_kernel<S, D, TIDE_INDEX_PROD>;
 }
 
 static Segments segments_of(const tide_index_args *a) {
@@ -195,6 +195,13 @@ static Segments segments_of(const tide_index_args *a) {
     case 8: return last_kernel<uint2>;
     default: return last_kernel<uint4>;
     }
+  switch (a->narrow) {
+  case TIDE_FLOAT16: return choose<half, float>(a->reduce);
+  case TIDE_BFLOAT16: return choose<bfloat16, float>(a->reduce);
+  case TIDE_FLOAT32: return choose<float, double>(a->reduce);
+  case TIDE_COMPLEX64: return choose<complex64, complex128>(a->reduce);
+  default: break;
+  }
   switch (a->dtype) { /* whole numbers come out the same in any order */
   case TIDE_FLOAT16: return choose<half>(a->reduce);
   case TIDE_BFLOAT16: return choose<bfloat16>(a->reduce);

@@ -3,7 +3,7 @@
  * Sums go straight to memory, of float32 and 16-bit floats several neighbours at once where the index stands still
  * along a row. Where all values fall on few places, each block sums in shared memory first, in as many copies as fit;
  * values of a warp for one place are joined before; what is merely counted is indexed_count.cu's. What the hardware has
- * no operation for is exchanged until it fits.
+ * no operation for is exchanged until it fits. The values, of type S, may be narrower than what they join, of type D.
  *
  * Invariant: products of complex128 do not come here: 16 bytes cannot be exchanged everywhere. */
 #include <algorithm>
@@ -121,7 +121,10 @@ template <int REDUCE, class S> static __device__ __forceinline__ void join_atomi
 template <int N, class S> static __device__ __forceinline__ void send_pack(S *p, const Pack<S, N> &v) {
   [[maybe_unused]] size_t to = __cvta_generic_to_global(p);
 #if __CUDA_ARCH__ >= 900
-  if constexpr (std::is_same_v<S, float>) {
+  if constexpr (sizeof(S) > 4) {
+#  pragma unroll
+    for (int k = 0; k < N; k++) send(p + k, v.v[k]);
+  } else if constexpr (std::is_same_v<S, float>) {
     asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(v.v[0]), "f"(v.v[1]),
                  "f"(v.v[2]), "f"(v.v[3])
                  : "memory");
@@ -142,7 +145,7 @@ template <int N, class S> static __device__ __forceinline__ void send_pack(S *p,
 /* ---- straight to memory ---- */
 
 /* Where N > 1 all sizes and strides count packs of N. */
-template <class S, int N, int REDUCE, bool BINS>
+template <class S, class D, int N, int REDUCE, bool BINS>
 __global__ void __launch_bounds__(INDEX_THREADS) reduce_kernel(const __grid_constant__ IndexArgs a) {
   kernel_begin();
   constexpr int EACH = INDEX_EACH;
@@ -164,16 +167,20 @@ __global__ void __launch_bounds__(INDEX_THREADS) reduce_kernel(const __grid_cons
       report_index(a, index[e]);
       continue;
     }
-    S *p = (S *)a.to + (to[e] + at * a.pitch) * N;
+    D *p = (D *)a.to + (to[e] + at * a.pitch) * N;
+    Pack<D, N> joins;
+#pragma unroll
+    for (int k = 0; k < N; k++) joins.v[k] = cast<D>(value[e].v[k]);
     if constexpr (N > 1)
-      send_pack<N>(p, value[e]);
+      send_pack<N>(p, joins);
     else
-      join_atomic<REDUCE>(p, value[e].v[0]);
+      join_atomic<REDUCE>(p, joins.v[0]);
   }
 }
 
-template <class S, int N, int REDUCE, bool BINS> static int launch_straight(cudaStream_t stream, const IndexArgs &r) {
-  return launch(reduce_kernel<S, N, REDUCE, BINS>, ceil_div(r.n, INDEX_THREADS * INDEX_EACH), INDEX_THREADS, stream,
+template <class S, class D, int N, int REDUCE, bool BINS>
+static int launch_straight(cudaStream_t stream, const IndexArgs &r) {
+  return launch(reduce_kernel<S, D, N, REDUCE, BINS>, ceil_div(r.n, INDEX_THREADS * INDEX_EACH), INDEX_THREADS, stream,
                 (const IndexArgs)r);
 }
 
@@ -182,8 +189,11 @@ template <class S, int N, int REDUCE, bool BINS> static int launch_straight(cuda
 /* The copies of a place lie side by side, in banks of their own, and neighbouring threads use different ones. */
 constexpr int FEW_THREADS = 512, FEW_BYTES = 40960, FEW_COPIES = 64;
 
-/* What sums of S are kept in meanwhile. */
+/* What sums of S are kept in by a block. Those of float32 that end in float64 are short: float32, too. */
 template <class S> struct wide_of { using type = void; };
+template <> struct wide_of<uint8_t> { using type = unsigned long long; };
+template <> struct wide_of<int8_t> { using type = unsigned long long; };
+template <> struct wide_of<int16_t> { using type = unsigned long long; };
 template <> struct wide_of<float> { using type = float; };
 template <> struct wide_of<half> { using type = float; };
 template <> struct wide_of<bfloat16> { using type = float; };
@@ -191,9 +201,8 @@ template <> struct wide_of<double> { using type = double; };
 template <> struct wide_of<int32_t> { using type = int32_t; };
 template <> struct wide_of<int64_t> { using type = unsigned long long; };
 
-template <class S, bool BINS>
+template <class S, class D, class T, bool BINS>
 __global__ void __launch_bounds__(FEW_THREADS) few_kernel(const __grid_constant__ IndexArgs a, int copies) {
-  using T = typename wide_of<S>::type;
   extern __shared__ __align__(16) unsigned char room[];
   kernel_begin();
   constexpr int EACH = INDEX_EACH;
@@ -232,7 +241,7 @@ __global__ void __launch_bounds__(FEW_THREADS) few_kernel(const __grid_constant_
     T sum = 0;
     for (int c = 0; c < copies; c++) sum += sums[k * copies + (c + k) % copies];
     if (sum == 0) continue; /* NaN is not */
-    send((S *)a.to + k * a.pitch, cast<S>(sum));
+    send((D *)a.to + k * a.pitch, cast<D>(sum));
   }
 }
 
@@ -245,16 +254,16 @@ template <class T> static bool takes_few(const IndexArgs &r) {
 }
 
 /* False where it is not for this kernel. */
-template <class S, bool BINS> static bool try_few(int &rc, cudaStream_t stream, const IndexArgs &r, int sms) {
-  using T = typename wide_of<S>::type;
+template <class S, class D, bool BINS> static bool try_few(int &rc, cudaStream_t stream, const IndexArgs &r, int sms) {
+  using T = std::conditional_t<std::is_same_v<D, int64_t>, unsigned long long, typename wide_of<S>::type>;
   if constexpr (!std::is_void_v<T>) {
     if (!takes_few<T>(r)) return false;
     int64_t each = r.length * (int64_t)sizeof(T), copies = std::min<int64_t>(FEW_COPIES, FEW_BYTES / each);
     if (copies > 32) copies = copies / 32 * 32;
     int64_t most = std::max<int64_t>(1, r.n / std::max<int64_t>(4 * r.length, FEW_THREADS * INDEX_EACH));
     int64_t blocks = std::min<int64_t>(4 * (int64_t)sms, most);
-    rc = launch_shared(few_kernel<S, BINS>, blocks, FEW_THREADS, (size_t)(copies * each), stream, (const IndexArgs)r,
-                       (int)copies);
+    rc = launch_shared(few_kernel<S, D, T, BINS>, blocks, FEW_THREADS, (size_t)(copies * each), stream,
+                       (const IndexArgs)r, (int)copies);
     return true;
   } else {
     return false;
@@ -263,7 +272,7 @@ template <class S, bool BINS> static bool try_few(int &rc, cudaStream_t stream, 
 
 /* ---- which kernel ---- */
 
-template <class S> static int launch_sum(cudaStream_t stream, IndexArgs r, int sms) {
+template <class S, class D> static int launch_sum(cudaStream_t stream, IndexArgs r, int sms) {
   constexpr bool can_bin = std::is_same_v<S, int64_t> || std::is_same_v<S, float> || std::is_same_v<S, double> ||
                            std::is_same_v<S, half> || std::is_same_v<S, bfloat16>;
   int rc = 0;
@@ -271,26 +280,46 @@ template <class S> static int launch_sum(cudaStream_t stream, IndexArgs r, int s
     if (try_count(rc, stream, r, sms)) return rc;
   if constexpr (can_bin)
     if (r.bins)
-      return try_few<S, true>(rc, stream, r, sms) ? rc : launch_straight<S, 1, TIDE_INDEX_SUM, true>(stream, r);
-  if (try_few<S, false>(rc, stream, r, sms)) return rc;
-  constexpr int N = std::is_same_v<S, float> ? 4 : std::is_same_v<S, half> || std::is_same_v<S, bfloat16> ? 2 : 1;
-  if constexpr (N > 1)
-    if (widen(r, N, N * (int64_t)sizeof(S))) return launch_straight<S, N, TIDE_INDEX_SUM, false>(stream, r);
-  return launch_straight<S, 1, TIDE_INDEX_SUM, false>(stream, r);
+      return try_few<S, D, true>(rc, stream, r, sms) ? rc : launch_straight<S, D, 1, TIDE_INDEX_SUM, true>(stream, r);
+  if (try_few<S, D, false>(rc, stream, r, sms)) return rc;
+  constexpr bool halves = std::is_same_v<S, half> || std::is_same_v<S, bfloat16>;
+  constexpr int N = std::is_same_v<S, float> || (halves && sizeof(D) == 4) ? 4 : halves ? 2 : 1;
+  if constexpr (N > 1) /* a red of four float32 needs 16 bytes */
+    if (widen(r, N, N * (int64_t)sizeof(D) > 16 ? 16 : N * (int64_t)sizeof(D), N * (int64_t)sizeof(S)))
+      return launch_straight<S, D, N, TIDE_INDEX_SUM, false>(stream, r);
+  return launch_straight<S, D, 1, TIDE_INDEX_SUM, false>(stream, r);
 }
 
 template <class S> static int launch_kind(cudaStream_t stream, const IndexArgs &r, int reduce, int sms) {
-  if (reduce == TIDE_INDEX_SUM) return launch_sum<S>(stream, r, sms);
+  if (reduce == TIDE_INDEX_SUM) return launch_sum<S, S>(stream, r, sms);
   if constexpr (sizeof(S) < 16)
-    if (reduce == TIDE_INDEX_PROD) return launch_straight<S, 1, TIDE_INDEX_PROD, false>(stream, r);
+    if (reduce == TIDE_INDEX_PROD) return launch_straight<S, S, 1, TIDE_INDEX_PROD, false>(stream, r);
   if constexpr (!is_complex<S>::value) {
-    if (reduce == TIDE_INDEX_MAX) return launch_straight<S, 1, TIDE_INDEX_MAX, false>(stream, r);
-    if (reduce == TIDE_INDEX_MIN) return launch_straight<S, 1, TIDE_INDEX_MIN, false>(stream, r);
+    if (reduce == TIDE_INDEX_MAX) return launch_straight<S, S, 1, TIDE_INDEX_MAX, false>(stream, r);
+    if (reduce == TIDE_INDEX_MIN) return launch_straight<S, S, 1, TIDE_INDEX_MIN, false>(stream, r);
   }
   return (int)cudaErrorNotSupported;
 }
 
-int launch_reduce(cudaStream_t stream, IndexArgs r, int dtype, int reduce, int sms) {
+template <class S, class D> static int launch_narrow(cudaStream_t stream, const IndexArgs &r, int reduce, int sms) {
+  if (reduce == TIDE_INDEX_SUM) return launch_sum<S, D>(stream, r, sms);
+  if constexpr (std::is_floating_point_v<D>)
+    if (reduce == TIDE_INDEX_PROD) return launch_straight<S, D, 1, TIDE_INDEX_PROD, false>(stream, r);
+  return (int)cudaErrorNotSupported;
+}
+
+int launch_reduce(cudaStream_t stream, IndexArgs r, int dtype, int narrow, int reduce, int sms) {
+  switch (narrow) { /* each is summed in one dtype */
+  case 0: break;
+  case TIDE_UINT8: return launch_narrow<uint8_t, int64_t>(stream, r, reduce, sms);
+  case TIDE_INT8: return launch_narrow<int8_t, int64_t>(stream, r, reduce, sms);
+  case TIDE_INT16: return launch_narrow<int16_t, int64_t>(stream, r, reduce, sms);
+  case TIDE_INT32: return launch_narrow<int32_t, int64_t>(stream, r, reduce, sms);
+  case TIDE_FLOAT16: return launch_narrow<half, float>(stream, r, reduce, sms);
+  case TIDE_BFLOAT16: return launch_narrow<bfloat16, float>(stream, r, reduce, sms);
+  case TIDE_FLOAT32: return launch_narrow<float, double>(stream, r, reduce, sms);
+  default: return launch_narrow<complex64, complex128>(stream, r, reduce, sms);
+  }
   switch (dtype) {
 #define X(NAME, S)                                                                                                     \
   case NAME: return launch_kind<S>(stream, r, reduce, sms);

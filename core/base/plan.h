@@ -156,7 +156,9 @@ typedef struct tide_linalg_args {
  * written from ptr[1], dense, or, by `reduce`, each value joins what is there; elements are of `dtype`, and gather
  * moves item_size bytes (1, 2, 4, 8, 16). Where stride[1] is 0 several steps may meet in one element. These dims keep
  * their order: of values that meet, the last is written if `ordered` (always on the CPU), and with `ordered` and on the
- * CPU they are reduced one after the other. Other dims stand in any order.
+ * CPU they are reduced one after the other. Other dims stand in any order. Sums and products that meet in 16-bit floats
+ * are kept in float32 until the end, by the CPU and with `ordered`. narrow: 0, or the dtype of the dense side, whose
+ * values become `dtype` before they join.
  *
  * ptr[2], the index: int32 or int64. A bad value skips its access and is reported; gather then writes zero bytes.
  * located: it comes from tide_locate_args, which has reported its INT64_MIN. bins: the index is of any floating dtype
@@ -173,7 +175,7 @@ typedef enum tide_index_reduce {
 enum { TIDE_BINS_NONE, TIDE_BINS_EVEN, TIDE_BINS_NEARBY, TIDE_BINS_EDGES };
 typedef struct tide_index_args {
   tide_head head;
-  int32_t item_size, dtype, index_dtype, index_base, ndim, located, reduce, ordered, bins;
+  int32_t item_size, dtype, index_dtype, index_base, ndim, located, reduce, ordered, bins, narrow;
   int64_t numel, length, pitch;
   int64_t size[TIDE_MAX_DIMS], stride[3][TIDE_MAX_DIMS];
   double low, high;

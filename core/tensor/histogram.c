@@ -21,12 +21,18 @@ static tide_status add_at(const tide_tensor *sums, const tide_tensor *values, co
   return tide__index_run(&m, sums, dense, values, s);
 }
 
-/* Sums of the weights, which have values' shape, or counts: [n] of weights' dtype, or int64. */
+/* The dtype that sums of `dtype` are kept in. */
+static tide_dtype sum_dtype(tide_dtype dtype) {
+  return tide__category(dtype) != 2 ? dtype : tide__itemsize(dtype) == 2 ? TIDE_FLOAT32 : TIDE_FLOAT64;
+}
+
+/* Sums of the weights, which have values' shape, or counts: [n] of a dtype that is wide enough, or int64. */
 static tide_status sum_at(tide_tensor **out, const tide_tensor *values, const tide_tensor *weights, int64_t n,
                           tide__index_space *s) {
   tide_options o = {weights ? (tide_dtype)weights->dtype : TIDE_INT64, values->storage->device, false};
   tide_tensor *sums, *dense = NULL;
-  TIDE_TRY(tide_full(&sums, &n, 1, tide_int(0), &o));
+  tide_options wide = {sum_dtype(o.dtype), o.device, false};
+  TIDE_TRY(tide_full(&sums, &n, 1, tide_int(0), &wide));
   tide_status status =
       weights ? tide__as_contiguous(&dense, weights, o.dtype) : tide_full(&dense, NULL, 0, tide_int(1), &o);
   s->length = n, s->pitch = 1;
@@ -96,7 +102,7 @@ tide_status tide_bincount(tide_tensor **out, const tide_tensor *x, const tide_te
     return tide__fail(TIDE_VALUE, "bincount: x has a negative value, got %lld, expected values from 0",
                       (long long)range[0].i);
   tide__index_space s;
-  tide_tensor *values = NULL, *wide = NULL, *one = NULL;
+  tide_tensor *values = NULL, *wide = NULL, *one = NULL, *sums;
   tide_dtype dtype = x->dtype == TIDE_INT32 ? TIDE_INT32 : TIDE_INT64;
   int64_t n = tide__size_add(range[1].i, 1);
   if (!x->numel) weights = NULL; /* torch counts then */
@@ -106,7 +112,11 @@ tide_status tide_bincount(tide_tensor **out, const tide_tensor *x, const tide_te
     status = tide__as_dtype(&wide, weights, weights->dtype == TIDE_FLOAT32 ? TIDE_FLOAT32 : TIDE_FLOAT64);
     if (status == TIDE_OK) status = tide__as_contiguous(&one, wide, (tide_dtype)wide->dtype);
   }
-  if (status == TIDE_OK) status = sum_at(out, values, one, n < least ? least : n, &s);
+  if (status == TIDE_OK) status = sum_at(&sums, values, one, n < least ? least : n, &s);
+  if (status == TIDE_OK) {
+    status = tide__as_dtype(out, sums, one ? (tide_dtype)one->dtype : TIDE_INT64);
+    tide_tensor_release(sums);
+  }
   tide_tensor_release(one);
   tide_tensor_release(wide);
   tide_tensor_release(values);
@@ -145,15 +155,33 @@ static tide_status find_bounds(double *low, double *high, const tide_tensor *x, 
                     *high);
 }
 
-/* Sums or counts in the bins of s, as x's dtype. */
+/* Divided by the sum and by the widths of the bins. */
+static tide_status make_density(tide_tensor **out, const tide_tensor *sums, const tide_tensor *edges) {
+  tide_tensor *upper = NULL, *lower = NULL, *width = NULL, *sum = NULL;
+  tide_status status = tide_narrow(&upper, edges, 0, 1, sums->numel);
+  if (status == TIDE_OK) status = tide_narrow(&lower, edges, 0, 0, sums->numel);
+  if (status == TIDE_OK) status = tide_binary(&width, TIDE_OP_sub, upper, lower, NULL);
+  if (status == TIDE_OK) status = tide_reduce(&sum, TIDE_SUM, sums, NULL, NULL);
+  if (status == TIDE_OK) status = tide_binary(NULL, TIDE_OP_mul, width, sum, width);
+  if (status == TIDE_OK) status = tide_binary(out, TIDE_OP_div, sums, width, NULL);
+  tide_tensor_release(upper);
+  tide_tensor_release(lower);
+  tide_tensor_release(width);
+  tide_tensor_release(sum);
+  return status;
+}
+
+/* Sums or counts in the bins of s, as x's dtype; with edges, divided by their sum and by the widths. */
 static tide_status sum_bins(tide_tensor **out, const tide_tensor *x, const tide_tensor *weights, int64_t n,
-                            tide__index_space *s) {
-  tide_tensor *values, *sums;
+                            tide__index_space *s, const tide_tensor *edges) {
+  tide_tensor *values, *sums, *density = NULL;
   TIDE_TRY(tide__as_contiguous(&values, x, bin_dtype(x)));
   tide_status status = sum_at(&sums, values, weights, n, s);
   if (status == TIDE_OK) {
-    status = tide__as_dtype(out, sums, (tide_dtype)x->dtype);
+    if (edges) status = make_density(&density, sums, edges);
+    if (status == TIDE_OK) status = tide__as_dtype(out, edges ? density : sums, (tide_dtype)x->dtype);
     tide_tensor_release(sums);
+    tide_tensor_release(density);
   }
   tide_tensor_release(values);
   return status;
@@ -181,7 +209,7 @@ tide_status tide_histc(tide_tensor **out, const tide_tensor *x, int64_t bins, do
   tide__index_space s;
   tide__index_along(&s, x, 0);
   s.bins = TIDE_BINS_EVEN, s.low = low, s.high = high;
-  TIDE_TRY(sum_bins(&made, x, NULL, bins, &s));
+  TIDE_TRY(sum_bins(&made, x, NULL, bins, &s, NULL));
   tide_status status = into ? tide__size_give(into, &bins, 1, into->storage == x->storage, "histc") : TIDE_OK;
   if (status == TIDE_OK) return tide__deliver(out, made, into);
   tide_tensor_release(made);
@@ -226,22 +254,6 @@ static tide_status edge_bounds(tide__index_space *s, const tide_tensor *edges) {
   return TIDE_OK;
 }
 
-/* Divided by the sum and by the widths of the bins. */
-static tide_status make_density(tide_tensor *sums, const tide_tensor *edges) {
-  tide_tensor *upper = NULL, *lower = NULL, *width = NULL, *sum = NULL;
-  tide_status status = tide_narrow(&upper, edges, 0, 1, sums->numel);
-  if (status == TIDE_OK) status = tide_narrow(&lower, edges, 0, 0, sums->numel);
-  if (status == TIDE_OK) status = tide_binary(&width, TIDE_OP_sub, upper, lower, NULL);
-  if (status == TIDE_OK) status = tide_reduce(&sum, TIDE_SUM, sums, NULL, NULL);
-  if (status == TIDE_OK) status = tide_binary(NULL, TIDE_OP_mul, width, sum, width);
-  if (status == TIDE_OK) status = tide_binary(NULL, TIDE_OP_div, sums, width, sums);
-  tide_tensor_release(upper);
-  tide_tensor_release(lower);
-  tide_tensor_release(width);
-  tide_tensor_release(sum);
-  return status;
-}
-
 /* The edges as the user gets them, and as bins are looked for: contiguous, in the dtype that they are computed in. */
 static tide_status make_edges(tide_tensor **given, tide_tensor **edges, tide__index_space *s, int64_t *bins,
                               const tide_tensor *x, const tide_histogram_options *o) {
@@ -271,8 +283,8 @@ tide_status tide_histogram(tide_tensor **out, tide_tensor **edges, const tide_te
   tide__index_along(&s, x, 0);
   TIDE_TRY(make_edges(&given, &searched, &s, &bins, x, options));
   s.edges = searched;
-  tide_status status = sum_bins(&sums, x, options->weights, bins, &s);
-  if (status == TIDE_OK && options->density) status = make_density(sums, given);
+  /* Widths of 16-bit edges are exact in the dtype that bins are computed in. */
+  tide_status status = sum_bins(&sums, x, options->weights, bins, &s, options->density ? searched : NULL);
   tide_tensor_release(searched);
   if (status == TIDE_OK) {
     *out = sums;

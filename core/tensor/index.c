@@ -384,7 +384,7 @@ tide_status tide_masked_scatter(tide_tensor **out, const tide_tensor *x, const t
   if (source->dtype != x->dtype)
     return tide__fail(TIDE_DTYPE, "%s: wrong dtype of the source, got %s, expected %s as x has", what,
                       tide_dtype_name((tide_dtype)source->dtype), tide_dtype_name((tide_dtype)x->dtype));
-  TIDE_TRY(tide__written_begin(&target, x, into));
+  TIDE_TRY(tide__written_begin(&target, x, into, (tide_dtype)x->dtype));
   return tide__written_end(out, target, x, into, scatter_source(target, mask, source), what);
 }
 

@@ -45,9 +45,14 @@ int64_t tide__index_strides(int64_t *stride, const tide_tensor *x, int dim, int6
 /* The value of a write as a tensor of x's dtype on x's device, apart from x's memory. */
 tide_status tide__index_value(tide_tensor **out, const tide_tensor *x, const tide_operand *value, const char *what);
 
-/* What an operation with `into` writes to: x itself, or a copy of it that tide__written_end delivers. */
+/* The dtype that x has while `values` values join it, up to `meeting` of them in one element: a wider one than its own
+ * where it pays for all of x. Else the kernel keeps the sums of 16-bit floats apart. */
+tide_dtype tide__index_wide(const tide_tensor *x, int64_t values, int64_t meeting, tide_index_reduce reduce);
+
+/* What an operation with `into` writes to: x itself, or a copy of it that tide__written_end delivers, as x's dtype. */
 tide_status tide__written_check(const tide_tensor *x, const tide_tensor *into, const char *what);
-tide_status tide__written_begin(tide_tensor **target, const tide_tensor *x, const tide_tensor *into);
+/* dtype: the target's. */
+tide_status tide__written_begin(tide_tensor **target, const tide_tensor *x, const tide_tensor *into, tide_dtype dtype);
 tide_status tide__written_end(tide_tensor **out, tide_tensor *target, const tide_tensor *x, tide_tensor *into,
                               tide_status status, const char *what);
 

@@ -221,11 +221,10 @@ tide_status tide_index_get_many(tide_tensor **out, const tide_tensor *x, tide_te
   return status;
 }
 
-static tide_status put(tide_tensor *x, many *m, const tide_operand *value, bool accumulate) {
+/* Into m's x, which may be wider than the value. */
+static tide_status put_located(many *m, const tide_tensor *x, const tide_operand *value, bool accumulate) {
   int64_t size[TIDE_MAX_DIMS];
-  int ndim, only = only_dim(m);
-  if (only >= 0 && !accumulate) return tide_index_set(x, only, m->index[only], value);
-  TIDE_TRY(tide__writable_check(x, "index_put", "x"));
+  int ndim;
   TIDE_TRY(locate(m));
   TIDE_TRY(result_size(size, &ndim, m, "index_put"));
   tide_tensor *v;
@@ -234,6 +233,25 @@ static tide_status put(tide_tensor *x, many *m, const tide_operand *value, bool 
   mode.reduce = accumulate ? TIDE_INDEX_SUM : TIDE_INDEX_WRITE;
   tide_status status = tide__index_write(&mode, &m->line, m->at, m->positions, v, size, ndim);
   tide_tensor_release(v);
+  return status;
+}
+
+static tide_status put(tide_tensor *x, many *m, const tide_operand *value, bool accumulate) {
+  tide_tensor *wide;
+  int only = only_dim(m);
+  if (only >= 0 && !accumulate) return tide_index_set(x, only, m->index[only], value);
+  TIDE_TRY(tide__writable_check(x, "index_put", "x"));
+  int64_t meeting = tide__size_product(m->size, m->ndim), values = meeting;
+  for (int d = 0; d < x->ndim; d++)
+    if (d >= m->dims || !m->index[d]) values = tide__size_mul(values, x->size[d]);
+  tide_dtype dtype = tide__index_wide(x, values, meeting, accumulate ? TIDE_INDEX_SUM : TIDE_INDEX_WRITE);
+  if (dtype == (tide_dtype)x->dtype) return put_located(m, x, value, accumulate);
+  TIDE_TRY(tide__as_dtype(&wide, x, dtype));
+  m->x = wide;
+  tide_status status = put_located(m, x, value, accumulate);
+  if (status == TIDE_OK) status = tide__copy_kernel(x, wide);
+  m->x = x;
+  tide_tensor_release(wide);
   return status;
 }
 

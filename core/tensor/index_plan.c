@@ -17,11 +17,29 @@ void tide__index_along(tide__index_space *s, const tide_tensor *x, int dim) {
   s->edges = NULL;
 }
 
-/* Sums and products of floats come out differently in another order. */
-static bool is_ordered(const tide__index_mode *m, int dtype) {
-  if (!m->scatter || !tide__deterministic()) return false;
-  if (m->reduce == TIDE_INDEX_WRITE) return true;
-  return tide__category(dtype) >= 2 && (m->reduce == TIDE_INDEX_SUM || m->reduce == TIDE_INDEX_PROD);
+static bool is_sum(tide_index_reduce reduce) { return reduce == TIDE_INDEX_SUM || reduce == TIDE_INDEX_PROD; }
+
+/* Sums and products of floats come out differently in another order. Of 16-bit floats that meet the kernel keeps wide
+ * ones only in order. */
+static bool is_ordered(const tide__index_mode *m, int dtype, bool meets) {
+  if (!m->scatter) return false;
+  bool deterministic = tide__deterministic();
+  if (m->reduce == TIDE_INDEX_WRITE) return deterministic;
+  if (tide__category(dtype) < 2 || !is_sum(m->reduce)) return false;
+  return deterministic || (meets && tide__itemsize(dtype) == 2);
+}
+
+tide_dtype tide__index_wide(const tide_tensor *x, int64_t values, int64_t meeting, tide_index_reduce reduce) {
+  enum { SPARSE = 16, DENSE = 16 }; /* elements of x for a value, and values for an element */
+  tide_dtype own = (tide_dtype)x->dtype;
+  if (!is_sum(reduce) || meeting < 2) return own;
+  switch (own) {
+  case TIDE_FLOAT16:
+  case TIDE_BFLOAT16: return x->numel / SPARSE <= values ? TIDE_FLOAT32 : own;
+  case TIDE_FLOAT32: return x->numel <= values / DENSE ? TIDE_FLOAT64 : own;
+  case TIDE_COMPLEX64: return x->numel <= values / DENSE ? TIDE_COMPLEX128 : own;
+  default: return own;
+  }
 }
 
 tide_status tide__index_run(const tide__index_mode *m, const tide_tensor *indexed, const tide_tensor *dense,
@@ -42,10 +60,12 @@ tide_status tide__index_run(const tide__index_mode *m, const tide_tensor *indexe
   if (s->edges) tide__head_set(&a.head, 3, s->edges, &q);
   a.item_size = (int32_t)tide__itemsize(indexed->dtype), a.dtype = indexed->dtype;
   a.index_dtype = index->dtype, a.index_base = m->base;
-  a.located = m->located, a.reduce = (int32_t)m->reduce, a.ordered = is_ordered(m, indexed->dtype);
+  a.located = m->located, a.reduce = (int32_t)m->reduce;
+  a.narrow = dense->dtype == indexed->dtype ? 0 : dense->dtype;
   a.bins = s->bins, a.low = s->low, a.high = s->high;
   a.length = s->length, a.pitch = s->pitch;
   for (int d = 0; d < s->ndim; d++) meets += s->size[d] > 1 && s->stride[1][d] == 0;
+  a.ordered = is_ordered(m, indexed->dtype, meets > 0);
   a.ndim = tide__collapse(s->size, s->stride, 3, s->ndim, m->scatter && meets > 1);
   memcpy(a.size, s->size, sizeof a.size);
   memcpy(a.stride, s->stride, sizeof a.stride);
@@ -76,7 +96,8 @@ tide_status tide__written_check(const tide_tensor *x, const tide_tensor *into, c
   return tide__size_takes(into, x->size, x->ndim, into->storage == x->storage, what);
 }
 
-tide_status tide__written_begin(tide_tensor **target, const tide_tensor *x, const tide_tensor *into) {
+tide_status tide__written_begin(tide_tensor **target, const tide_tensor *x, const tide_tensor *into, tide_dtype dtype) {
+  if (dtype != (tide_dtype)x->dtype) return tide__as_dtype(target, x, dtype);
   if (into != x) return tide_clone(target, x);
   *target = tide__tensor_ref(x);
   return TIDE_OK;
@@ -86,6 +107,11 @@ tide_status tide__written_end(tide_tensor **out, tide_tensor *target, const tide
                               tide_status status, const char *what) {
   if (status == TIDE_OK && into && into != x)
     status = tide__size_give(into, target->size, target->ndim, into->storage == x->storage, what);
+  if (status == TIDE_OK && target->dtype != x->dtype && (!into || into->dtype != x->dtype)) {
+    tide_tensor *rounded;
+    status = tide__as_dtype(&rounded, target, (tide_dtype)x->dtype);
+    if (status == TIDE_OK) tide_tensor_release(target), target = rounded;
+  }
   if (status != TIDE_OK || target == x) tide_tensor_release(target);
   TIDE_TRY(status);
   return tide__deliver(out, target == x ? into : target, into);

@@ -229,7 +229,8 @@ tide_status tide_put(tide_tensor **out, const tide_tensor *x, const tide_tensor 
     return tide__fail(TIDE_SHAPE, "put: wrong number of elements of the source, got %s, expected %lld as the index has",
                       tide__shape_text(source->size, source->ndim), (long long)index->numel);
   TIDE_TRY(tide__index_tensor(&places, x, index, into == x ? x : NULL, "put"));
-  tide_status status = tide__written_begin(&target, x, into);
+  tide_index_reduce reduce = accumulate ? TIDE_INDEX_SUM : TIDE_INDEX_WRITE;
+  tide_status status = tide__written_begin(&target, x, into, tide__index_wide(x, index->numel, index->numel, reduce));
   if (status == TIDE_OK)
     status = tide__written_end(out, target, x, into, put(target, places, source, accumulate), "put");
   tide_tensor_release(places);
@@ -238,9 +239,9 @@ tide_status tide_put(tide_tensor **out, const tide_tensor *x, const tide_tensor 
 
 /* ---- scatter ---- */
 
-static tide_status fill_with(tide_tensor **out, const tide_tensor *like, tide_scalar value) {
+static tide_status fill_with(tide_tensor **out, const tide_tensor *like, tide_dtype dtype, tide_scalar value) {
   tide_tensor *made;
-  TIDE_TRY(tide__tensor_new(&made, NULL, 0, (tide_dtype)like->dtype, like->storage->device));
+  TIDE_TRY(tide__tensor_new(&made, NULL, 0, dtype, like->storage->device));
   tide_status status = tide_fill(made, value);
   if (status == TIDE_OK)
     *out = made;
@@ -272,7 +273,7 @@ static tide_status run_scatter(const tide_tensor *target, int dim, const tide_te
 static tide_status scatter_number(const tide_tensor *target, int dim, const tide_tensor *index, tide_scalar value,
                                   tide_index_reduce reduce) {
   tide_tensor *dense;
-  TIDE_TRY(fill_with(&dense, target, value));
+  TIDE_TRY(fill_with(&dense, target, (tide_dtype)target->dtype, value));
   tide_status status = run_scatter(target, dim, index, dense, reduce);
   tide_tensor_release(dense);
   return status;
@@ -297,13 +298,14 @@ static tide_status divide(tide_tensor *target, int dim, const tide_tensor *index
 static const tide_index_reduce reduces[] = {TIDE_INDEX_WRITE, TIDE_INDEX_SUM, TIDE_INDEX_PROD,
                                             TIDE_INDEX_SUM,   TIDE_INDEX_MAX, TIDE_INDEX_MIN};
 
-static tide_status scatter(tide_tensor *target, int dim, const tide_tensor *index, const tide_operand *value,
-                           tide_scatter_op op, bool include_self) {
+/* The number has the dtype of x, the target maybe a wider one. */
+static tide_status scatter(tide_tensor *target, tide_dtype dtype, int dim, const tide_tensor *index,
+                           const tide_operand *value, tide_scatter_op op, bool include_self) {
   tide_tensor *dense, *start = NULL;
-  TIDE_TRY(value->tensor ? apart(&dense, value->tensor, target) : fill_with(&dense, target, value->number));
+  TIDE_TRY(value->tensor ? apart(&dense, value->tensor, target) : fill_with(&dense, target, dtype, value->number));
   tide_status status = TIDE_OK;
   if (op != TIDE_SCATTER_WRITE && !include_self) {
-    status = fill_with(&start, target, neutral(op, (tide_dtype)target->dtype));
+    status = fill_with(&start, target, (tide_dtype)target->dtype, neutral(op, (tide_dtype)target->dtype));
     if (status == TIDE_OK) status = run_scatter(target, dim, index, start, TIDE_INDEX_WRITE);
     tide_tensor_release(start);
   }
@@ -311,6 +313,14 @@ static tide_status scatter(tide_tensor *target, int dim, const tide_tensor *inde
   tide_tensor_release(dense);
   if (status == TIDE_OK && op == TIDE_SCATTER_MEAN) status = divide(target, dim, index, include_self);
   return status;
+}
+
+/* A mean is made in a dtype that holds the sum of any values. */
+static tide_dtype scatter_dtype(const tide_tensor *x, int dim, const tide_tensor *index, tide_scatter_op op) {
+  if (op != TIDE_SCATTER_MEAN) return tide__index_wide(x, index->numel, line_size(index, dim), reduces[op]);
+  int category = tide__category(x->dtype);
+  if (category == 1) return TIDE_INT64;
+  return category == 3 ? TIDE_COMPLEX128 : tide__itemsize(x->dtype) == 2 ? TIDE_FLOAT32 : TIDE_FLOAT64;
 }
 
 static tide_status check_op(const tide_tensor *x, tide_scatter_op op, const char *what) {
@@ -343,9 +353,10 @@ tide_status tide_scatter(tide_tensor **out, const tide_tensor *x, int dim, const
   }
   TIDE_TRY(tide__index_tensor(&places, x, index, into == x ? x : NULL, what));
   /* A mean takes memory on its way: x changes when all is done. */
-  tide_status status = tide__written_begin(&target, x, op == TIDE_SCATTER_MEAN ? NULL : into);
+  tide_status status =
+      tide__written_begin(&target, x, op == TIDE_SCATTER_MEAN ? NULL : into, scatter_dtype(x, dim, places, op));
   if (status == TIDE_OK) {
-    status = places->numel ? scatter(target, dim, places, value, op, include_self) : TIDE_OK;
+    status = places->numel ? scatter(target, (tide_dtype)x->dtype, dim, places, value, op, include_self) : TIDE_OK;
     status = tide__written_end(out, target, x, into, status, what);
   }
   tide_tensor_release(places);
@@ -394,7 +405,7 @@ static tide_status slices(tide_tensor **out, const tide_tensor *x, int dim, cons
                           const tide_tensor *dense, tide_index_reduce reduce, tide_tensor *into, const char *what) {
   tide_tensor *places, *target, *read;
   TIDE_TRY(tide__index_tensor(&places, x, index, into == x ? x : NULL, what));
-  tide_status status = tide__written_begin(&target, x, into);
+  tide_status status = tide__written_begin(&target, x, into, tide__index_wide(x, dense->numel, index->numel, reduce));
   if (status == TIDE_OK) {
     status = apart(&read, dense, target);
     if (status == TIDE_OK) {

@@ -299,17 +299,18 @@ static void make_whole(operand *x, int reduce) {
 }
 
 /* Values that meet: [length, inner] from [count, inner], where the index stands still along a row or not. */
-static void meeting_case(int dtype, int reduce, bool ordered, int64_t length, int64_t count, int64_t inner,
-                         bool still) {
-  operand to = make(dtype, length * inner, 0, 1, false), from = make(dtype, count * inner, 0, 1, false);
+static void narrow_case(int dtype, int narrow, int reduce, bool ordered, int64_t length, int64_t count, int64_t inner,
+                        bool still) {
+  operand to = make(dtype, length * inner, 0, 1, false);
+  operand from = make(narrow ? narrow : dtype, count * inner, 0, 1, false);
   operand index = make(TIDE_INT64, still ? count : count * inner, 0, 1, false);
-  bool exact = ordered && tide_dtype_kind((tide_dtype)dtype) != 'B' && size_of(dtype) >= 4;
+  bool exact = !narrow && ordered && tide_dtype_kind((tide_dtype)dtype) != 'B' && size_of(dtype) >= 4;
   if (!exact) make_whole(&to, reduce), make_whole(&from, reduce);
   for (int64_t k = 0; k < (int64_t)index.bytes / 8; k++) ((int64_t *)index.host)[k] = any_bits() % (uint32_t)length;
   upload(&index);
   tide_index_args a = {.head = {.ptr = {to.host, from.host, index.host}, .nptr = 3}, .item_size = size_of(dtype)};
   a.index_dtype = TIDE_INT64, a.length = length, a.pitch = inner, a.numel = count * inner, a.dtype = dtype;
-  a.reduce = reduce, a.ordered = ordered;
+  a.reduce = reduce, a.ordered = ordered, a.narrow = narrow;
   a.size[0] = count, a.stride[0][0] = inner, a.stride[2][0] = still ? 1 : inner, a.ndim = 1;
   if (inner > 1) a.size[1] = inner, a.stride[0][1] = a.stride[1][1] = 1, a.stride[2][1] = !still, a.ndim = 2;
   tide_index_args b = a;
@@ -321,6 +322,30 @@ static void meeting_case(int dtype, int reduce, bool ordered, int64_t length, in
                name_of(dtype), reduce, ordered ? " in order" : "", (long long)count, (long long)length,
                (long long)inner);
   drop(&to), drop(&from), drop(&index);
+}
+
+static void meeting_case(int dtype, int reduce, bool ordered, int64_t length, int64_t count, int64_t inner,
+                         bool still) {
+  narrow_case(dtype, 0, reduce, ordered, length, count, inner, still);
+}
+
+/* Values that are narrower than their sums. */
+static void test_narrow_sums(void) {
+  static const int pair[][2] = {{TIDE_UINT8, TIDE_INT64},     {TIDE_INT8, TIDE_INT64},
+                                {TIDE_INT16, TIDE_INT64},     {TIDE_INT32, TIDE_INT64},
+                                {TIDE_FLOAT16, TIDE_FLOAT32}, {TIDE_BFLOAT16, TIDE_FLOAT32},
+                                {TIDE_FLOAT32, TIDE_FLOAT64}, {TIDE_COMPLEX64, TIDE_COMPLEX128}};
+  for (int i = 0; i < 8; i++)
+    for (int kind = 0; kind < (i < 4 ? 1 : 4); kind++) { /* integers have sums alone, in any order */
+      int reduce = kind < 2 ? TIDE_INDEX_SUM : TIDE_INDEX_PROD;
+      bool ordered = kind % 2 || (reduce == TIDE_INDEX_PROD && i == 7);
+      narrow_case(pair[i][1], pair[i][0], reduce, ordered, 3000, 7001, 1, false);
+      narrow_case(pair[i][1], pair[i][0], reduce, ordered, 500, 3000, 8, true);
+      narrow_case(pair[i][1], pair[i][0], reduce, ordered, 500, 3000, 5, true);
+      narrow_case(pair[i][1], pair[i][0], reduce, ordered, 500, 3000, 5, false);
+      for (int64_t length = 1; length < 20000 && kind == 0; length = 6 * length + 1)
+        narrow_case(pair[i][1], pair[i][0], reduce, false, length, 100000, 1, false);
+    }
 }
 
 static void test_index_reduce(void) {
@@ -375,6 +400,7 @@ static void test_index(void) {
     }
   test_bad_index();
   test_index_reduce();
+  test_narrow_sums();
 }
 
 static void test_compact(void) {

@@ -25,6 +25,8 @@ typedef struct walk {
   int64_t begin, low, width; /* of the dim that is split; of the places that are its own */
   int64_t part, outside;     /* outside: the place of what falls in no bin */
   char *x;                   /* the indexed side */
+  tide__sums *sums;          /* or NULL: values join x itself */
+  const tide_index_args *a;  /* how they join */
   int64_t at[TIDE_MAX_DIMS + 1], offset[3], row;
   int64_t place[RUN];
 } walk;
@@ -278,10 +280,53 @@ void tide__scatter_row(const tide_index_args *a, char *x, const char *dense, int
   }
 }
 
+/* n values, `step` apart, as those that they become before they join. */
+static void widen(const tide_index_args *a, int from, void *out, char *values, int64_t step, int64_t n) {
+  _Alignas(16) char line[RUN * 8];
+  int64_t place[RUN];
+  if (step != 1) {
+    for (int64_t j = 0; j < n; j++) place[j] = j * step;
+    move_elements(false, values, place, 0, ANY, line, 1, n, tide__item(from));
+    values = line;
+  }
+  tide__isa_get()->convert[a->dtype][from](out, values, n);
+}
+
+/* A row joins one of a wider dtype. */
+static __attribute__((noinline)) void join_wide_row(const walk *k, char *x, char *dense) {
+  const int from = tide__scatter_dense(k->w), item = tide__scatter_item(k->w);
+  _Alignas(16) char wide[RUN * 16];
+  for (int64_t i = 0, m; i < k->row; i += m) {
+    m = k->row - i < RUN ? k->row - i : RUN;
+    widen(k->a, from, wide, dense + i * item, 1, m);
+    tide__scatter_row(k->a, x + i * k->a->item_size, wide, m);
+  }
+}
+
+/* Rows join those at k->place. */
+static void join_rows(const walk *k, char *x, char *dense, int64_t step, int64_t n) {
+  const tide_index_args *a = k->a;
+  const bool widens = tide__scatter_dense(k->w) != a->dtype;
+  const int64_t item = a->item_size, row = k->row;
+  step *= tide__scatter_item(k->w);
+  for (int64_t i = 0; i < n; i++, dense += step) {
+    if (i + AHEAD < n && k->place[i + AHEAD] != SKIP) __builtin_prefetch(x + k->place[i + AHEAD] * item);
+    if (k->place[i] == SKIP) continue;
+    if (widens)
+      join_wide_row(k, x + k->place[i] * item, dense);
+    else
+      tide__scatter_row(a, x + k->place[i] * item, dense, row);
+  }
+}
+
 /* The rows of a run, at k->place; the processor is told of those to come, which it cannot guess. */
 static void move_rows(const walk *k, char *x, char *dense, int64_t step, int64_t n) {
   const tide_index_args *a = k->w->a;
   size_t bytes = (size_t)(k->row * a->item_size);
+  if (a->reduce) {
+    join_rows(k, x, dense, step, n);
+    return;
+  }
   for (int64_t i = 0; i < n; i++) {
     if (i + AHEAD < n && k->place[i + AHEAD] != SKIP) __builtin_prefetch(x + k->place[i + AHEAD] * a->item_size);
     char *one = dense + i * step * a->item_size;
@@ -290,9 +335,7 @@ static void move_rows(const walk *k, char *x, char *dense, int64_t step, int64_t
       continue;
     }
     char *other = x + k->place[i] * a->item_size;
-    if (a->reduce) {
-      tide__scatter_row(a, other, one, k->row);
-    } else if (k->w->fills) {
+    if (k->w->fills) {
       memcpy(other, one, (size_t)a->item_size);
       for (size_t done = (size_t)a->item_size; done < bytes; done *= 2)
         memcpy(other + done, other, bytes - done < done ? bytes - done : done);
@@ -312,7 +355,7 @@ static void move_rows(const walk *k, char *x, char *dense, int64_t step, int64_t
 static int64_t move_some(const walk *k, char *x, const int64_t *place, int64_t base, uint64_t most, char *dense,
                          int64_t step, int64_t n) {
   const work *w = k->w;
-  const tide_index_args *a = w->a;
+  const tide_index_args *a = k->a;
   const uint64_t item = (uint64_t)a->item_size;
   for (int64_t i = 0, some = w->far ? SOON : n; i < n; i += some) {
     char *from = dense + i * step * a->item_size;
@@ -330,34 +373,38 @@ static void run(walk *k, int64_t n) {
   const work *w = k->w;
   const tide_index_args *a = w->a;
   int64_t step = w->stride[0][w->ndim - 1], x_step = w->stride[1][w->ndim - 1];
-  char *dense = (char *)a->head.ptr[w->scatter] + k->offset[0] * a->item_size;
+  const int from = tide__scatter_dense(w), item = tide__scatter_item(w), joined = k->a->item_size;
+  const bool row = w->size[w->ndim] > 1, widens = from != k->a->dtype && !row && !w->checks;
+  char *dense = (char *)a->head.ptr[w->scatter] + k->offset[0] * item;
   char *x = k->x + k->offset[1] * a->item_size;
   const int64_t *index = (const int64_t *)a->head.ptr[2] + k->offset[2];
   /* The values themselves are places, as long as none is bad or counts from the end. */
   const bool direct = a->index_dtype == TIDE_INT64 && !a->bins && !w->checks && a->pitch == 1 && x_step == 0 &&
-                      w->stride[2][w->ndim - 1] == 1 && w->size[w->ndim] == 1 && k->width == a->length && a->length > 0;
+                      w->stride[2][w->ndim - 1] == 1 && !row && k->width == a->length && a->length > 0 && !k->sums;
   for (int64_t i = 0, m; i < n; i += m) {
     m = n - i < RUN ? n - i : RUN;
     if (i && i % LOOK == 0 && tide__loop_stops()) return;
-    char *there = x + i * x_step * a->item_size, *here = dense + i * step * a->item_size;
-    int64_t shift = k->offset[1] + i * x_step - w->lowest;
+    char *there = x + i * x_step * a->item_size, *here = dense + i * step * item;
+    int64_t shift = k->offset[1] + i * x_step - w->lowest, apart = step;
+    _Alignas(16) char kept[RUN * 16], wide[RUN * 16];
+    if (widens) widen(k->a, from, wide, here, step, m), here = wide, apart = 1;
     if (direct) {
       const uint64_t last = (uint64_t)a->length - 1;
       int64_t done = w->buckets
-                         ? tide__buckets_add(w->buckets, k->part, index + i, a->index_base, last, shift, here, step, m)
-                         : move_some(k, there, index + i, a->index_base, last, here, step, m);
+                         ? tide__buckets_add(w->buckets, k->part, index + i, a->index_base, last, shift, here, apart, m)
+                         : move_some(k, there, index + i, a->index_base, last, here, apart, m);
       if (done == m) continue;
-      i += done, m -= done, here += done * step * a->item_size;
+      i += done, m -= done, here += done * apart * joined;
     }
     bool others = locate(k, i, m);
     if (w->checks) continue;
-    _Alignas(16) char kept[RUN * 16];
-    int64_t apart = step, count = m;
-    if (w->size[w->ndim] > 1 || (others && !w->scatter)) {
+    if (k->sums) there = tide__sums_find(k->sums, k->place, k->offset[1] + i * x_step, m);
+    int64_t count = m;
+    if (row || (others && !w->scatter)) {
       move_rows(k, there, here, step, m);
       continue;
     }
-    if (others) count = keep_own(k->place, kept, here, step, m, a->item_size), here = kept, apart = 1;
+    if (others) count = keep_own(k->place, kept, here, apart, m, joined), here = kept, apart = 1;
     if (w->buckets)
       tide__buckets_add(w->buckets, k->part, k->place, 0, ANY, shift, here, apart, count);
     else
@@ -387,6 +434,8 @@ static void walk_steps(work *w, int64_t part, int64_t begin, int64_t end, int64_
   memcpy(size, w->size, sizeof size);
   if (w->split != OUTSIDE) size[w->split] = end - begin;
   k.row = size[w->ndim];
+  k.sums = w->apart && !w->checks ? tide__sums_open(w->a, k.x, k.row) : NULL;
+  k.a = k.sums ? tide__sums_call(k.sums) : w->a;
   memset(k.at, 0, sizeof k.at);
   for (int s = 0; s < 3; s++) k.offset[s] = w->split == OUTSIDE ? 0 : begin * w->stride[s][w->split];
   for (int d = 0; d >= 0;) {
@@ -402,6 +451,7 @@ static void walk_steps(work *w, int64_t part, int64_t begin, int64_t end, int64_
       k.at[d] = 0;
     }
   }
+  if (k.sums) tide__sums_close(k.sums);
   if (w->saved) tide__isa_get()->stream_end();
 }
 
@@ -480,7 +530,7 @@ void tide__scatter_prepare(work *w) {
   int64_t weight = 1;
   copy_dims(w);
   find_span(w);
-  w->far = w->scatter && a->length * a->item_size >= FAR;
+  w->far = w->scatter && !w->apart && a->length * a->item_size >= FAR;
   for (int d = w->ndim - 1; d >= 0; d--) w->weight[d] = weight, weight *= w->size[d];
   atomic_init(&w->bad, INT64_MAX);
   choose_parts(w, tide_get_num_threads());

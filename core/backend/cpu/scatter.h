@@ -12,6 +12,7 @@ enum { TIDE_SCATTER_OUTSIDE = -1 };
 typedef struct tide__scatter {
   const tide_index_args *a;
   bool scatter, checks;   /* checks: looks at the index and does nothing else */
+  bool apart;             /* sums that meet are kept apart, in a wider dtype */
   bool far;               /* no cache holds the indexed side */
   bool fills;             /* a row is one element everywhere */
   int ndim;               /* without the row, which stands behind the others */
@@ -28,6 +29,11 @@ typedef struct tide__scatter {
 } tide__scatter;
 
 void tide__scatter_prepare(tide__scatter *w);
+/* The dtype of the dense side, and the bytes of its elements. */
+static inline int tide__scatter_dense(const tide__scatter *w) { return w->a->narrow ? w->a->narrow : w->a->dtype; }
+static inline int tide__scatter_item(const tide__scatter *w) {
+  return w->a->narrow ? tide__item(w->a->narrow) : w->a->item_size;
+}
 /* Walks through the parts, which are tasks of tide__spread. */
 void tide__scatter_parts(void *scatter, int64_t begin, int64_t end);
 /* All of it. True, and the first bad index, if there is one. */
@@ -40,5 +46,18 @@ void tide__scatter_values(const tide_index_args *a, char *x, const int64_t *plac
                           int64_t n);
 /* n values join those of x that lie side by side, too. */
 void tide__scatter_row(const tide_index_args *a, char *x, const char *values, int64_t n);
+
+/* Sums of the rows of x that have been named, in a dtype wider than x's. */
+typedef struct tide__sums tide__sums;
+/* Does a call want them? */
+bool tide__sums_wanted(const tide_index_args *a);
+/* a: the call, which lives on. x: what its places count from. row: elements. NULL: there is no memory. */
+tide__sums *tide__sums_open(const tide_index_args *a, char *x, int64_t row);
+/* Turns n places (at most 512), but INT64_MIN, into those of their sums, counted from the sums' begin, in elements. */
+char *tide__sums_find(tide__sums *s, int64_t *place, int64_t offset, int64_t n);
+/* The call as it is for the sums. */
+const tide_index_args *tide__sums_call(const tide__sums *s);
+/* Rounds the sums to where they belong. */
+void tide__sums_close(tide__sums *s);
 
 #endif

@@ -67,7 +67,7 @@ static bool by_sums(work *w, bool always) {
 static int bucket_item(const work *w) {
   for (int d = 0; d < w->ndim; d++)
     if (w->stride[0][d] && w->size[d] > 1) return w->a->item_size;
-  return 0;
+  return w->a->narrow ? w->a->item_size : 0;
 }
 
 /* How many steps of the outermost dim are put in buckets at a time; 0: none are. */
@@ -75,7 +75,7 @@ static int64_t bucket_steps(const work *w) {
   const tide_index_args *a = w->a;
   int64_t threads = tide_get_num_threads(), inner = a->numel / w->size[0], bytes = w->span * a->item_size;
   int64_t steps = BUCKETS / (4 + bucket_item(w)) / inner;
-  if (w->size[w->ndim] > 1 || w->parts > 1 || a->numel < 2 * TIDE_GRAIN || w->span > UINT32_MAX) return 0;
+  if (w->apart || w->size[w->ndim] > 1 || w->parts > 1 || a->numel < 2 * TIDE_GRAIN || w->span > UINT32_MAX) return 0;
   if (a->item_size != 4 && a->item_size != 8) return 0;
   /* One thread gains only where a line of the tensor is written more than once. */
   if (threads == 1) bytes = a->length * (a->pitch < 0 ? -a->pitch : a->pitch) * a->item_size;
@@ -132,9 +132,9 @@ static bool scatter_apart(work *w, bool always) {
 }
 
 bool tide__cpu_scatter_bad(const tide_index_args *a, int64_t *value) {
-  work w = {.a = a, .scatter = true};
-  if (scatter_apart(&w, true)) return tide__scatter_find_bad(&w, value);
-  w = (work){.a = a, .scatter = true};
+  work w = {.a = a, .scatter = true, .apart = tide__sums_wanted(a)};
+  if (!w.apart && scatter_apart(&w, true)) return tide__scatter_find_bad(&w, value);
+  w = (work){.a = a, .scatter = true, .apart = w.apart};
   return run_all(&w, value);
 }
 
@@ -159,8 +159,8 @@ static bool can_save_lines(const work *w) {
 }
 
 /* As it is done where values go straight to their places. True if an index was bad, and nothing is written. */
-static bool scatter_checked(const tide_index_args *a, int64_t *value) {
-  work w = {.a = a, .scatter = true}, check = {.a = a, .scatter = true, .checks = true};
+static bool scatter_checked(const tide_index_args *a, int64_t *value, bool sums) {
+  work w = {.a = a, .scatter = true, .apart = sums}, check = {.a = a, .scatter = true, .checks = true};
   tide__scatter_prepare(&w);
   bool apart = a->numel >= LEAST_APART && bucket_steps(&w), lines = !apart && can_save_lines(&w),
        all = !apart && !lines && can_save(&w), bad;
@@ -185,9 +185,9 @@ tide_status tide__cpu_scatter(tide_stream *stream, const tide_index_args *a) {
   (void)stream;
   int64_t value;
   const bool good = a->bins || a->located;
-  work w = {.a = a, .scatter = true};
-  bool done = scatter_apart(&w, good), bad = done   ? tide__scatter_find_bad(&w, &value)
-                                             : good ? tide__cpu_scatter_bad(a, &value)
-                                                    : scatter_checked(a, &value);
+  work w = {.a = a, .scatter = true, .apart = tide__sums_wanted(a)};
+  bool done = !w.apart && scatter_apart(&w, good), bad = done   ? tide__scatter_find_bad(&w, &value)
+                                                         : good ? tide__cpu_scatter_bad(a, &value)
+                                                                : scatter_checked(a, &value, w.apart);
   return bad ? tide__fail_index(a->head.device, a->head.site, value, a->length, a->index_base) : TIDE_OK;
 }
