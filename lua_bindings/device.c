@@ -146,7 +146,7 @@ static int lsynchronize(lua_State *L, ltide_call *c) {
 }
 
 static int lsynchronize_all(lua_State *L, ltide_call *c) {
-  for (int i = 0; tide_is_initialized() && i < tide_device_count(); i++) ltide_try(L, tide_device_synchronize(i));
+  if (tide_is_initialized()) ltide_try(L, tide_device_synchronize(TIDE_ALL_DEVICES));
   return 0;
 }
 

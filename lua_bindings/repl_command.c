@@ -5,6 +5,7 @@
 
 #include "repl.h"
 #include "runner.h"
+#include "tide/memory.h"
 
 static void print_memory(const char *name, size_t allocated, size_t reserved, size_t free_bytes, size_t total) {
   const double MiB = 1048576;
@@ -49,7 +50,7 @@ static int command_devices(lua_State *L) {
 }
 
 static int synchronize_all(lua_State *L) {
-  for (int i = 0; tide_is_initialized() && i < tide_device_count(); i++) ltide_try(L, tide_device_synchronize(i));
+  if (tide_is_initialized()) ltide_try(L, tide_device_synchronize(TIDE_ALL_DEVICES));
   return 0;
 }
 

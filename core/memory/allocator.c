@@ -179,14 +179,10 @@ static tide_status search(tide__allocator *a, tide__request *r, tide_block **out
 }
 
 static tide_status wait_for_device(tide__allocator *a, int device) {
-  const tide_backend *backend;
-  TIDE_TRY(tide__backend(&backend, device));
   tide__allocator_lock(a);
   a->stats.num_sync_all_streams++;
   tide__allocator_unlock(a);
-  TIDE_TRY(backend->device_sync(device));
-  if (tide__sync_watched()) tide__observe_memory_settled();
-  return TIDE_OK;
+  return tide__memory_wait(device);
 }
 
 /* A block that nobody has, back among the free ones. */

@@ -123,12 +123,12 @@ tide_status tide_memory_reset_accumulated(int device) {
 
 static tide_status empty_one(int device) {
   tide__allocator *a = tide__allocator_of(device);
-  const tide_backend *backend = tide__backend_peek(device);
-  if (!backend) return TIDE_OK;
+  if (!tide__backend_peek(device)) return TIDE_OK;
   TIDE_TRY(tide__sync_asked("empty_cache"));
-  if (!tide__device_lost(NULL, device)) TIDE_TRY(backend->device_sync(device));
-  if (tide__sync_watched()) tide__observe_memory_settled();
-  tide__memory_settle();
+  if (tide__device_lost(NULL, device))
+    tide__memory_settle();
+  else
+    TIDE_TRY(tide__memory_wait(device));
   tide__allocator_lock(a);
   a->stats.num_sync_all_streams++;
   tide__allocator_unlock(a);

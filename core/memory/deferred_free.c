@@ -24,6 +24,7 @@ typedef struct tide__use {
 } tide__use;
 
 _Atomic int64_t tide__deferred_frees;
+static _Thread_local uint64_t began; /* devices, as bits, that pieces of this thread's have begun to wait for */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tide__deferred_free *first, **last = &first;
@@ -132,6 +133,7 @@ void tide__deferred_free_begin(tide__deferred_free *d, void (*done)(void *arg), 
     return;
   }
   d->done = done, d->arg = arg, d->next = NULL;
+  for (const tide__use *u = d->uses; u; u = u->next) began |= (uint64_t)1 << u->device;
   pthread_mutex_lock(&lock);
   *last = d, last = &d->next;
   atomic_fetch_add_explicit(&tide__deferred_frees, 1, memory_order_relaxed);
@@ -290,8 +292,25 @@ static void poll(int64_t most, bool forced) {
 void tide__deferred_frees_poll_slow(int64_t most) { poll(most, false); }
 void tide__deferred_frees_shutdown(void) { poll(INT64_MAX, true); }
 
-void tide__memory_settle(void) {
+uint64_t tide__memory_settle(void) {
+  uint64_t outer = began;
+  began = 0;
   tide__deferred_drain();
   if (atomic_load_explicit(&tide__deferred_frees, memory_order_relaxed) > 0) tide__deferred_frees_poll_slow(INT64_MAX);
   tide__stream_reap();
+  uint64_t devices = began;
+  began |= outer;
+  return devices;
+}
+
+tide_status tide__memory_wait(int device) {
+  const tide_backend *b;
+  int rounds = 8;
+  TIDE_TRY(tide__backend(&b, device));
+  tide__memory_settle();
+  do {
+    TIDE_TRY(b->device_sync(device));
+    if (tide__sync_watched()) tide__observe_memory_settled();
+  } while (tide__memory_settle() >> device & 1 && --rounds > 0);
+  return TIDE_OK;
 }

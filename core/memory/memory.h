@@ -32,8 +32,11 @@ void tide__deferred_frees_shutdown(void); /* the devices have been waited for: a
 static inline void tide__deferred_frees_poll(void) {
   if (atomic_load_explicit(&tide__deferred_frees, memory_order_relaxed) > 0) tide__deferred_frees_poll_slow(8);
 }
-/* What was let go and is not used by queued work any more goes: all of it, whoever let it go. Waits for nothing. */
-void tide__memory_settle(void);
+/* Frees all dropped memory that no queued work uses any more, of every thread. Waits for nothing. Returns, as bits, the
+ * devices whose events pieces wait for since this call. */
+uint64_t tide__memory_settle(void);
+/* Waits for the device and settles, until nothing new waits for it. */
+tide_status tide__memory_wait(int device);
 
 /* ---- allocator.c: blocks of device memory ---- */
 

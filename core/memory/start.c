@@ -15,6 +15,7 @@ static void poll(void) { tide__deferred_frees_poll(); }
 void tide__memory_start(void) {
   static const tide__stream_hooks_table hooks = {
       .poll = poll,
+      .settle = tide__memory_settle,
       .idle = tide__idle_trim,
       .stream_gone = tide__allocator_orphan,
       .streams_many = tide__landing_many,

@@ -9,6 +9,7 @@
 /* What memory does for streams. Set when the code is loaded. */
 typedef struct tide__stream_hooks_table {
   void (*poll)(void);                           /* after a wait: frees that waited for it */
+  uint64_t (*settle)(void);                     /* tide__memory_settle */
   void (*idle)(void);                           /* after a wait: gives back a little of what is idle */
   void (*stream_gone)(int device, uint64_t id); /* its cached memory may serve others */
   void (*streams_many)(void);                   /* a second stream was made */

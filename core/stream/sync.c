@@ -85,18 +85,35 @@ void tide__after_wait(void) {
 }
 
 /* A device that was never opened has nothing to wait for. */
-tide_status tide_device_synchronize(int device) {
-  TIDE_TRY(tide__device_resolve_accelerator(&device, device, "synchronize"));
-  TIDE_TRY(tide__sync_asked("synchronize"));
-  if (tide__backend_peek(device) || tide__device_lost(NULL, device)) {
-    const tide_backend *b;
-    tide__reached reached[64];
-    TIDE_TRY(tide__backend(&b, device));
-    int n = tide__progress_list(reached, 64, device);
-    TIDE_TRY(b->device_sync(device));
-    tide__progress_reached_all(reached, n);
-    if (tide__sync_watched()) tide__observe_host_device(device);
+static tide_status wait_for(int device) {
+  const tide_backend *b;
+  tide__reached reached[64];
+  if (!tide__backend_peek(device) && !tide__device_lost(NULL, device)) return TIDE_OK;
+  TIDE_TRY(tide__backend(&b, device));
+  int n = tide__progress_list(reached, 64, device);
+  TIDE_TRY(b->device_sync(device));
+  tide__progress_reached_all(reached, n);
+  if (tide__sync_watched()) tide__observe_host_device(device);
+  return TIDE_OK;
+}
+
+/* Dropped memory gets its events before the wait, so that they have passed after it. What is freed then may drop more,
+ * as a graph does: its events need a further wait. */
+static tide_status wait_and_settle(uint64_t devices) {
+  uint64_t left = devices;
+  tide__stream_hooks->settle();
+  for (int i = 0; left && i < 8; i++) {
+    for (int d = 0; d < TIDE_MAX_DEVICES; d++)
+      if (left >> d & 1) TIDE_TRY(wait_for(d));
+    left = devices & tide__stream_hooks->settle();
   }
   tide__after_wait();
   return TIDE_OK;
+}
+
+tide_status tide_device_synchronize(int device) {
+  bool all = device == TIDE_ALL_DEVICES;
+  if (!all) TIDE_TRY(tide__device_resolve_accelerator(&device, device, "synchronize"));
+  TIDE_TRY(tide__sync_asked("synchronize"));
+  return wait_and_settle(all ? UINT64_MAX : (uint64_t)1 << device);
 }

@@ -209,10 +209,7 @@ local function state()
   if rawget(_G, "jit") then jit.flush() end -- what LuaJIT compiled keeps the tensors that it took for constants
   collectgarbage()
   collectgarbage()
-  if M.cuda then
-    tide.cuda.synchronize_all()
-    tide.cuda.synchronize_all() -- what began to wait for its streams at the first goes at the second
-  end
+  if M.cuda then tide.cuda.synchronize_all() end
   last = now()
   return last
 end

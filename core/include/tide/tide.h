@@ -193,7 +193,9 @@ TIDE_API int tide_device_count(void);        /* accelerators; 0 without any */
 /* A pointer that lives as long as tide; synchronises nothing. */
 TIDE_API tide_status tide_device_get_props(const tide_device_props **out, int device);
 TIDE_API tide_status tide_device_mem_info(size_t *free, size_t *total, int device); /* of all processes */
-TIDE_API tide_status tide_device_synchronize(int device); /* waits for every stream of the device; synchronises */
+/* Waits for every stream of the device; with TIDE_ALL_DEVICES, for every device in use. Dropped memory that only these
+ * devices used is free afterwards and no longer counted. Synchronises. */
+TIDE_API tide_status tide_device_synchronize(int device);
 TIDE_API tide_status tide_device_can_access_peer(bool *out, int device, int peer);
 TIDE_API tide_status tide_driver_version(int *driver, int *runtime); /* as 1000 * major + 10 * minor */
 TIDE_API int tide_default_device(void);                              /* of factories: TIDE_CPU at the start */
