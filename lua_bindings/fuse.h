@@ -22,7 +22,7 @@ enum {
   FUSE_WORTH = 32768 /* elements of a tensor of the CPU, from which on a function is followed */
 };
 
-/* {==== Guards: fuse_guard.c */
+/* {==== Guards: fuse_guard.c, fuse_hold.c */
 
 typedef enum fuse_source { FUSE_ARGUMENT, FUSE_UPVALUE, FUSE_FIELD, FUSE_META } fuse_source;
 typedef enum fuse_want {
@@ -229,6 +229,8 @@ void fuse_decline(fuse_recorder *r, const char *format, ...) __attribute__((form
 /* Keeps the value at the top, which is popped, and returns where. */
 int fuse_keep(fuse_recorder *r);
 
+/* How many fields the table has, counted up to one more than `most`. */
+int fuse_count_fields(lua_State *L, int index, int most);
 /* Notes the strings that the Lua function at the top names. Does it write to tables that it has not made? */
 bool fuse_names_note(fuse_recorder *r);
 /* Notes everything that the function at `fn` can see, with its arguments at first .. top. */
