@@ -11,7 +11,7 @@
 #define FUSED_META "tide.Fused"
 
 enum {
-  FUSE_GUARDS = 224,
+  FUSE_GUARDS = 256,
   FUSE_INPUTS = 48,
   FUSE_VALUES = 320,
   FUSE_EVENTS = 224,
@@ -43,6 +43,7 @@ typedef struct fuse_guard {
   int holder; /* in refs: the function; the table of a FIELD whose guard asks for that one; 0: the one at the slot */
   int key, value; /* in refs */
   int count;      /* TABLE, or SAME for a table whose fields are guarded all: how many there are; -1: any */
+  int order;      /* in refs: its keys in the order of next; 0: no matter */
   const void *address;
   lua_Number number;
   lua_Integer integer;
@@ -87,11 +88,15 @@ typedef struct fuse_record {
   struct fuse_trace *trace; /* by which the function can be followed when nothing but numbers differs; or NULL */
   bool followed;            /* the last call did; the steps have its numbers */
   int args, guards, inputs, steps, values, slots, results;
-  int failed;   /* the guard that did not hold when it was looked at last */
-  bool kernels; /* some step is one that is written in Lua */
-  bool exact;   /* holds for these sizes and strides alone */
-  bool writes;  /* changes an input */
-  bool eager;   /* the function has to run each time */
+  int failed;                 /* the guard that did not hold when it was looked at last */
+  bool kernels;               /* some step is one that is written in Lua */
+  bool exact;                 /* holds for these sizes and strides alone */
+  bool writes;                /* changes an input */
+  bool eager;                 /* the function has to run each time */
+  bool walks;                 /* it calls next or pairs: the order of keys matters */
+  bool compares;              /* some table may be another one: which tables are the same one matters */
+  tide_dtype dtype;           /* the default one, */
+  int device, default_device; /* and the devices that are meant where none is named */
   char why[200];
   fuse_guard *guard;
   fuse_input *input;
@@ -241,6 +246,8 @@ void fuse_guards_check(fuse_recorder *r, int first);
  * other_numbers: NULL, or where it is told that numbers differ, which is no matter then. */
 bool fuse_guards_hold(lua_State *L, ltide_state *S, fuse_record *p, int refs, int first, ltide_tensor **handles,
                       bool *other_numbers);
+/* Does what holds for all records of the state: default dtype and device, and no metatable of numbers and the like? */
+bool fuse_state_holds(lua_State *L, const fuse_record *p);
 /* The guard that does not hold after a run, or NULL: every tensor has to be the one that it was. */
 const fuse_guard *fuse_guards_changed(lua_State *L, const fuse_record *p, int refs, int first, int slots,
                                       const void *const *handles, bool with_numbers);
@@ -252,8 +259,10 @@ void ltide_fuse_note_pure(lua_State *L, lua_CFunction fused);
 typedef enum fuse_purity {
   FUSE_IMPURE,
   FUSE_PURE,
-  FUSE_READS, /* all of its first argument, a table */
-  FUSE_WRITES /* to that */
+  FUSE_SHOWS, /* where a table is, if it gets one */
+  FUSE_READS, /* any part of its first argument, a table */
+  FUSE_WALKS, /* that, in the order of next */
+  FUSE_WRITES /* to it */
 } fuse_purity;
 /* Of the C function at the top. */
 fuse_purity fuse_purity_of(lua_State *L);

@@ -10,8 +10,6 @@
  * Invariant: refs keeps every function, table and object whose address a guard compares. */
 #include "fuse.h"
 
-#include "program.h"
-
 #include <stdlib.h>
 
 #if LUA_VERSION_NUM == 504
@@ -43,10 +41,21 @@ static bool is_key(lua_State *L, int index) {
 
 enum { SMALL = 64, DEEP = 6 };
 
+/* The metatable of the value at the top: one that it has not may be set later. */
+static void note_meta(fuse_recorder *r, int parent, int holder, int depth) {
+  fuse_guard g = {.source = FUSE_META, .parent = (int16_t)parent, .holder = holder};
+  if (!lua_getmetatable(r->L, -1)) lua_pushnil(r->L);
+  note_value(r, g, depth + 1);
+}
+
 /* All fields of the table at the top, and its metatable. */
 static void note_fields(fuse_recorder *r, int parent, int holder, int depth) {
   lua_State *L = r->L;
-  int table = lua_gettop(L);
+  int table = lua_gettop(L), n = 0;
+  lua_newtable(L);
+  for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) lua_pushvalue(L, -2), lua_rawseti(L, table + 1, ++n);
+  int order = fuse_keep(r);
+  r->record->guard[parent].order = n > 1 ? order : 0;
   for (lua_pushnil(L); lua_next(L, table);) {
     if (!is_key(L, -2)) {
       fuse_decline(r, "it can see a table with keys that are neither names nor numbers");
@@ -57,9 +66,7 @@ static void note_fields(fuse_recorder *r, int parent, int holder, int depth) {
     fuse_guard g = {.source = FUSE_FIELD, .parent = (int16_t)parent, .holder = holder, .key = fuse_keep(r)};
     note_value(r, g, depth + 1);
   }
-  if (!lua_getmetatable(L, table)) return;
-  fuse_guard g = {.source = FUSE_META, .parent = (int16_t)parent, .holder = holder};
-  note_value(r, g, depth + 1);
+  note_meta(r, parent, holder, depth);
 }
 
 /* Of a large table at the top: where it gets what it has not. What a function gives there is not guarded, so that
@@ -67,7 +74,10 @@ static void note_fields(fuse_recorder *r, int parent, int holder, int depth) {
 static void note_large_meta(fuse_recorder *r, int parent, int holder, bool is_globals, int depth) {
   lua_State *L = r->L;
   r->index_is_function = false;
-  if (!lua_getmetatable(L, -1)) return;
+  if (!lua_getmetatable(L, -1)) {
+    note_meta(r, parent, holder, depth);
+    return;
+  }
   fuse_guard meta = {.source = FUSE_META,
                      .want = FUSE_SAME,
                      .type = LUA_TTABLE,
@@ -115,11 +125,24 @@ static bool is_library(lua_State *L) {
   return is_one;
 }
 
+/* Does the table at the top not hold what it has? A record would, and what is gone is nowhere to be seen. */
+static bool is_weak(lua_State *L) {
+  int top = lua_gettop(L);
+  bool weak = lua_getmetatable(L, -1);
+  if (weak) lua_pushliteral(L, "__mode"), weak = lua_rawget(L, -2) == LUA_TSTRING;
+  lua_settop(L, top);
+  return weak;
+}
+
 /* The table at the top. */
 static void note_table(fuse_recorder *r, fuse_guard g, int depth) {
   lua_State *L = r->L;
   const void *address = lua_topointer(L, -1);
   bool fresh = g.source == FUSE_ARGUMENT || (g.source == FUSE_FIELD && !g.holder);
+  if (is_weak(L)) {
+    fuse_decline(r, "it can see a weak table");
+    return;
+  }
   bool library = is_library(L) || address == r->globals || g.is_globals;
   int count = library ? SMALL + 1 : fuse_count_fields(L, -1, SMALL);
   if (depth > DEEP) {
@@ -131,7 +154,7 @@ static void note_table(fuse_recorder *r, fuse_guard g, int depth) {
     return;
   }
   if (fresh && count <= SMALL && !has_seen(r->table, r->tables, address)) {
-    g.want = FUSE_TABLE, g.count = count;
+    g.want = FUSE_TABLE, g.count = count, g.address = address;
     if (g.source == FUSE_FIELD) g.slot = (int16_t)++r->slots;
     int at = add_guard(r, &g);
     if (at >= 0) note_fields(r, at, 0, depth);
@@ -220,6 +243,15 @@ static void note_tensor(fuse_recorder *r, fuse_guard g) {
   add_guard(r, &g);
 }
 
+/* Of an object of somebody else, which the guard keeps: tide's have no fields that change. */
+static void note_object(fuse_recorder *r, int at, int holder, int depth) {
+  lua_State *L = r->L;
+  int type = luaL_getmetafield(L, at, "__name");
+  bool is_own = type == LUA_TSTRING && !strncmp(lua_tostring(L, -1), "tide.", 5);
+  lua_settop(L, at);
+  if (!is_own) note_meta(r, -1, holder, depth);
+}
+
 /* Notes the value at the top, and pops it. */
 static void note_value(fuse_recorder *r, fuse_guard g, int depth) {
   lua_State *L = r->L;
@@ -246,6 +278,7 @@ static void note_value(fuse_recorder *r, fuse_guard g, int depth) {
       g.value = fuse_keep(r);
     }
     add_guard(r, &g);
+    if (g.type == LUA_TUSERDATA) note_object(r, at, g.value, depth);
     if (g.type == LUA_TFUNCTION && !lua_iscfunction(L, at)) note_function(r, depth);
     if (ltide_test_object(L, at, FUSED_META)) {
       lua_getiuservalue(L, at, 1);
@@ -334,6 +367,28 @@ static void note_likes(fuse_record *p, const fuse_recorder *r) {
   }
 }
 
+/* What strings have is as a rule a library, of which only what is named counts. */
+static void note_state(fuse_recorder *r) {
+  fuse_record *p = r->record;
+  lua_State *L = r->L;
+  int top = lua_gettop(L);
+  p->dtype = tide_get_default_dtype();
+  p->device = tide_current_device(), p->default_device = tide_default_device();
+  if (!fuse_state_holds(L, p)) fuse_decline(r, "numbers, functions, booleans or nil have a metatable");
+  lua_pushliteral(L, "");
+  lua_pushvalue(L, -1);
+  int holder = fuse_keep(r);
+  note_large_meta(r, -1, holder, false, 0);
+  lua_settop(L, top);
+}
+
+/* Which tables are the same one can be seen where one of them is no other's. */
+static void note_compares(fuse_record *p) {
+  int tables = 0, other = 0;
+  for (int i = 0; i < p->guards; i++) tables += p->guard[i].type == LUA_TTABLE, other += p->guard[i].want == FUSE_TABLE;
+  p->compares = other && tables > 1;
+}
+
 void fuse_guards_note(fuse_recorder *r, int fn, int first, int top) {
   lua_State *L = r->L;
   lua_pushglobaltable(L);
@@ -344,6 +399,7 @@ void fuse_guards_note(fuse_recorder *r, int fn, int first, int top) {
     lua_pushvalue(L, i);
     note_value(r, g, 0);
   }
+  note_state(r);
   lua_pushvalue(L, fn);
   note_function(r, 0);
   lua_settop(L, lua_gettop(L) - 1);
@@ -352,6 +408,7 @@ void fuse_guards_note(fuse_recorder *r, int fn, int first, int top) {
     for (int k = 0; k < r->larges; k++) more = note_named(r, k) || more;
   }
   note_likes(r->record, r);
+  note_compares(r->record);
   bool writes = false;
   for (int k = 0; k < r->known.functions; k++) writes |= r->known.writes[k];
   for (int k = 0; writes && k < r->larges; k++) copy_large(r, k);

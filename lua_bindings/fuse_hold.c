@@ -34,7 +34,25 @@ static bool push_value(lua_State *L, const fuse_record *p, const fuse_guard *g, 
   return lua_rawget(L, table), true;
 }
 
-static bool is_same(lua_State *L, const fuse_guard *g, int refs) {
+/* Does next give the keys of the table at the top in their order? */
+static bool is_in_order(lua_State *L, int refs, int order) {
+  int table = lua_gettop(L), n = 0;
+  bool same = true;
+  lua_rawgeti(L, refs, order);
+  for (lua_pushnil(L); same && lua_next(L, table); lua_settop(L, table + 2)) {
+    lua_rawgeti(L, table + 1, ++n);
+    same = lua_rawequal(L, -1, table + 2);
+  }
+  lua_settop(L, table);
+  return same;
+}
+
+static bool table_holds(lua_State *L, const fuse_record *p, const fuse_guard *g, int refs) {
+  if (!lua_istable(L, -1) || fuse_count_fields(L, -1, g->count) != g->count) return false;
+  return !p->walks || !g->order || is_in_order(L, refs, g->order);
+}
+
+static bool is_same(lua_State *L, const fuse_record *p, const fuse_guard *g, int refs) {
   int type = lua_type(L, -1);
   if (type != g->type) return false;
   switch (type) {
@@ -52,9 +70,7 @@ static bool is_same(lua_State *L, const fuse_guard *g, int refs) {
     lua_pop(L, 1);
     return same;
   }
-  case LUA_TTABLE:
-    if (g->count >= 0 && fuse_count_fields(L, -1, g->count) != g->count) return false;
-    return lua_topointer(L, -1) == g->address;
+  case LUA_TTABLE: return lua_topointer(L, -1) == g->address && (g->count < 0 || table_holds(L, p, g, refs));
   default: return lua_topointer(L, -1) == g->address;
   }
 }
@@ -102,35 +118,65 @@ static bool is_other_number(lua_State *L, const fuse_guard *g) {
   return g->type == LUA_TNUMBER && lua_type(L, -1) == LUA_TNUMBER && lua_isinteger(L, -1) == g->is_integer;
 }
 
+bool fuse_state_holds(lua_State *L, const fuse_record *p) {
+  int top = lua_gettop(L);
+  lua_pushnil(L), lua_pushboolean(L, 0), lua_pushinteger(L, 0), lua_pushcfunction(L, lua_error);
+  bool plain = true;
+  for (int i = top + 1; i <= top + 4; i++) plain = plain && !lua_getmetatable(L, i);
+  lua_settop(L, top);
+  return plain && p->dtype == tide_get_default_dtype() && p->device == tide_current_device() &&
+         p->default_device == tide_default_device();
+}
+
+/* Another input is another tensor, unless the same one was there twice. */
+static bool input_holds(lua_State *L, ltide_state *S, const fuse_record *p, const fuse_guard *g,
+                        ltide_tensor **handles) {
+  ltide_tensor *u = ltide_test_handle(L, S, lua_gettop(L));
+  if (g->want == FUSE_AGAIN) return u && u == handles[g->input];
+  if (!u || !u->t) return false;
+  for (int k = 0; k < g->input; k++)
+    if (handles[k] == u) return false;
+  handles[g->input] = u;
+  return tensor_holds(u->t, &p->input[g->input], p, handles);
+}
+
+/* Is the table of guard i the same as that of another guard where it was? tables: of each guard before it. */
+static bool is_as_apart(const fuse_record *p, const void **tables, int i) {
+  const fuse_guard *g = &p->guard[i];
+  for (int k = 0; k < i; k++)
+    if (p->guard[k].type == LUA_TTABLE && (tables[k] == tables[i]) != (p->guard[k].address == g->address)) return false;
+  return true;
+}
+
+/* Of guard i, whose value is at the top. */
+static bool value_holds(lua_State *L, ltide_state *S, const fuse_record *p, int i, int refs, ltide_tensor **handles,
+                        bool *other_numbers) {
+  const fuse_guard *g = &p->guard[i];
+  if (g->want == FUSE_TABLE) return table_holds(L, p, g, refs);
+  if (g->want != FUSE_SAME) return input_holds(L, S, p, g, handles);
+  if (is_same(L, p, g, refs)) return true;
+  return other_numbers && is_other_number(L, g) && (*other_numbers = true);
+}
+
 bool fuse_guards_hold(lua_State *L, ltide_state *S, fuse_record *p, int refs, int first, ltide_tensor **handles,
                       bool *other_numbers) {
   int base = lua_gettop(L), spot = base + p->slots + 1, held = 0;
+  const void *tables[FUSE_GUARDS];
+  p->failed = p->guards;
+  if (!fuse_state_holds(L, p)) return false;
   lua_settop(L, spot);
   for (int i = 0; i < p->guards; i++) {
     const fuse_guard *g = &p->guard[i];
-    bool holds = push_value(L, p, g, refs, first, base, spot, &held);
-    if (!holds) return p->failed = i, lua_settop(L, base), false;
-    if (g->want == FUSE_SAME) {
-      holds = is_same(L, g, refs);
-      if (!holds && other_numbers && is_other_number(L, g)) holds = *other_numbers = true;
-    } else if (g->want == FUSE_TABLE) {
-      holds = lua_istable(L, -1) && fuse_count_fields(L, -1, g->count) == g->count;
-    } else {
-      ltide_tensor *u = ltide_test_handle(L, S, lua_gettop(L));
-      if (g->want == FUSE_AGAIN)
-        holds = u && u == handles[g->input];
-      else if ((holds = u && u->t)) {
-        handles[g->input] = u;
-        holds = tensor_holds(u->t, &p->input[g->input], p, handles);
-      }
-    }
+    bool holds =
+        push_value(L, p, g, refs, first, base, spot, &held) && value_holds(L, S, p, i, refs, handles, other_numbers);
+    if (holds && p->compares && g->type == LUA_TTABLE)
+      tables[i] = lua_topointer(L, -1), holds = is_as_apart(p, tables, i);
     if (!holds) return p->failed = i, lua_settop(L, base), false;
     if (g->slot) lua_copy(L, -1, base + g->slot);
     lua_settop(L, spot);
   }
   lua_settop(L, spot - 1);
-  if ((p->writes && !storages_hold(p, handles)) || !kernels_hold(L, p, refs))
-    return p->failed = p->guards, lua_settop(L, base), false;
+  if ((p->writes && !storages_hold(p, handles)) || !kernels_hold(L, p, refs)) return lua_settop(L, base), false;
   return true;
 }
 
@@ -158,8 +204,8 @@ const fuse_guard *fuse_guards_changed(lua_State *L, const fuse_record *p, int re
   for (int i = 0; i < p->guards && !changed; i++) {
     const fuse_guard *g = &p->guard[i];
     bool holds = push_value(L, p, g, refs, first, base, spot, &held);
-    if (holds && g->want == FUSE_SAME) holds = is_same(L, g, refs) || (!with_numbers && is_other_number(L, g));
-    if (holds && g->want == FUSE_TABLE) holds = lua_istable(L, -1) && fuse_count_fields(L, -1, g->count) == g->count;
+    if (holds && g->want == FUSE_SAME) holds = is_same(L, p, g, refs) || (!with_numbers && is_other_number(L, g));
+    if (holds && g->want == FUSE_TABLE) holds = table_holds(L, p, g, refs);
     if (holds && g->want <= FUSE_AGAIN) holds = lua_touserdata(L, -1) == handles[g->input];
     if (!holds) changed = g;
     if (holds && g->slot) lua_copy(L, -1, base + g->slot);

@@ -40,7 +40,9 @@ fuse_purity fuse_purity_of(lua_State *L) {
 
 static fuse_purity purity_of_name(const char *name) {
   if (ltide_is_in(" insert move remove sort rawset setmetatable ", name)) return FUSE_WRITES;
-  return ltide_is_in(" pairs next ipairs unpack concat ", name) ? FUSE_READS : FUSE_PURE;
+  if (ltide_is_in(" pairs next ", name)) return FUSE_WALKS;
+  if (ltide_is_in(" tostring format ", name)) return FUSE_SHOWS;
+  return ltide_is_in(" ipairs unpack concat rawget rawlen ", name) ? FUSE_READS : FUSE_PURE;
 }
 
 static void add_pure(lua_State *L, int list, int index, fuse_purity purity) {

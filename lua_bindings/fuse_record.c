@@ -256,6 +256,18 @@ static void note_table(fuse_recorder *r, lua_Debug *ar, bool writes) {
   lua_pop(L, 1);
 }
 
+/* The text of a table is where it lies, unless it has another. */
+static void note_shown(fuse_recorder *r, lua_Debug *ar) {
+  lua_State *L = r->L;
+  int top = lua_gettop(L);
+  lua_getinfo(L, "r", ar);
+  for (int i = 0; i < ar->ntransfer; i++, lua_settop(L, top)) {
+    if (!lua_getlocal(L, ar, ar->ftransfer + i)) lua_pushnil(L);
+    if (lua_istable(L, -1) && !luaL_getmetafield(L, -1, "__tostring"))
+      fuse_decline(r, "it makes text of where a table lies");
+  }
+}
+
 static void on_c_function(fuse_recorder *r, lua_Debug *ar) {
   lua_State *L = r->L;
   lua_CFunction fn = lua_tocfunction(L, -1);
@@ -267,6 +279,8 @@ static void on_c_function(fuse_recorder *r, lua_Debug *ar) {
   fuse_purity purity = fuse_purity_of(L);
   bool pure = purity != FUSE_IMPURE || (!inside && closes_own(r, fn, ar));
   if (purity >= FUSE_READS && !inside) note_table(r, ar, purity == FUSE_WRITES);
+  if (purity == FUSE_SHOWS && !inside) note_shown(r, ar);
+  r->record->walks |= purity == FUSE_WALKS;
   r->frame[r->frames++] = (fuse_frame){ar->i_ci, !pure};
   if (inside || pure) return;
   if (ltide_row_at(L, -1) || is_access(r, fn) || is_kernel(L, fn)) {

@@ -80,7 +80,8 @@ static bool has_same_tensors(follower *w, int a, int b, int depth, bool *needs) 
 static bool begin_call(follower *w, const fuse_event *e, lua_Debug *ar) {
   bool needs = false;
   if (!has_args(w, e, ar, has_same_tensors, &needs)) return false;
-  if (needs && !fuse_is_idle_cast(e)) {
+  bool is_op = false;
+  if (needs && (!fuse_is_idle_cast(e) || !fuse_state_holds(w->L, w->record) || !has_args(w, e, ar, is_same, &is_op))) {
     needs = false;
     fuse_advance(w->L, w, e->step);
     if (!has_args(w, e, ar, has_same_tensors, &needs) || needs) return false;
@@ -179,7 +180,7 @@ static bool is_safe(follower *w, lua_Debug *ar) {
   }
   if (row) return fuse_tells_kind(row->name) || ltide_is_in(" size numel nelement nbytes ", row->name);
   fuse_purity purity = fuse_purity_of(L);
-  return purity == FUSE_PURE || purity == FUSE_READS;
+  return purity != FUSE_IMPURE && purity != FUSE_WRITES;
 }
 
 /* What it writes to other tables might be a tensor without values, where nobody sees it. */
