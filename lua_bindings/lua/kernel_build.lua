@@ -4,7 +4,10 @@
 -- text computes it so. Of a range beyond what a double counts exactly nothing is known: the value may have wrapped around.
 -- Constants are folded as long as a double holds them. Floats are folded in double precision.
 --
--- Invariant: nothing here evaluates twice or reorders what it is given, and nothing has an effect.
+-- What Lua gives as a float where it is beyond an integer, as math.floor does, is an integer with a `dual`: .fits says
+-- whether it is one, .other is the float that it is else, and .float, where there is one, is that float in both cases.
+--
+-- Invariant: nothing here evaluates twice or reorders what it is given, but for a dual, and nothing has an effect.
 
 local least, beyond = -9223372036854775808.0, 9223372036854775808.0
 local least_int, most_int = -2147483648.0, 2147483647.0
@@ -42,10 +45,27 @@ local function fits(x) return x >= -exact and x <= exact end
 function kernel_float(e)
   if e.type == "f" then return e end
   if is_const(e) then return const(e.value + 0.0, "f") end
-  return { op = "float", type = "f", a = e }
+  local float, dual = { op = "float", type = "f", a = e }, e.dual
+  if not dual then return float end
+  return dual.float or { op = "choose", type = "f", cond = dual.fits, yes = float, no = dual.other }
 end
 
 local to_float = kernel_float
+
+-- The float that e is where not all of what it is made of is an integer.
+local function other_of(e, single) return single and e.dual and e.dual.other or to_float(e) end
+
+-- Notes that e, made of the integers a and b, is other(a, b) of floats where one of them is none.
+local function note_dual(e, a, b, other)
+  local p, q = a.dual, b and b.dual
+  if e.dual or not p and not q then return e end
+  local single = not (p and q)
+  local fits = p and q and kernel_logic("and", p.fits, q.fits) or (p or q).fits
+  e.dual = { fits = fits, other = other(other_of(a, single), b and other_of(b, single)) }
+  return e
+end
+
+kernel_note_dual = note_dual
 
 local function both_float(op, a, b)
   return { op = op, type = "f", a = to_float(a), b = to_float(b) }
@@ -149,7 +169,10 @@ local function integers(op, a, b, site)
   if (op == "idiv" or op == "mod") and is_const(b) and b.value == -1 then b = { op = "const", type = "i", value = -1, lo = -1.0, hi = -1.0 } end
   local e = { op = op, a = a, b = b, site = site }
   local of = range_of[op]
-  if of then return ranged(e, of(a, b)) end
+  if of then
+    if op ~= "shl" and op ~= "shr" then note_dual(e, a, b, function(x, y) return both_float(op, x, y) end) end
+    return ranged(e, of(a, b))
+  end
   return ranged(e, bit_range(op, a, b))
 end
 
@@ -168,7 +191,7 @@ function kernel_negate(a)
     return { op = "neg", type = "f", a = a }
   end
   if is_const(a) then return const(0 - a.value, "i") end
-  return ranged({ op = "neg", a = a }, -a.hi, -a.lo)
+  return ranged(note_dual({ op = "neg", a = a }, a, nil, kernel_negate), -a.hi, -a.lo)
 end
 
 function kernel_bnot(a)
@@ -193,6 +216,8 @@ local function is_small(x) return x >= -16777216 and x <= 16777216 end
 -- kernel_compare(op, a, b): of two numbers, an integer beside a float exactly, or of two booleans.
 function kernel_compare(op, a, b)
   if is_const(a) and is_const(b) then return const(truth_of(op, a.value, b.value), "b") end
+  if a.dual and (b.type == "f" or b.dual) then a = to_float(a) end
+  if b.dual and a.type == "f" then b = to_float(b) end
   if a.type ~= b.type then
     if a.type == "i" and is_const(a) and is_small(a.value) then a = to_float(a) end
     if b.type == "i" and is_const(b) and is_small(b.value) then b = to_float(b) end
@@ -223,7 +248,17 @@ function kernel_choose(cond, yes, no)
     return (yes.type == "f" or no.type == "f") and to_float(e) or e
   end
   if yes.type == "i" and no.type == "i" then
-    return ranged({ op = "choose", cond = cond, yes = yes, no = no }, least_of(yes.lo, no.lo), most_of(yes.hi, no.hi))
+    local e = { op = "choose", cond = cond, yes = yes, no = no }
+    local p, q = yes.dual, no.dual
+    if p or q then
+      local always, none = const(true, "b"), const(0.0, "f")
+      e.dual = { fits = kernel_choose(cond, p and p.fits or always, q and q.fits or always),
+        other = kernel_choose(cond, p and p.other or none, q and q.other or none) }
+      if (p and p.float or not p and yes.narrow) and (q and q.float or not q and no.narrow) then
+        e.dual.float = kernel_choose(cond, to_float(yes), to_float(no))
+      end
+    end
+    return ranged(e, least_of(yes.lo, no.lo), most_of(yes.hi, no.hi))
   end
   if yes.type == "b" then return { op = "choose", type = "b", cond = cond, yes = yes, no = no } end
   return { op = "choose", type = "f", cond = cond, yes = to_float(yes), no = to_float(no) }
@@ -239,7 +274,7 @@ end
 -- kernel_extreme(fn, a, b): min or max as Lua's, by one comparison.
 function kernel_extreme(fn, a, b)
   if a.type == "f" or b.type == "f" then return kernel_call_float(fn, a, b) end
-  local e = { op = "call", fn = fn, args = { a, b } }
+  local e = note_dual({ op = "call", fn = fn, args = { a, b } }, a, b, function(x, y) return kernel_call_float(fn, x, y) end)
   local of = fn == "min" and least_of or most_of
   if is_const(a) and is_const(b) then return const(of(a.value, b.value), "i") end
   return ranged(e, of(a.lo, b.lo), of(a.hi, b.hi))
@@ -248,7 +283,7 @@ end
 function kernel_abs(a)
   if a.type == "f" then return kernel_call_float("abs", a) end
   if a.lo >= 0 then return a end
-  local e = { op = "call", fn = "abs", args = { a } }
+  local e = note_dual({ op = "call", fn = "abs", args = { a } }, a, nil, kernel_abs)
   return ranged(e, 0.0, most_of(-a.lo, a.hi))
 end
 
@@ -256,6 +291,15 @@ end
 function kernel_floor(a)
   if a.type == "i" then return a end
   return kernel_any_integer({ op = "floor_int", a = a })
+end
+
+-- kernel_whole(a): a float without a fraction as Lua's math.floor gives it.
+function kernel_whole(a)
+  if a.type == "i" then return a end
+  local e = kernel_floor(a)
+  local fits = kernel_logic("and", kernel_compare("ge", a, const(least, "f")), kernel_compare("lt", a, const(beyond, "f")))
+  e.dual = { fits = fits, other = a, float = both_float("add", a, const(0.0, "f")) } -- an integer is no -0.0
+  return e
 end
 
 -- ---- what an expression is made of ----

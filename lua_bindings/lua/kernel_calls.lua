@@ -184,15 +184,19 @@ scaled("deg", 180 / 3.141592653589793)
 scaled("rad", 3.141592653589793 / 180)
 
 builtins["math.abs"] = function(c, node, args) return { kernel_abs(numbers(c, node, args, 1, 1, "math.abs")[1]) } end
-builtins["math.floor"] = function(c, node, args) return { kernel_floor(numbers(c, node, args, 1, 1, "math.floor")[1]) } end
+builtins["math.floor"] = function(c, node, args)
+  local a = numbers(c, node, args, 1, 1, "math.floor")[1]
+  return { a.type == "i" and a or kernel_whole(kernel_call_float("floor", a)) }
+end
 builtins["math.ceil"] = function(c, node, args)
   local a = numbers(c, node, args, 1, 1, "math.ceil")[1]
-  return { a.type == "i" and a or kernel_floor(kernel_call_float("ceil", a)) }
+  return { a.type == "i" and a or kernel_whole(kernel_call_float("ceil", a)) }
 end
 
 local function extreme(name)
   builtins["math." .. name] = function(c, node, args)
     local a = numbers(c, node, args, 1, nil, "math." .. name)
+    for k = 1, #a do a[k] = a[k].dual and kernel_hold(c, a[k]) or a[k] end
     local e = a[1]
     for k = 2, #a do e = kernel_extreme(name, e, a[k]) end
     return { e }
@@ -209,7 +213,8 @@ builtins["math.fmod"] = function(c, node, args)
   if b.op == "const" and b.value == 0 then bad(c, args[2] or node, "got 0, expected another divisor for math.fmod") end
   local m = kernel_hold(c, kernel_arithmetic("mod", a, b, kernel_site(c, node)))
   local other = kernel_logic("and", kernel_compare("ne", m, zero), kernel_compare("lt", kernel_arithmetic("bxor", a, b), zero))
-  return { kernel_choose(other, kernel_arithmetic("sub", m, b), m) }
+  local e = kernel_choose(other, kernel_arithmetic("sub", kernel_plain(m), kernel_plain(b)), kernel_plain(m))
+  return { kernel_note_dual(e, a, b, function(x, y) return kernel_call_float("fmod", x, y) end) }
 end
 
 -- The whole part, as an integer, and the rest.
@@ -218,11 +223,15 @@ builtins["math.modf"] = function(c, node, args)
   if a.type == "i" then return { a, kernel_const(0.0, "f") } end
   a = kernel_hold(c, a)
   local whole = kernel_hold(c, kernel_call_float("trunc", a))
-  return { kernel_floor(whole), kernel_choose(kernel_compare("eq", whole, a), kernel_const(0.0, "f"), kernel_arithmetic("sub", a, whole)) }
+  return { kernel_whole(whole), kernel_choose(kernel_compare("eq", whole, a), kernel_const(0.0, "f"), kernel_arithmetic("sub", a, whole)) }
 end
 
 builtins["math.tointeger"] = function(c, node, args)
   local a = numbers(c, node, args, 1, 1, "math.tointeger")[1]
+  if a.type == "i" and a.dual then
+    a = kernel_hold(c, a)
+    return { { what = "maybe", cond = a.dual.fits, value = kernel_plain(a), is_nil = true } }
+  end
   if a.type == "i" then return { a } end
   if a.op == "const" and a.value % 1 == 0 and a.value > -1e15 and a.value < 1e15 then return { kernel_const(a.value, "i") } end
   a = kernel_hold(c, a)

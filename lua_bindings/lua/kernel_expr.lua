@@ -180,6 +180,9 @@ function kernel_check_dtype(c, base, node)
   bad(c, node, "got tensor '" .. base.name .. "' of " .. dtype .. ", expected one of real numbers or booleans")
 end
 
+-- kernel_as(dtype, v): v for an element of that dtype; floats get what an integer is where it is none.
+function kernel_as(dtype, v) return v.dual and float_dtypes[dtype] and kernel_float(v) or v end
+
 -- kernel_load(c, row, node): the element.
 function kernel_load(c, row, node)
   local dtype, e = kernel_check_dtype(c, row.base, node), kernel_place(c, row.base, row.index, node)
@@ -426,6 +429,8 @@ local function operate(c, node)
   number(c, node.a, a)
   number(c, node.b, b)
   if op == "pow" and b.op == "const" and (b.value == 3 or b.value == 4) then return small_power(c, kernel_float(a), b.value) end
+  if a.dual then a = kernel_hold(c, a) end
+  if b.dual then b = kernel_hold(c, b) end
   local site = a.type == "i" and b.type == "i" and (op == "idiv" or op == "mod") and kernel_site(c, node) or nil
   if site and b.op == "const" and b.value == 0 then
     bad(c, node.b, "got 0, expected another divisor: integers cannot be divided by 0 (write 0.0 for a float)")

@@ -91,13 +91,41 @@ end
 
 local simple = { const = true, place = true, grid = true, size = true, number = true, thread = true, block = true, block_size = true, var = true }
 
+local function hold(c, e)
+  local n = new_var(c, e.type, true)
+  let(c, n, e)
+  return var(n, e)
+end
+
+-- e with what it is where it is no integer in variables of their own; what nobody reads of them goes in the end.
+local function hold_all(c, e)
+  local dual = e.dual
+  if not dual then return hold(c, e) end
+  if e.op == "floor_int" then
+    e = kernel_whole(hold(c, dual.other))
+    dual = e.dual
+  else
+    dual = { fits = hold(c, dual.fits), other = hold(c, dual.other), float = dual.float and hold(c, dual.float) }
+  end
+  e = hold(c, e)
+  e.dual = dual
+  return e
+end
+
+-- kernel_plain(e): an integer of which it is known that it is one.
+function kernel_plain(e)
+  if not e.dual then return e end
+  local copy = {}
+  for key, x in next, e do copy[key] = x end
+  copy.dual = nil
+  return copy
+end
+
 -- kernel_hold(c, v): the value in variables of its own, unless it costs nothing and stays as it is.
 function kernel_hold(c, v)
   return map_value(v, function(e)
     if simple[e.op] and is_stable(c, e) then return e end
-    local n = new_var(c, e.type, true)
-    let(c, n, e)
-    return var(n, e)
+    return hold_all(c, e)
   end)
 end
 
@@ -109,12 +137,7 @@ function kernel_hold_at(c, place, v)
     out[k] = nil
   end
   for k = #out, place + 1, -1 do out[k] = nil end
-  v = map_value(v, function(e)
-    if is_stable(c, e) then return e end
-    local n = new_var(c, e.type, true)
-    let(c, n, e)
-    return var(n, e)
-  end)
+  v = map_value(v, function(e) return is_stable(c, e) and e or hold_all(c, e) end)
   for k = 1, #behind do out[#out + 1] = behind[k] end
   return v
 end
@@ -129,12 +152,29 @@ local function slot(c, decl, kind, part)
   return slots[key]
 end
 
+local function put_one(c, decl, kind, part, e)
+  local n = slot(c, decl, kind, part)
+  if not (e.op == "var" and e.n == n) then let(c, n, e) end
+  return var(n, { type = kind })
+end
+
+-- Of the integer v what it is where it is none, into variables of the declaration; part: of a vector.
+local function put_dual(c, decl, v, part)
+  part = part or ""
+  local fits, other = v.dual and v.dual.fits or kernel_const(true, "b"), v.dual and v.dual.other or kernel_const(0.0, "f")
+  return { fits = put_one(c, decl, "b", part .. " fits", fits), other = put_one(c, decl, "f", part .. " other", other) }
+end
+
 -- Puts a value into the variables of a declaration; returns what the variables are.
 local function put(c, decl, v)
   if not v.what then
     local n = slot(c, decl, v.type)
+    if v.dual and not is_stable(c, v) then v = hold_all(c, v) end -- it may be made of what is set
+    local dual = v.dual and put_dual(c, decl, v)
     if not (v.op == "var" and v.n == n) then let(c, n, v) end
-    return var(n, v)
+    local e = var(n, v)
+    e.dual = dual
+    return e
   end
   if v.what ~= "vector" then return v end
   local held, parts = v, {}
@@ -211,7 +251,8 @@ function kernel_join_from(c, j)
   j.entries[#j.entries + 1] = { state = copy_state(c.state), fix = fix.list, line = c.line }
 end
 
-local function same_value(a, b)
+local same_value
+function same_value(a, b)
   if a == b then return true end
   if a.what ~= b.what or a.op ~= b.op then return false end
   if a.what then
@@ -229,7 +270,11 @@ local function same_value(a, b)
     return false
   end
   if a.op == "const" then return a.value == b.value and a.type == b.type and (a.value ~= 0 or 1 / a.value == 1 / b.value) end
-  if a.op == "var" then return a.n == b.n and a.lo == b.lo and a.hi == b.hi end
+  if a.op == "var" then
+    local p, q = a.dual, b.dual
+    if p ~= q and not (p and q and same_value(p.fits, q.fits) and same_value(p.other, q.other)) then return false end
+    return a.n == b.n and a.lo == b.lo and a.hi == b.hi
+  end
   if a.op == "place" or a.op == "grid" or a.op == "thread" or a.op == "block" then return a.dim == b.dim end
   if a.op == "size" then return a.dim == b.dim and a.tensor == b.tensor end
   return false
@@ -242,6 +287,15 @@ local function convert(c, entry, decl, v, kind, part)
   c.out, c.line = entry.fix, entry.line
   let(c, slot(c, decl, kind, part), kernel_float(v))
   c.out, c.line = out, line
+end
+
+-- The same for what an integer is where it is none.
+local function convert_dual(c, entry, decl, v, part)
+  local out, line = c.out, c.line
+  c.out, c.line = entry.fix, entry.line
+  local dual = put_dual(c, decl, v, part)
+  c.out, c.line = out, line
+  return dual
 end
 
 local kind_names = { i = "an integer", f = "a float", b = "a boolean" }
@@ -276,13 +330,18 @@ local function merge_scalars(c, decl, entries, values, part)
   local kind, lo, hi = values[1].type, 1 / 0, -1 / 0
   for k = 2, #values do kind = kind and common(kind, values[k].type) end
   if not kind then return end
+  local some, dual = false, nil
+  for k = 1, #values do some = some or values[k].dual ~= nil end
   for k = 1, #values do
     local v = values[k]
     convert(c, entries[k], decl, v, kind, part)
+    if some and kind == "i" then dual = convert_dual(c, entries[k], decl, v, part) end
     if v.type == "i" and v.lo < lo then lo = v.lo end
     if v.type == "i" and v.hi > hi then hi = v.hi end
   end
-  return var(slot(c, decl, kind, part), { type = kind, lo = lo, hi = hi })
+  local merged = var(slot(c, decl, kind, part), { type = kind, lo = lo, hi = hi })
+  merged.dual = dual
+  return merged
 end
 
 local function merge_vectors(c, decl, entries, values)
@@ -476,6 +535,7 @@ local function head_value(c, decl, v, kind, p, part)
   end
   local e = var(slot(c, decl, v.type, part), v)
   if v.type ~= "i" then return e end
+  if v.dual or p.dual then e.dual = put_dual(c, decl, v, part) end
   if p.full or p.wide and not (v.lo >= -wide and v.hi <= wide) then return kernel_any_integer(e) end
   if p.wide then kernel_ranged(e, v.lo >= 0 and 0.0 or -wide, wide) end
   return e
@@ -512,6 +572,8 @@ local function fits_head(c, list, head, back, plan)
       p.mixed, ok = mixed(want, got), false
     elseif want.type == "i" and got.type == "f" then
       p.kind, ok = "f", false
+    elseif want.type == "i" and got.dual and not want.dual then
+      p.dual, ok = true, false
     elseif want.type == "i" and not (got.lo >= want.lo and got.hi <= want.hi) then
       p.full, p.wide, ok = p.wide or c.depth > 2, true, false
     end
@@ -541,6 +603,7 @@ function kernel_loop(c, sets, body)
         for i = 1, #list do
           local want, got = head[list[i]], entry.state[list[i]]
           if not want.what then convert(c, entry, list[i], got, want.type) end
+          if not want.what and want.dual then convert_dual(c, entry, list[i], got) end
         end
       end
       c.depth, c.joins[#c.joins] = c.depth - 1, nil

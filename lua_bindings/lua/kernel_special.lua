@@ -48,8 +48,8 @@ local function atomic(kind)
       bad(c, args[1], "got a tensor of " .. dtype .. ", expected one of int32" .. (of_bits[kind] and " or int64" or ", int64, float32 or float64") .. " for tide." .. name)
     end
     local place = kernel_place(c, base, index, node)
-    place.kind, place.value = kind, kernel_number(c, args[most], list[most])
-    if kind == "cas" then place.expected = kernel_number(c, args[3], list[3]) end
+    place.kind, place.value = kind, kernel_as(dtype, kernel_number(c, args[most], list[most]))
+    if kind == "cas" then place.expected = kernel_as(dtype, kernel_number(c, args[3], list[3])) end
     if place.tensor then c.operands[place.tensor].reads, c.operands[place.tensor].writes = true, true end
     c.atomics = true
     local e = { op = "var", type = kind_of }
@@ -101,7 +101,7 @@ end
 function special.barrier(c, node, args)
   want(c, node, args, 0, 0, "barrier")
   c.barriers = true
-  kernel_emit(c, "barrier", {})
+  kernel_emit(c, "barrier", { site = kernel_site(c, node) })
   return {}
 end
 
@@ -125,7 +125,7 @@ local function sum(name)
     local v = kernel_number(c, args[1], kernel_value(c, args[1]))
     local n = kernel_new_var(c, v.type, true)
     c.barriers = true
-    kernel_emit(c, name, { var = n, value = v })
+    kernel_emit(c, name, { var = n, value = v, site = name == "block_sum" and kernel_site(c, node) or nil })
     local e = { op = "var", n = n, type = v.type }
     return { v.type == "i" and kernel_any_integer(e) or e }
   end

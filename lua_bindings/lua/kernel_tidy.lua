@@ -89,12 +89,14 @@ local function may_report(e)
 end
 
 local function count_reads(list, reads)
+  local own -- what a variable gets of itself is no read of it
   local function look(e)
-    if e.op == "var" then reads[e.n] = (reads[e.n] or 0) + 1 end
+    if e.op == "var" and e.n ~= own then reads[e.n] = (reads[e.n] or 0) + 1 end
     kernel_children(e, look)
   end
   for k = 1, #list do
     local s = list[k]
+    own = s.op == "let" and s.var or nil
     if not (s.op == "let" and s.value.op == "var" and s.value.n == s.var) then each_expression(s, look) end
     if s.body then count_reads(s.body, reads) end
     if s.op == "if" then

@@ -187,8 +187,7 @@ end
 -- kernel_store(c, row, v, node)
 function kernel_store(c, row, v, node)
   local place = kernel_place(c, row.base, row.index, node)
-  kernel_check_dtype(c, row.base, node)
-  place.value = v
+  place.value = kernel_as(kernel_check_dtype(c, row.base, node), v)
   if place.tensor then c.operands[place.tensor].writes = true end
   kernel_emit(c, "store", place)
 end
