@@ -24,7 +24,7 @@ tide_status tide__fail_memory(int device, size_t requested, size_t free, size_t 
 /* What index_base says where a kernel that was written in the host's language reports itself: a place that a tensor has
  * not, counted from 1; a division by 0, or, of length 1, a loop whose step is 0; that it was stopped after `value`
  * milliseconds, at the loop of the site. */
-enum { TIDE__MAIL_PLACE = 2, TIDE__MAIL_ZERO, TIDE__MAIL_STOPPED };
+enum { TIDE__MAIL_PLACE = 2, TIDE__MAIL_ZERO, TIDE__MAIL_STOPPED, TIDE__MAIL_APART };
 tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t length, int index_base);
 /* Sets the thread's error to one that was kept: the cause of a lost device, the reason why a library did not open. */
 tide_status tide__fail_again(const tide_error *error);

@@ -109,6 +109,17 @@ static tide_status fail_stopped(tide_error *error, const char *where, int64_t ms
   return tide__error_set(error, text, "");
 }
 
+static tide_status fail_apart(tide_error *error, const char *where) {
+  char text[MESSAGE_SIZE];
+  error->status = TIDE_VALUE;
+  snprintf(
+      text, sizeof text,
+      "kernel: some threads of a block came to a barrier or a sum of the block and others did not%s%s, expected all "
+      "of them",
+      where[0] ? " at " : "", where);
+  return tide__error_set(error, text, "");
+}
+
 tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t length, int index_base) {
   char where[160];
   tide__site_text(site, where, sizeof where);
@@ -117,6 +128,7 @@ tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t l
   if (index_base == TIDE__MAIL_PLACE) return fail_place(&error, where, value, length);
   if (index_base == TIDE__MAIL_ZERO) return fail_zero(&error, where, value, length == 1);
   if (index_base == TIDE__MAIL_STOPPED) return fail_stopped(&error, where, value);
+  if (index_base == TIDE__MAIL_APART) return fail_apart(&error, where);
   if (length <= TIDE_VERIFY_NONZERO && length >= TIDE_VERIFY_RATE) {
     double chance;
     memcpy(&chance, &value, sizeof chance);

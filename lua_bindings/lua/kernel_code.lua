@@ -387,7 +387,7 @@ end
 local function block_sum(node)
   local v = number_value(value_for(node.value), typed.vars[node.var].type)
   if flow.declares[node] and not flow.loose[node.var] then declare(node.var) end
-  w.emit("sum", now.vars[node.var].r, v.r or v.s, k(now.cur), node.line or 0, node.op == "warp_sum" and 1 or 0, base)
+  w.emit("sum", now.vars[node.var].r, v.r or v.s, k(now.cur), node.site or 0, node.op == "warp_sum" and 1 or 0, base)
   w.give(v)
 end
 
@@ -409,7 +409,7 @@ local statements = {
   leave = function(node) leave(node.id, "leave") end,
   next = function(node) leave(node.id, "next") end,
   atomic = atomic,
-  barrier = function(node) w.emit("barrier", k(now.cur), node.line or 0, base) end,
+  barrier = function(node) w.emit("barrier", k(now.cur), node.site or 0, base) end,
   block_sum = block_sum,
   warp_sum = block_sum,
 }

@@ -434,6 +434,38 @@ local host_sums = [[
   }
 ]]
 
+-- Threads of a block that may come to different places, or not at all: each says where it is, and all that are left wait. Of
+-- three rounds one is spoken of, the one before may still be looked at, and the next one is made empty. Those at the first
+-- of several places report it.
+local meets = [[
+static TIDE_SHARED unsigned tk_met[6];
+TIDE_FN void tk_meet_clear(unsigned t) {
+  if (t == 0) for (int k = 0; k < 3; k++) tk_met[2 * k] = ~0u, tk_met[2 * k + 1] = 0;
+}
+TIDE_COLD bool tk_meet(TIDE_S s, unsigned &round, unsigned at, int site) {
+  volatile unsigned *now = tk_met + round % 3 * 2, *next = tk_met + (round + 1) % 3 * 2;
+  tk_least((unsigned *)now, at);
+  tk_most((unsigned *)now + 1, at);
+  next[0] = ~0u, next[1] = 0;
+  tk_all_wait();
+  round++;
+  const unsigned first = now[0];
+  if (first == now[1]) return false;
+  if (at == first) tk_report(s, site, 0, 0, TIDE_APART);
+  return true;
+}
+]]
+local device_meets = [[
+static __device__ __forceinline__ void tk_least(unsigned *p, unsigned x) { atomicMin(p, x); }
+static __device__ __forceinline__ void tk_most(unsigned *p, unsigned x) { atomicMax(p, x); }
+static __device__ __forceinline__ void tk_all_wait() { asm volatile("barrier.sync 0;" ::: "memory"); }
+]] .. meets
+local host_meets = [[
+static inline void tk_least(unsigned *p, unsigned x) { if (x < *p) *p = x; }
+static inline void tk_most(unsigned *p, unsigned x) { if (x > *p) *p = x; }
+static inline void tk_all_wait() { __syncthreads(); }
+]] .. meets
+
 local random = [[
 struct tk_words { unsigned x, y, z, w; };
 TIDE_FN tk_words tk_philox(tk_words c, tide_u key) {
@@ -583,7 +615,7 @@ function kernel_prelude(of, body)
     "#define TIDE_SLOTS " .. of.slots .. "\n#define TIDE_THREADS " .. of.threads .. "\ntypedef " .. (of.small and "int" or "long long")
       .. " tide_x;\n", of.float == "float64" and "typedef double tide_r;\n#define TIDE_M(name) name\n"
       or "typedef float tide_r;\n#define TIDE_M(name) name##f\n",
-    "#define TIDE_INDEX " .. of.index .. "\n#define TIDE_ZERO " .. of.zero .. "\n#define TIDE_STOPPED " .. of.stopped .. "\n",
+    "#define TIDE_INDEX " .. of.index .. "\n#define TIDE_ZERO " .. of.zero .. "\n#define TIDE_STOPPED " .. of.stopped .. "\n#define TIDE_APART " .. of.apart .. "\n",
     of.host and host or device, integers,
   }
   local texts = { of.host and host_words or device_words, numbers, memory, atomics, of.host and host_adds or device_adds }
@@ -593,6 +625,7 @@ function kernel_prelude(of, body)
   end
   if of.random then texts[#texts + 1] = random end
   if of.stops then texts[#texts + 1] = of.host and host_stops or device_stops end
+  if of.meets then texts[#texts + 1] = of.host and host_meets or device_meets end
   if next(of.sums) then texts[#texts + 1] = of.host and host_sums or device_sums end
   for name in next, of.sums do texts[#texts + 1] = "TIDE_SUMS(" .. name .. ", tk_sum_" .. name .. ")\n" end
   return join(head) .. named(texts, body)

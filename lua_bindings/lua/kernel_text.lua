@@ -17,7 +17,7 @@
 local expressions, statements = kernel_text_expressions(), kernel_text_statements()
 local storage, kinds = expressions.storage, expressions.kinds
 local integer_text, float_text = expressions.integer_text, expressions.float_text
-local put, write_all, end_line = statements.put, statements.write_all, statements.end_line
+local put, write_all, write_body, end_line = statements.put, statements.write_all, statements.write_body, statements.end_line
 
 -- ---- what the body works on ----
 
@@ -45,6 +45,12 @@ local function write_vars(w, typed)
     local v = typed.vars[k]
     put(w, (v.narrow and "int" or kinds[v.type]) .. " v" .. k .. " = 0;\n")
   end
+end
+
+local function write_meets(w)
+  if not w.meets then return end
+  put(w, "unsigned tk_round = 0;\n")
+  for k = 1, #w.meets.loops do put(w, "unsigned tk_n" .. w.meets.loops[k] .. " = 0;\n") end
 end
 
 local function write_tables(w, typed)
@@ -98,26 +104,27 @@ local function write_clear(w)
     put(w, "tk_sum_" .. kind .. "_clear(t);\n")
     any = true
   end
-  if any then put(w, "__syncthreads();\n") end
+  if w.meets then put(w, "tk_meet_clear(t);\n") end
+  if any or w.meets then put(w, "__syncthreads();\n") end
 end
 
 -- The body for one thread. Where the indexes of its place are known, they are tested together, and a thread whose indexes
 -- all lie inside tests none of them on its way: so it may begin all that it reads at once. Those of a block that wait for
 -- each other go the same way. What the other threads do is rare, and takes a compiler longer than all the rest; so their
 -- accesses are calls, where there are more than a few.
-local function write_body(w, typed, of_gpu)
+local function write_copies(w, typed, of_gpu)
   local ranges = of_gpu and w.check and kernel_ranges(typed, w.block)
   if ranges and next(ranges.inside) then
     put(w, "bool fast = true;\n" .. ranges.text)
     if typed.barriers then put(w, "fast = __syncthreads_and(fast);\n") end
     put(w, "if (fast) {\n")
     w.fast, w.inside, w.copy, w.wanted = true, ranges.inside, 2, {}
-    write_all(w, typed.body)
+    write_body(w)
     put(w, end_line(w) .. "return;\n}\n")
     w.fast, w.copy, w.wanted, w.line, w.outside = false, 1, {}, nil, true
     if w.accesses > 3 then w.apart = "apart_" end
   end
-  write_all(w, typed.body)
+  write_body(w)
 end
 
 -- What fn(w, ...) writes, as a text.
@@ -143,7 +150,7 @@ end
 
 -- A function of one thread: the kernel of a GPU, or what runs by turns on the CPU.
 local function write_thread(w, typed, head, of_block, of_gpu)
-  local inner = written(w, write_body, typed, of_gpu)
+  local inner = written(w, write_copies, typed, of_gpu)
   put(w, head)
   write_place(w, typed, of_block, of_gpu)
   write_clear(w)
@@ -151,6 +158,7 @@ local function write_thread(w, typed, head, of_block, of_gpu)
   write_looks(w, of_gpu, inner)
   write_operands(w, typed)
   write_vars(w, typed)
+  write_meets(w)
   put(w, inner)
   put(w, end_line(w) .. "}\n")
 end
@@ -249,7 +257,8 @@ local function begin(typed, opts, host)
     out = {}, typed = typed, host = host, check = opts.check ~= false, small = opts.small, units = opts.unit, plain = opts.plain, ndims = {}, sums = {}, wanted = {}, copy = 1, inside = {}, sure = {}, decided = {}, accesses = 0, apart = "",
     block = opts.block or (typed.ndim == 1 and { 256 } or typed.ndim == 2 and { 1, 256 } or { 1, 1, 256 }),
   }
-  w.threads, w.stops = 1, kernel_stops(typed.body)
+  w.threads, w.stops, w.turns = 1, kernel_stops(typed.body), "0u"
+  w.meets = typed.barriers and kernel_meets(typed) or nil
   for d = 1, typed.ndim do w.threads = w.threads * w.block[d] end
   -- what sums over a block is known before the body is written
   local function look(list)
@@ -269,7 +278,7 @@ local function finish(w, typed, opts, host)
   local first, slots = kernel_slots(typed)
   local body = written(w, write_tables, typed) .. join(w.out)
   return kernel_prelude({
-    host = host, float = typed.float, slots = slots, threads = w.threads, small = w.small, ndims = w.ndims, sums = w.sums,
+    host = host, float = typed.float, slots = slots, threads = w.threads, small = w.small, ndims = w.ndims, sums = w.sums, apart = kernel_mail_apart, meets = w.meets,
     random = w.random, index = kernel_mail_index, zero = kernel_mail_zero, stopped = kernel_mail_stopped, stops = next(w.stops) ~= nil or w.late,
   }, body) .. body
 end

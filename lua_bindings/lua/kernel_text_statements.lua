@@ -18,10 +18,67 @@ local write_all
 
 -- The body of a loop that `next` begins again, and the label behind it where leaving is no break; `within`: in two of C.
 local function loop_body(w, node, within)
-  local before = w.loop
+  local before, turns = w.loop, w.meets and w.meets.loops[node]
   w.loop = not within and node.id
+  if turns then
+    put(w, "tk_n" .. node.id .. "++;\n")
+    turns, w.turns = w.turns, "(" .. w.turns .. " * 31u + tk_n" .. node.id .. ")"
+  end
   write_all(w, node.body)
+  w.turns = turns or w.turns
   w.loop = before
+end
+
+-- ---- threads that wait for each other ----
+
+-- What not all threads may come to: they meet at one place, in the same turn of the loops around it, or at the end.
+local function meet(w, n)
+  local at = w.meets and w.meets[n]
+  if at then put(w, "if (tk_meet(s, tk_round, " .. at .. "u << 16 | (" .. w.turns .. " & 0xffffu), " .. n.site - 1 .. ")) return;\n") end
+  return at
+end
+
+local function meet_at_end(w)
+  if w.meets then put(w, "if (tk_meet(s, tk_round, ~0u, 0)) return;\n") end
+end
+
+-- Where threads that return are no longer waited for: the body's last block, which they leave.
+local function is_last(w, n) return n.op == "block" and n == w.typed.body[#w.typed.body] end
+
+local function write_body(w)
+  local body = w.typed.body
+  write_all(w, body)
+  if #body == 0 or not is_last(w, body[#body]) then meet_at_end(w) end
+end
+
+-- kernel_meets(typed): the numbers of all barriers and sums of a block, and the loops around them, where there is one that not
+-- all threads may come to; else nil.
+function kernel_meets(typed)
+  local flow, meets, count, some = kernel_uniform(typed, "threads"), { loops = {} }, 0, nil
+  local function look(list)
+    local any = false
+    for k = 1, #list do
+      local n = list[k]
+      local found = n.op == "barrier" or n.op == "block_sum"
+      some = some or flow.apart[n]
+      if found then
+        count = count + 1
+        meets[n] = count
+      end
+      if n.yes then found = look(n.yes) or found end
+      if n.no and not n.type then found = look(n.no) or found end
+      if n.body then found = look(n.body) or found end
+      if found and (n.op == "loop" or n.op == "for") then
+        meets.loops[n] = true
+        meets.loops[#meets.loops + 1] = n.id
+      end
+      any = any or found
+    end
+    return any
+  end
+  look(typed.body)
+  kernel_uniform_end()
+  return some and meets or nil
 end
 
 -- Loops in which others turn, or threads wait, take a GPU's compiler as long as all that is in them, times how often it
@@ -142,10 +199,12 @@ local statements = {
   block = function(w, n)
     put(w, "{\n")
     write_all(w, n.body)
+    if is_last(w, n) then meet_at_end(w) end
     put(w, "}\n")
     label(w, n, "leave")
   end,
   loop = function(w, n)
+    if w.meets and w.meets.loops[n] then put(w, "tk_n" .. n.id .. " = 0;\n") end
     local unroll = w.host and "" or once(w, n)
     if unroll == "" and not w.host then unroll = kernel_unrolls(n, w.typed) end
     put(w, "for (;;) {\n" .. unroll .. "for (int round = 0; round < TIDE_ROUNDS; round++) {\n")
@@ -155,6 +214,7 @@ local statements = {
     label(w, n, "leave")
   end,
   ["for"] = function(w, n)
+    if w.meets and w.meets.loops[n] then put(w, "tk_n" .. n.id .. " = 0;\n") end
     local step = n.step
     local constant = step.op == "const" and type(step.value) == "number" and step.value
     if not constant or constant == 0 or not hoisted(w, n, constant) then for_loop(w, n, constant, write(w, n.from), write(w, n.to)) end
@@ -176,10 +236,13 @@ local statements = {
     put(w, "{ auto at = " .. (tests(w, n) and tested(w, "at", ndim) or "tk_in" .. ndim) .. "(" .. place .. ");\n" .. (var and var .. "0;\n" or "")
       .. "if (at) " .. (var and var .. "(" .. kind .. ")" or "") .. (own and "tk_add_own(" or "tk_atomic_" .. call .. "(") .. "at, " .. value .. "); }\n")
   end,
-  barrier = function(w) put(w, "__syncthreads();\n") end,
+  barrier = function(w, n)
+    if not meet(w, n) then put(w, "__syncthreads();\n") end
+  end,
   block_sum = function(w, n)
     local kind = kinds[w.typed.vars[n.var].type]
     w.sums[kind] = true
+    meet(w, n)
     put(w, "v" .. n.var .. " = tk_sum_" .. kind .. (n.op == "warp_sum" and "_in_warp" or "") .. "(t, " .. write(w, n.value) .. ");\n")
   end,
   result = function(w, n)
@@ -210,5 +273,5 @@ write_all = function(w, list)
 end
 
 -- kernel_text_statements(): {put = a text, write_all = a list of statements, end_line = what text of our own begins with}
-local functions = { put = put, write_all = write_all, end_line = end_line }
+local functions = { put = put, write_all = write_all, write_body = write_body, end_line = end_line }
 function kernel_text_statements() return functions end

@@ -109,6 +109,7 @@ local statements = {
   end,
   block = function(n, region)
     flow.entry[n.id] = flow.parts[n.id] and {} or region
+    if n.op == "block" and n == typed.body[#typed.body] then flow.whole[flow.entry[n.id]] = true end
     walk(n.body, flow.entry[n.id])
   end,
   ["for"] = function(n, region)
@@ -125,9 +126,16 @@ local statements = {
   atomic = function(n)
     if n.var then vary(n.var) end
   end,
-  block_sum = function(n) vary(n.var) end,
+  barrier = function(n, region)
+    if not flow.whole[region] then flow.apart[n] = true end
+  end,
+  warp_sum = function(n) vary(n.var) end,
 }
-statements.loop, statements.next, statements.warp_sum = statements.block, statements.leave, statements.block_sum
+statements.loop, statements.next = statements.block, statements.leave
+function statements.block_sum(n, region)
+  statements.barrier(n, region)
+  vary(n.var)
+end
 
 walk = function(list, region)
   for k = 1, #list do
@@ -139,16 +147,19 @@ end
 
 -- kernel_uniform(typed, mode): {varies = function(expression), vary, loose: of variables; home, last: the list that a
 -- variable belongs to and the last place in it that uses it; declares: statements that do; sets: how many set it; parts:
--- blocks and loops that lanes leave one by one}. mode: "rows", "flat", "threads", as in kernel_code.lua.
+-- blocks and loops that lanes leave one by one; apart: barriers and sums of a block that not all of its threads that are
+-- left may come to}. mode: "rows", "flat", "threads", as in kernel_code.lua.
 function kernel_uniform(of, way)
   typed, mode = of, way
-  flow = { vary = {}, loose = {}, home = {}, last = {}, declares = {}, sets = {}, parts = {}, entry = {}, varies = varies }
+  flow = { vary = {}, loose = {}, home = {}, last = {}, declares = {}, sets = {}, parts = {}, entry = {}, apart = {}, varies = varies }
   open, at = {}, {}
   scopes(typed.body)
   for n in next, flow.loose do flow.vary[n] = true end
   repeat
     changed, region_of, flow.entry = false, {}, {}
-    walk(typed.body, {})
+    local all = {}
+    flow.whole = { [all] = true }
+    walk(typed.body, all)
   until not changed
   return flow
 end

@@ -6,7 +6,7 @@
 --
 -- Invariant: a kernel has a body that was read as a whole; an error in another one changes nothing.
 
-kernel_mail_index, kernel_mail_zero, kernel_mail_stopped = 2, 3, 4 -- as TIDE__MAIL_PLACE, _ZERO and _STOPPED in core
+kernel_mail_index, kernel_mail_zero, kernel_mail_stopped, kernel_mail_apart = 2, 3, 4, 5 -- as TIDE__MAIL_PLACE, _ZERO, _STOPPED and _APART in core
 
 -- kernel_slots(typed): where each operand begins among the slots, and how many there are.
 function kernel_slots(typed)

@@ -174,7 +174,8 @@ list(TRANSFORM timed REPLACE "(.+)" "spec/\\1.lua")
 tide_test(specs-clock 300 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=real
   TIDE_PENDING=${pending}/specs-clock COMMAND ${busted} ${timed})
 # Kernels written in Lua on a machine without a compiler: by the interpreter alone.
-set(interpreted spec/kernel_lua_spec.lua spec/kernel_language_spec.lua spec/kernel_code_spec.lua)
+set(interpreted spec/kernel_lua_spec.lua spec/kernel_language_spec.lua spec/kernel_code_spec.lua spec/kernel_math_spec.lua
+  spec/kernel_barrier_spec.lua)
 tide_test(specs-interpreted 300 ENV TIDE_DEVICE=cpu TIDE_CXX=/nonexistent COMMAND ${busted} ${interpreted})
 tide_test(specs-interpreted-sim 300 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual
   TIDE_CXX=/nonexistent COMMAND ${busted} ${interpreted})

@@ -6,8 +6,8 @@
  * mask of those that take it, and is left out where none does; a loop goes on until no lane is left in it, and works
  * meanwhile on the strips alone from the first to the last one that has any. Where the last dim is short several rows
  * share a block (`flat`). A block of threads that wait for each other is one block of as many lanes, so that whatever
- * stands before a barrier is done for all of them when it comes to it; a barrier that some have not reached ends the
- * run.
+ * stands before a barrier is done for all of them when it comes to it; a barrier that some have not reached is
+ * reported, and ends the run.
  *
  * Invariant: no instruction that reads, writes or reports is done with an empty mask. */
 #include "blocks.h"
@@ -354,9 +354,9 @@ static void loop(const tide__block_run *r, const tide__inst *i) {
 
 /* ---- blocks of threads ---- */
 
-static bool together(tide__block_run *r, int mask, int line, int whole) {
+static bool together(tide__block_run *r, int mask, int site, int whole) {
   if (r->on[mask] == r->on[whole]) return true;
-  r->line = line;
+  tide__blocks_report(r, site, 0, 0, TIDE__MAIL_APART);
   return false;
 }
 
@@ -527,7 +527,7 @@ static void find_threads(tide__block_run *r) {
   r->on[0] = on;
 }
 
-static bool run_threads(tide__block_run *r, int64_t begin, int64_t end) {
+static void run_threads(tide__block_run *r, int64_t begin, int64_t end) {
   const tide__blocks *b = r->of;
   int64_t threads = 1;
   for (int d = 0; d < b->ndim; d++) threads *= b->block[d];
@@ -540,9 +540,8 @@ static bool run_threads(tide__block_run *r, int64_t begin, int64_t end) {
     }
     begin_block(r, threads);
     find_threads(r);
-    if (r->on[0] && (!run_part(r, r->code->row) || !run_part(r, r->code->block))) return false;
+    if (r->on[0] && (!run_part(r, r->code->row) || !run_part(r, r->code->block))) return;
   }
-  return true;
 }
 
 /* Where the arrays of a launch lie. */
@@ -578,7 +577,7 @@ static size_t room_for(const tide__blocks *b, const tide__code *c) {
          ((sizeof(int) + sizeof(tide__window)) * (size_t)c->masks + 128) + lanes * (8 + 1 + 8 + 8 + 16) + 1024;
 }
 
-int tide__blocks_run(const tide__blocks *b, const void *packed, int64_t begin, int64_t end, int *line) {
+int tide__blocks_run(const tide__blocks *b, const void *packed, int64_t begin, int64_t end) {
   const int64_t *slots = packed;
   const tide__code *c = code_for(b, slots);
   const size_t lanes = (size_t)c->lanes;
@@ -599,11 +598,10 @@ int tide__blocks_run(const tide__blocks *b, const void *packed, int64_t begin, i
   memset(r.on, 0, sizeof *r.on * (size_t)c->masks);
   see(&r);
   begin_block(&r, c->lanes);
-  bool together = run_part(&r, c->launch);
+  run_part(&r, c->launch);
   if (c->mode == TIDE_BLOCK_ROWS) run_rows(&r, begin, end);
   if (c->mode == TIDE_BLOCK_FLAT) run_flat(&r, begin, end);
-  if (c->mode == TIDE_BLOCK_THREADS) together = run_threads(&r, begin, end);
-  *line = r.line;
+  if (c->mode == TIDE_BLOCK_THREADS) run_threads(&r, begin, end);
   tide__room_put(memory);
-  return together ? 0 : TIDE_BLOCKS_APART;
+  return 0;
 }

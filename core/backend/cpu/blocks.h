@@ -137,8 +137,8 @@ void tide__lanes_fill_avx512(void);
   CODE(uniform, "X")                                                                                                   \
   CODE(normal, "X")                                                                                                    \
   CODE(between, "XWW")                                                                                                 \
-  CODE(barrier, "knn") /* the mask, the line, which mask it has to be */                                               \
-  CODE(sum, "XXknnn")  /* of the block: sum, value, mask, line, 1 where of a warp, which mask it has to be */
+  CODE(barrier, "knn") /* the mask, the site, which mask it has to be */                                               \
+  CODE(sum, "XXknnn")  /* of the block: sum, value, mask, site, 1 where of a warp, which mask it has to be */
 
 typedef enum tide__block_code {
 #define CODE(name, operands) TIDE_BLOCK_##name,
@@ -216,13 +216,9 @@ typedef struct tide__blocks {
   tide__code code[2];
 } tide__blocks;
 
-enum {
-  TIDE_BLOCKS_MEMORY = 2,
-  /* as a compiled kernel says it */ TIDE_BLOCKS_APART
-}; /* why a run has not ended, beside 0 */
-/* Runs begin .. end - 1 of a launch: of b->run places of the last dim, or blocks of threads. *line is that of a
- * barrier that some threads have not reached. */
-int tide__blocks_run(const tide__blocks *b, const void *packed, int64_t begin, int64_t end, int *line);
+enum { TIDE_BLOCKS_MEMORY = 2 }; /* as a compiled kernel says it: why a run has not ended, beside 0 */
+/* Runs begin .. end - 1 of a launch: of b->run places of the last dim, or blocks of threads. */
+int tide__blocks_run(const tide__blocks *b, const void *packed, int64_t begin, int64_t end);
 
 /* ---- a run ---- */
 
@@ -263,7 +259,6 @@ typedef struct tide__block_run {
   uint32_t *words;
   int steps; /* backward jumps since somebody was asked whether to stop */
   bool stop;
-  int line;
 } tide__block_run;
 
 static inline void *tide__reg(const tide__block_run *r, int32_t at) { return r->arena + at; }

@@ -379,9 +379,12 @@ static bool check_inst(reader *r, tide__inst *i) {
   case TIDE_BLOCK_uniform:
   case TIDE_BLOCK_normal: return !i->type || i->type == 'r' ? true : refuse(r, "no floats");
   case TIDE_BLOCK_between: return !i->type || i->type == 'w' ? true : refuse(r, "no integers");
-  case TIDE_BLOCK_barrier: return between(r, x[2], 0, r->code->masks - 1);
+  case TIDE_BLOCK_barrier: return between(r, x[1], 0, r->to->sites) && between(r, x[2], 0, r->code->masks - 1);
   case TIDE_BLOCK_sum:
-    return (i->vary & 1) && i->type != 'm' && between(r, x[5], 0, r->code->masks - 1) ? true : refuse(r, "no sum");
+    return (i->vary & 1) && i->type != 'm' && between(r, x[3], 0, r->to->sites) &&
+                   between(r, x[5], 0, r->code->masks - 1)
+               ? true
+               : refuse(r, "no sum");
   default: return true;
   }
 }

@@ -224,7 +224,7 @@ typedef struct job {
   const tide__blocks *code; /* instead of a kernel */
   const tide_launch *launch;
   uint32_t dims[6];
-  _Atomic int problem, line;
+  _Atomic int problem;
 } job;
 
 static int run_block(void *arg, unsigned n, void (*body)(const void *packed, unsigned i), const void *packed) {
@@ -257,10 +257,8 @@ static void run_blocks(void *arg, int64_t begin, int64_t end) {
 /* The same of an interpreted program. */
 static void interpret(void *arg, int64_t begin, int64_t end) {
   job *j = arg;
-  int line = 0, problem = tide__blocks_run(j->code, j->launch->packed, begin, end, &line);
-  if (!problem) return;
-  atomic_store(&j->line, line);
-  atomic_store(&j->problem, problem);
+  int problem = tide__blocks_run(j->code, j->launch->packed, begin, end);
+  if (problem) atomic_store(&j->problem, problem);
 }
 
 /* A kernel that says more shared memory than its launch is wrong, but is not to end the process. */
@@ -311,11 +309,6 @@ tide_status tide__cxx_run(void *function, const tide_launch *a, tide_mail *mail)
   int problem = atomic_load(&j.problem);
   if (!problem) return TIDE_OK;
   if (problem == NO_MEMORY) return tide__fail(TIDE_MEMORY, "launch: no host memory for the threads of a block");
-  if (problem == TIDE_BLOCKS_APART)
-    return tide__fail(TIDE_VALUE,
-                      "launch: line %d: some threads of a block came to a barrier or a sum of the block and others did "
-                      "not, expected all of them",
-                      atomic_load(&j.line));
   return tide__fail(TIDE_VALUE, "launch: an assertion in the kernel failed; what it was went to stderr");
 }
 
