@@ -1,7 +1,7 @@
 /* bind.c: operands of captured work replaced, on simulated devices.
  *
- * A node is an operation of the graph. A replay queues copies of the operations, so that a changed one concerns the
- * replays that are queued from then on alone.
+ * A node is a recorded operation, which stays as it is; what is changed is the copy that an instance has of it. A replay
+ * queues copies of that, so that a change concerns the replays of this instance that are queued from then on alone.
  *
  * Invariant: nodes are named by whoever holds their graph. */
 #include <stdlib.h>
@@ -67,12 +67,13 @@ static void write_node(sim_op *op, const tide_node_image *image) {
 
 tide_status tide__sim_nodes_write(void *exec, void *const *node, const tide_node_image *const *image, int *count,
                                   int device) {
-  (void)exec, (void)device;
+  (void)device;
+  sim_op *op = NULL;
   int n = *count;
   *count = 0;
   TIDE_TRY(tide__sim_enter("bind"));
   pthread_mutex_lock(&tide__sim.lock);
-  for (int i = 0; i < n; i++) write_node(node[i], image[i]);
+  for (int i = 0; i < n; i++) write_node(op = tide__sim_graph_exec_op(exec, node[i], op), image[i]);
   pthread_mutex_unlock(&tide__sim.lock);
   *count = n;
   return TIDE_OK;

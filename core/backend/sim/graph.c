@@ -6,13 +6,14 @@
  * that waits joins as a new branch. So the end of the capture can tell whether branch 0 comes after all work, as it
  * must.
  *
- * A replay queues copies of the operations, branch 0 on the stream of the replay and the others on streams that belong
- * to the instance, with new marks for the recorded events: the scheduler shuffles what the capture did not order, as it
+ * An instance has its own copies of what was recorded, as CUDA's have, so that one made anew knows nothing of what was
+ * put into the one before. A replay queues copies of those, branch 0 on the stream of the replay and the others on
+ * streams that belong to the instance, with new marks for the recorded events: the scheduler shuffles what the capture did not order, as it
  * does with everything. Since other branches begin with a wait and are waited for by branch 0, a replay is one piece of
  * the stream's order. What breaks a capture gets CUDA's error, and the rest of it is recorded no more.
  *
- * Invariants: stream->capture is set exactly while the stream is a branch of a capture under way; an instance holds its
- * graph, of which, once it is made, bind.c alone changes operands. */
+ * Invariants: stream->capture is set exactly while the stream is a branch of a capture under way; what was recorded
+ * never changes once the capture has ended, and bind.c alone changes operands of an instance, which holds its graph. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -53,6 +54,7 @@ typedef struct sim_capture {
 
 typedef struct sim_exec {
   sim_graph *graph;
+  sim_op *first;
   sim_stream *stream[BRANCHES]; /* of the branches from 1 on */
 } sim_exec;
 
@@ -63,12 +65,16 @@ void tide__sim_frontier_free(sim_frontier *frontier) { free(frontier); }
 
 /* ---- recording ---- */
 
-static void graph_unref(sim_graph *g) {
-  if (--g->refs) return;
-  for (sim_op *op = g->first, *next; op; op = next) {
+static void free_ops(sim_op *op) {
+  for (sim_op *next; op; op = next) {
     next = op->next;
     tide__sim_op_free(op);
   }
+}
+
+static void graph_unref(sim_graph *g) {
+  if (--g->refs) return;
+  free_ops(g->first);
   free(g);
 }
 
@@ -219,6 +225,39 @@ void tide__sim_graph_free(void *graph) {
 
 /* ---- replaying ---- */
 
+/* marks: those of the copies, by number; NULL: the recorded ones. */
+static sim_op *copy_op(sim_op *op, sim_mark **marks) {
+  sim_op *copy = tide__sim_op_new(op->kind);
+  if (!copy) return NULL;
+  memcpy(copy, op, op->kind == SIM_KERNEL ? sizeof *op : offsetof(sim_op, args));
+  copy->next = NULL, copy->node = op;
+  if (op->code) tide__blocks_hold(op->code);
+  if (!op->mark) return copy;
+  if (marks) copy->mark = marks[op->mark->frontier->index];
+  copy->mark->refs++;
+  return copy;
+}
+
+/* All of them, or false, and there are none. */
+static bool copy_ops(sim_op **first, sim_op *op, sim_mark **marks) {
+  sim_op **last = first;
+  for (; op; op = op->next, last = &(*last)->next)
+    if (!(*last = copy_op(op, marks))) {
+      free_ops(*first);
+      *first = NULL;
+      return false;
+    }
+  return true;
+}
+
+sim_op *tide__sim_graph_exec_op(void *exec, const void *node, sim_op *after) {
+  for (sim_op *op = after ? after->next : NULL; op; op = op->next)
+    if (op->node == node) return op;
+  sim_op *op = ((sim_exec *)exec)->first;
+  while (op->node != node) op = op->next;
+  return op;
+}
+
 tide_status tide__sim_graph_instantiate(void **out, void *graph, int device) {
   (void)device;
   TIDE_TRY(tide__sim_enter("instantiate"));
@@ -229,6 +268,7 @@ tide_status tide__sim_graph_instantiate(void **out, void *graph, int device) {
   pthread_mutex_lock(&tide__sim.lock);
   g->refs++;
   e->graph = g;
+  made = copy_ops(&e->first, g->first, NULL);
   for (int k = 1; k < g->branches; k++)
     if (!(e->stream[k] = tide__sim_stream_make(g->branch[k].device, g->branch[k].priority))) made = false;
   pthread_mutex_unlock(&tide__sim.lock);
@@ -243,38 +283,24 @@ tide_status tide__sim_graph_instantiate(void **out, void *graph, int device) {
 void tide__sim_graph_exec_free(void *exec) {
   sim_exec *e = exec;
   for (int k = 1; k < e->graph->branches; k++) tide__sim_stream_free(e->stream[k]);
+  if (!atomic_load(&tide__sim_forked)) {
+    pthread_mutex_lock(&tide__sim.lock);
+    free_ops(e->first);
+    pthread_mutex_unlock(&tide__sim.lock);
+  }
   tide__sim_graph_free(e->graph);
   free(e);
 }
 
-static sim_op *copy_op(const sim_op *op, sim_mark **marks) {
-  sim_op *copy = tide__sim_op_new(op->kind);
-  if (!copy) return NULL;
-  memcpy(copy, op, op->kind == SIM_KERNEL ? sizeof *op : offsetof(sim_op, args));
-  copy->next = NULL;
-  if (op->code) tide__blocks_hold(op->code);
-  if (!op->mark) return copy;
-  copy->mark = marks[op->mark->frontier->index];
-  copy->mark->refs++;
-  return copy;
-}
-
 /* A copy of everything, before any of it is queued: half a replay would leave streams waiting for ever. */
-static sim_op *copy_all(const sim_graph *g, sim_mark **marks) {
-  sim_op *first = NULL, **last = &first;
+static sim_op *copy_all(sim_exec *e, sim_mark **marks) {
+  sim_op *first = NULL;
   bool made = true;
-  for (int i = 0; i < g->marks && made; i++) {
+  for (int i = 0; i < e->graph->marks && made; i++) {
     made = (marks[i] = calloc(1, sizeof *marks[i])) != NULL;
     if (made) marks[i]->refs = 1;
   }
-  for (const sim_op *op = g->first; op && made; op = op->next) {
-    made = (*last = copy_op(op, marks)) != NULL;
-    if (made) last = &(*last)->next;
-  }
-  for (sim_op *next; !made && first; first = next) {
-    next = first->next;
-    tide__sim_op_free(first);
-  }
+  if (made) copy_ops(&first, e->first, marks);
   return first;
 }
 
@@ -311,7 +337,7 @@ tide_status tide__sim_graph_launch(void *exec, void *impl) {
   sim_mark **marks = calloc((size_t)g->marks + 1, sizeof *marks);
   if (!marks) return tide__sim.host->fail(TIDE_MEMORY, "replay: no host memory");
   pthread_mutex_lock(&tide__sim.lock);
-  sim_op *list = copy_all(g, marks);
+  sim_op *list = copy_all(e, marks);
   bool made = list || !g->first, dry = atomic_load(&tide__sim_dry);
   if (made && dry) charge(g, impl, marks);
   pthread_mutex_unlock(&tide__sim.lock);

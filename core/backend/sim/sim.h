@@ -98,6 +98,7 @@ typedef struct sim_op {
   const char *what;                              /* which call queued it */
   uint64_t traced;                               /* the operation that it is of, see trace.c; 0: not traced */
   int branch;                                    /* of its capture */
+  struct sim_op *node;                           /* of an instance of a graph: what was recorded */
   /* COPY; a device of TIDE_CPU: host memory. `staged`: src is ours. */
   void *dst, *src;
   int dst_device, src_device;
@@ -339,6 +340,8 @@ tide_status tide__sim_graph_instantiate(void **exec, void *graph, int device);
 tide_status tide__sim_graph_launch(void *exec, void *stream);
 void tide__sim_graph_free(void *graph);
 void tide__sim_graph_exec_free(void *exec);
+/* The instance's own copy of a recorded operation, looked for from `after` on, which may be NULL. */
+struct sim_op *tide__sim_graph_exec_op(void *exec, const void *node, struct sim_op *after);
 tide_status tide__sim_graph_dot(void *graph, const char *path);
 /* With the lock held: the first operation of the stream's capture and the last one, whichever stream's; or NULL. */
 sim_op *tide__sim_capture_first(const sim_stream *stream);
