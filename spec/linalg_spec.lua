@@ -573,3 +573,22 @@ describe("linalg.norm and vector_norm", function()
     D.raises("ShapeError", la.norm, many, 1)
   end)
 end)
+
+-- Kernels of libraries read whole tiles: without a tail this ends the process.
+describe("matrices at the end of a mapping", function()
+  it("are given to libraries with memory behind them", function()
+    D.simulate(1, [[
+      local tide = require "tide"
+      local la = tide.linalg
+      for _, dtype in ipairs { "float32", "float64", "complex64", "complex128" } do
+        local x = tide.randn({ 64, 64 }, { dtype = dtype, device = "cuda" }) -- whole pages, and nothing behind them
+        for n = 1, 64, 3 do
+          local y = x:narrow(2, 1, n):contiguous()
+          la.svd(y) la.svd(y, { full_matrices = false }) la.qr(y) la.qr(y, "complete")
+        end
+        local s = x:matmul(x.mT:conj())
+        la.eigh(s) la.eig(x) la.solve(x, x) la.inv(x) la.det(x) la.lu(x) la.cholesky(s + 10 * tide.eye(64, { dtype = dtype, device = "cuda" }))
+        la.triangular_solve(s, x, { upper = true })
+      end]], { TIDE_NO_CUDA_MEMORY_CACHING = "1" })
+  end)
+end)

@@ -57,9 +57,17 @@ static void *open_name(const char *name, int place) {
   return library;
 }
 
+/* "$NAME " before the names: a variable of the environment, whose value replaces them. */
 static void *open_any(const char *names, int place) {
   char name[64];
   void *library = NULL;
+  if (*names == '$') {
+    size_t length = strcspn(names, " ");
+    snprintf(name, sizeof name, "%.*s", (int)length - 1, names + 1);
+    const char *chosen = getenv(name);
+    if (chosen && *chosen) return open_name(chosen, place);
+    names += length + 1;
+  }
   while (*names && !library) {
     size_t length = strcspn(names, " ");
     snprintf(name, sizeof name, "%.*s", (int)length, names);

@@ -179,6 +179,26 @@ set(interpreted spec/kernel_lua_spec.lua spec/kernel_language_spec.lua spec/kern
 tide_test(specs-interpreted 300 ENV TIDE_DEVICE=cpu TIDE_CXX=/nonexistent COMMAND ${busted} ${interpreted})
 tide_test(specs-interpreted-sim 300 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual
   TIDE_CXX=/nonexistent COMMAND ${busted} ${interpreted})
+# Linear algebra by each LAPACK that is here, by name: which one a machine prefers depends on its packages.
+find_library(TIDE_OPENBLAS NAMES libopenblas.so.0)
+find_file(TIDE_LAPACK_REFERENCE liblapack.so.3 PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/lapack NO_DEFAULT_PATH)
+mark_as_advanced(TIDE_OPENBLAS TIDE_LAPACK_REFERENCE)
+function(tide_lapack_specs name library)
+  set(linalg spec/linalg_spec.lua spec/matmul_spec.lua spec/einsum_spec.lua)
+  tide_test(specs-${name} 600 ENV TIDE_DEVICE=cpu TIDE_LAPACK=${library} ${ARGN} COMMAND ${busted} ${linalg})
+  tide_test(specs-${name}-sim 600 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual TIDE_LAPACK=${library}
+    ${ARGN} COMMAND ${busted} ${linalg})
+  foreach(test IN ITEMS linalg_test linalg_tail_test)
+    tide_test(c/${test}-${name} 600 ENV TIDE_LAPACK=${library} ${ARGN} COMMAND $<TARGET_FILE:${test}>)
+  endforeach()
+endfunction()
+if(TIDE_OPENBLAS)
+  tide_lapack_specs(openblas ${TIDE_OPENBLAS})
+endif()
+if(TIDE_LAPACK_REFERENCE) # with the reference's BLAS: Debian links it to whichever was chosen for all
+  get_filename_component(folder ${TIDE_LAPACK_REFERENCE} DIRECTORY)
+  tide_lapack_specs(lapack ${TIDE_LAPACK_REFERENCE} LD_LIBRARY_PATH=${folder}:${folder}/../blas)
+endif()
 # Other schedules of the simulated devices: ten with the one above, fewer where each takes long.
 set(last_seed 9)
 if(TIDE_SANITIZE)

@@ -40,11 +40,12 @@ typedef struct room {
   int elements, reals, integers;
 } room;
 
-/* A matrix's addresses. */
+/* A matrix's addresses, and how many bytes it has at each. */
 typedef struct place {
   char *x, *at[4];
   const char *other;
   int *pivots;
+  int64_t bytes[4];
 } place;
 
 static place place_of(const tide_linalg_args *a, int64_t i) {
@@ -63,7 +64,23 @@ static place place_of(const tide_linalg_args *a, int64_t i) {
   for (int k = 1; k < 4; k++) p.at[k] = a->head.ptr[k] ? (char *)a->head.ptr[k] + i * bytes[k] : NULL;
   p.pivots = (int *)(void *)p.at[1];
   if (a->head.ptr[5]) p.other = (const char *)a->head.ptr[5] + i * a->other_step * item;
+  memcpy(p.bytes, bytes, sizeof bytes);
   return p;
+}
+
+static void add_operand(tide__blocks *b, const char *first, int64_t bytes) {
+  if (!first || bytes <= 0) return;
+  b->operand[b->operands].first = first, b->operand[b->operands++].end = first + bytes;
+}
+
+/* Matrix i at p and those behind it: what a tail may be part of. */
+static void list_operands(tide__blocks *b, const tide_linalg_args *a, const place *p, int64_t i) {
+  int64_t item = (int64_t)tide__item(a->dtype), left = a->batch - 1 - i;
+  int64_t columns = a->routine == TIDE_LINALG_SOLVE ? a->k : a->n, rows = a->routine == TIDE_LINALG_SOLVE ? a->n : a->m;
+  int64_t side = a->routine == TIDE_LINALG_TRIANGULAR ? a->k : a->n;
+  add_operand(b, p->x, (left * a->step + rows * columns) * item);
+  for (int k = 1; k < 4; k++) add_operand(b, p->at[k], (left + 1) * p->bytes[k]);
+  add_operand(b, p->other, (left * a->other_step + side * side) * item);
 }
 
 /* Those whose real and complex forms differ. */
@@ -83,29 +100,47 @@ typedef void (*eig_complex)(TEXT, TEXT, INT, VOID, INT, VOID, VOID, INT, VOID, I
 #undef TEXT
 #undef INT
 
-static int do_svd(const tide_linalg_args *a, const place *p, const room *r, int type) {
-  const int m = (int)a->m, n = (int)a->n;
+/* p's matrices and vectors as the library gets them, from x on; what it returns is written back at the end. */
+static void lend_all(tide__lent l[4], tide__blocks *b, const place *p, int m, int n, int columns) {
+  int item = (int)tide__item(TIDE_FLOAT32 + b->type), width = (int)(p->bytes[1] / n);
+  l[0] = tide__lend(b, p->x, item, m, n, m);
+  l[1] = tide__lend(b, p->at[1], width, n, 1, n);
+  l[2] = tide__lend(b, p->at[2], item, m, columns, m);
+  l[3] = tide__lend(b, p->at[3], item, n, n, n);
+}
+static void take_all(const tide__lent l[4]) {
+  for (int k = 0; k < 4; k++) tide__lend_end(&l[k], true);
+}
+
+static int do_svd(tide__blocks *b, const tide_linalg_args *a, const place *p, const room *r) {
+  const int m = (int)a->m, n = (int)a->n, type = b->type;
   const char *job = !p->at[2] ? "N" : a->flags & TIDE_LINALG_FULL ? "A" : "S";
   int info = 0;
-  if (type < 2)
-    ((svd_real)lapack.gesdd[type])(job, &m, &n, p->x, &m, p->at[1], p->at[2], &m, p->at[3], &n, r->work, &r->elements,
+  tide__lent l[4];
+  lend_all(l, b, p, m, n, a->flags & TIDE_LINALG_FULL ? m : n);
+  if (!b->is_broken && type < 2)
+    ((svd_real)lapack.gesdd[type])(job, &m, &n, l[0].at, &m, l[1].at, l[2].at, &m, l[3].at, &n, r->work, &r->elements,
                                    r->ints, &info, 1);
-  else
-    ((svd_complex)lapack.gesdd[type])(job, &m, &n, p->x, &m, p->at[1], p->at[2], &m, p->at[3], &n, r->work,
+  else if (!b->is_broken)
+    ((svd_complex)lapack.gesdd[type])(job, &m, &n, l[0].at, &m, l[1].at, l[2].at, &m, l[3].at, &n, r->work,
                                       &r->elements, r->real, r->ints, &info, 1);
+  take_all(l);
   return info;
 }
 
-static int do_eigh(const tide_linalg_args *a, const place *p, const room *r, int type) {
-  const int n = (int)a->n;
+static int do_eigh(tide__blocks *b, const tide_linalg_args *a, const place *p, const room *r) {
+  const int n = (int)a->n, type = b->type;
   const char *job = a->flags & TIDE_LINALG_VECTORS ? "V" : "N", *triangle = a->flags & TIDE_LINALG_UPPER ? "U" : "L";
   int info = 0;
-  if (type < 2)
-    ((eigh_real)lapack.syevd[type])(job, triangle, &n, p->x, &n, p->at[1], r->work, &r->elements, r->ints, &r->integers,
-                                    &info, 1, 1);
-  else
-    ((eigh_complex)lapack.syevd[type])(job, triangle, &n, p->x, &n, p->at[1], r->work, &r->elements, r->real, &r->reals,
-                                       r->ints, &r->integers, &info, 1, 1);
+  tide__lent l[4];
+  lend_all(l, b, p, n, n, n);
+  if (!b->is_broken && type < 2)
+    ((eigh_real)lapack.syevd[type])(job, triangle, &n, l[0].at, &n, l[1].at, r->work, &r->elements, r->ints,
+                                    &r->integers, &info, 1, 1);
+  else if (!b->is_broken)
+    ((eigh_complex)lapack.syevd[type])(job, triangle, &n, l[0].at, &n, l[1].at, r->work, &r->elements, r->real,
+                                       &r->reals, r->ints, &r->integers, &info, 1, 1);
+  take_all(l);
   return info;
 }
 
@@ -134,19 +169,23 @@ static void unpack_eig(const place *p, const char *values, const char *vectors, 
   }
 }
 
-static int do_eig(const tide_linalg_args *a, const place *p, const room *r, int type) {
-  const int n = (int)a->n;
+static int do_eig(tide__blocks *b, const tide_linalg_args *a, const place *p, const room *r) {
+  const int n = (int)a->n, type = b->type;
   const char *job = p->at[2] ? "V" : "N";
   char *values = r->vectors, *vectors = values + 2 * n * (type ? 8 : 4);
   int info = 0;
-  if (type >= 2) {
-    ((eig_complex)lapack.geev[type])("N", job, &n, p->x, &n, p->at[1], NULL, &n, p->at[2], &n, r->work, &r->elements,
+  tide__lent l[4];
+  place shown = *p; /* real ones are unpacked into results */
+  if (type < 2) shown.at[1] = shown.at[2] = NULL;
+  lend_all(l, b, &shown, n, n, n);
+  if (!b->is_broken && type >= 2)
+    ((eig_complex)lapack.geev[type])("N", job, &n, l[0].at, &n, l[1].at, NULL, &n, l[2].at, &n, r->work, &r->elements,
                                      r->real, &info, 1, 1);
-    return info;
-  }
-  ((eig_real)lapack.geev[type])("N", job, &n, p->x, &n, values, values + n * (type ? 8 : 4), NULL, &n, vectors, &n,
-                                r->work, &r->elements, &info, 1, 1);
-  if (r->elements >= 0 && !info) unpack_eig(p, values, vectors, n, type);
+  else if (!b->is_broken)
+    ((eig_real)lapack.geev[type])("N", job, &n, l[0].at, &n, values, values + n * (type ? 8 : 4), NULL, &n, vectors, &n,
+                                  r->work, &r->elements, &info, 1, 1);
+  take_all(l);
+  if (type < 2 && !b->is_broken && r->elements >= 0 && !info) unpack_eig(p, values, vectors, n, type);
   return info;
 }
 
@@ -195,6 +234,7 @@ static int do_one(const tide_linalg_args *a, int64_t i, const room *r, bool *is_
   int info = tide__small_linalg(a, i);
   if (info >= 0) return info;
   place p = place_of(a, i);
+  if (r->elements >= 0 && a->routine != TIDE_LINALG_DET) list_operands(&b, a, &p, i);
   info = 0;
   switch (a->routine) {
   case TIDE_LINALG_CHOLESKY: info = tide__blocks_cholesky(&b, n, p.x, n); break;
@@ -203,9 +243,9 @@ static int do_one(const tide_linalg_args *a, int64_t i, const room *r, bool *is_
   case TIDE_LINALG_DET: info = do_det(&b, a, i, &p, r); break;
   case TIDE_LINALG_QR: info = tide__blocks_qr(&b, m, n, p.x, p.at[1], r->work, r->elements); break;
   case TIDE_LINALG_QR_Q: info = tide__blocks_qr_q(&b, m, n, k, p.x, p.at[1], r->work, r->elements); break;
-  case TIDE_LINALG_SVD: info = do_svd(a, &p, r, type); break;
-  case TIDE_LINALG_EIGH: info = do_eigh(a, &p, r, type); break;
-  case TIDE_LINALG_EIG: info = do_eig(a, &p, r, type); break;
+  case TIDE_LINALG_SVD: info = do_svd(&b, a, &p, r); break;
+  case TIDE_LINALG_EIGH: info = do_eigh(&b, a, &p, r); break;
+  case TIDE_LINALG_EIG: info = do_eig(&b, a, &p, r); break;
   default: tide__blocks_triangle(&b, how, m, n, p.other, k, p.x, m);
   }
   if (b.is_broken) *is_broken = true;
@@ -243,7 +283,8 @@ static bool room_new(room *r, const tide_linalg_args *a) {
   r->elements = (int)elements, r->reals = (int)most, r->integers = (int)ints;
   int64_t first = (copies ? n * n : r->elements) * item + 16, second = r->reals * real + 16,
           third = vectors * real + 16;
-  char *memory = malloc((size_t)(first + second + third) + (size_t)r->integers * sizeof(int));
+  size_t tail = tide__tail((int)(a->m > n ? a->m : n), 16);
+  char *memory = malloc((size_t)(first + second + third) + (size_t)r->integers * sizeof(int) + tail);
   r->work = memory;
   if (!memory) return false;
   first = first / 16 * 16, second = second / 16 * 16, third = third / 16 * 16;

@@ -7,11 +7,29 @@
 
 extern tide__lapack tide__cpu_lapack; /* open once tide__cpu_has_lapack has said so */
 
-/* A call for a dtype: type is 0 to 3, for float32 to complex128. is_broken: a product had no memory. */
+/* A call for a dtype: type is 0 to 3, for float32 to complex128. is_broken: no memory for a product or a copy. */
 typedef struct tide__blocks {
   int type;
   bool is_broken;
+  int operands;
+  struct {
+    const char *first, *end;
+  } operand[5]; /* tensors' memory: nothing behind `end` may be readable */
 } tide__blocks;
+
+/* Kernels of libraries read whole tiles, also beyond the end of a matrix. So a library gets a matrix only with a
+ * readable tail of tide__tail bytes: as it lies where the operand goes on for so long, else a copy. */
+typedef struct tide__lent {
+  void *at; /* for the library */
+  int ld;
+  char *x; /* as it lies */
+  int rows, columns, ld_x, item;
+} tide__lent;
+static inline size_t tide__tail(int ld, int item) { return 4 * (size_t)ld * (size_t)item + 4096; }
+/* x may be NULL. Without memory for a copy it sets is_broken. */
+tide__lent tide__lend(tide__blocks *b, const void *x, int item, int rows, int columns, int ld);
+/* Writes a copy back if the library has `written`, and frees it. */
+void tide__lend_end(const tide__lent *l, bool written);
 
 /* As LAPACK's getrf, getrs, potrf and trsm; all give what stands in info. Cholesky's other triangle is lost; of complex
  * matrices it is LAPACK's. */

@@ -25,6 +25,86 @@ static const void *one_of(const tide__blocks *b) {
   static const double doubles[2] = {1, 0};
   return b->type & 1 ? (const void *)doubles : (const void *)floats;
 }
+
+/* ---- what the library gets ---- */
+
+static void copy_columns(char *to, int ld_to, const char *from, int ld_from, const tide__lent *l) {
+  size_t item = (size_t)l->item;
+  for (int j = 0; j < l->columns; j++)
+    memcpy(to + (size_t)j * (size_t)ld_to * item, from + (size_t)j * (size_t)ld_from * item, (size_t)l->rows * item);
+}
+
+tide__lent tide__lend(tide__blocks *b, const void *x, int item, int rows, int columns, int ld) {
+  tide__lent l = {(void *)x, ld, (char *)x, rows, columns, ld, item};
+  const char *first = x, *end = first;
+  bool at_end = false;
+  if (columns > 0 && x) end += ((size_t)(columns - 1) * (size_t)ld + (size_t)rows) * (size_t)item;
+  for (int i = 0; i < b->operands && x; i++)
+    at_end |= first >= b->operand[i].first && first < b->operand[i].end &&
+              (size_t)(b->operand[i].end - end) < tide__tail(ld, item);
+  if (!at_end) return l;
+  l.ld = rows > 0 ? rows : 1;
+  l.at = malloc((size_t)l.ld * (size_t)columns * (size_t)item + tide__tail(l.ld, item));
+  if (l.at)
+    copy_columns(l.at, l.ld, l.x, ld, &l);
+  else
+    b->is_broken = true;
+  return l;
+}
+
+void tide__lend_end(const tide__lent *l, bool written) {
+  if (l->at == l->x) return;
+  if (written && l->at) copy_columns(l->x, l->ld_x, l->at, l->ld, l);
+  free(l->at);
+}
+
+static tide__lent lend(tide__blocks *b, const void *x, int rows, int columns, int ld) {
+  return tide__lend(b, x, (int)item_of(b), rows, columns, ld);
+}
+static tide__lent lend_vector(tide__blocks *b, const void *x, int n) { return lend(b, x, n, 1, n); }
+
+static void lib_trsm(tide__blocks *b, tide__triangle how, int m, int n, const void *t, int ld, void *x, int ld_x) {
+  int size = how.left ? m : n;
+  tide__lent triangle = lend(b, t, size, size, ld), sides = lend(b, x, m, n, ld_x);
+  if (!b->is_broken)
+    tide__cpu_lapack.trsm[b->type](how.left ? "L" : "R", how.upper ? "U" : "L", how.turned ? "T" : "N",
+                                   how.unit ? "U" : "N", &m, &n, one_of(b), triangle.at, &triangle.ld, sides.at,
+                                   &sides.ld, 1, 1, 1, 1);
+  tide__lend_end(&triangle, false), tide__lend_end(&sides, true);
+}
+
+static int lib_getrf(tide__blocks *b, int m, int n, void *a, int ld, int *pivots) {
+  int info = 0;
+  tide__lent x = lend(b, a, m, n, ld), p = tide__lend(b, pivots, 4, m < n ? m : n, 1, m < n ? m : n);
+  if (!b->is_broken) tide__cpu_lapack.getrf[b->type](&m, &n, x.at, &x.ld, p.at, &info);
+  tide__lend_end(&x, true), tide__lend_end(&p, true);
+  return info;
+}
+
+static int lib_potrf(tide__blocks *b, int n, void *a, int ld) {
+  int info = 0;
+  tide__lent x = lend(b, a, n, n, ld);
+  if (!b->is_broken) tide__cpu_lapack.potrf[b->type]("L", &n, x.at, &x.ld, &info, 1);
+  tide__lend_end(&x, true);
+  return info;
+}
+
+static int lib_geqrf(tide__blocks *b, int m, int n, void *a, int ld, void *tau, void *work, int elements) {
+  int info = 0;
+  tide__lent x = lend(b, a, m, n, ld), t = lend_vector(b, tau, m < n ? m : n);
+  if (!b->is_broken) tide__cpu_lapack.geqrf[b->type](&m, &n, x.at, &x.ld, t.at, work, &elements, &info);
+  tide__lend_end(&x, true), tide__lend_end(&t, true);
+  return info;
+}
+
+static int lib_orgqr(tide__blocks *b, int m, int n, int k, void *a, int ld, const void *tau, void *work, int elements) {
+  int info = 0;
+  tide__lent x = lend(b, a, m, n, ld), t = lend_vector(b, tau, k);
+  if (!b->is_broken) tide__cpu_lapack.orgqr[b->type](&m, &n, &k, x.at, &x.ld, t.at, work, &elements, &info);
+  tide__lend_end(&x, true), tide__lend_end(&t, false);
+  return info;
+}
+
 /* How much of n comes first. */
 static int half(int n) { return (n / 2 + 15) / 16 * 16; }
 
@@ -137,11 +217,10 @@ static void solve_left(const tide__blocks *b, tide__triangle how, int m, int n, 
   }
 }
 
-static void triangle_block(const tide__blocks *b, tide__triangle how, int m, int n, const void *t, int ld, void *x,
+static void triangle_block(tide__blocks *b, tide__triangle how, int m, int n, const void *t, int ld, void *x,
                            int ld_x) {
   if (b->type >= 2 || (how.left ? n : m) < 8)
-    tide__cpu_lapack.trsm[b->type](how.left ? "L" : "R", how.upper ? "U" : "L", how.turned ? "T" : "N",
-                                   how.unit ? "U" : "N", &m, &n, one_of(b), t, &ld, x, &ld_x, 1, 1, 1, 1);
+    lib_trsm(b, how, m, n, t, ld, x, ld_x);
   else if (how.left)
     solve_left(b, how, m, n, t, ld, x, ld_x);
   else
@@ -196,14 +275,11 @@ static void change_rows(const tide__blocks *b, void *a, int ld, int columns, con
 }
 
 /* At most BLOCK columns; those behind a column are changed when their turn comes. */
-static int lu_block(const tide__blocks *b, int m, int n, void *a, int ld, int *pivots) {
+static int lu_block(tide__blocks *b, int m, int n, void *a, int ld, int *pivots) {
   bool wide = b->type == 1;
   int info = 0;
   if (m == 0) return 0;
-  if (b->type >= 2) {
-    tide__cpu_lapack.getrf[b->type](&m, &n, a, &ld, pivots, &info);
-    return info;
-  }
+  if (b->type >= 2) return lib_getrf(b, m, n, a, ld, pivots);
   for (int j = 0; j < n; j++) {
     char *y = at(b, a, ld, 0, j);
     int known = j < m ? j : m;
@@ -254,10 +330,7 @@ void tide__blocks_lu_solve(tide__blocks *b, bool turned, int n, int k, const voi
 
 int tide__blocks_cholesky(tide__blocks *b, int n, void *a, int ld) {
   int first = half(n), rest = n - first, info = 0;
-  if (n <= BLOCK || b->type >= 2) {
-    tide__cpu_lapack.potrf[b->type]("L", &n, a, &ld, &info, 1);
-    return info;
-  }
+  if (n <= BLOCK || b->type >= 2) return lib_potrf(b, n, a, ld);
   char *corner = at(b, a, ld, first, first), *off = at(b, a, ld, first, 0);
   info = tide__blocks_cholesky(b, first, a, ld);
   if (info) return info;
@@ -278,7 +351,7 @@ typedef struct reflector {
 static bool reflector_new(reflector *r, const tide__blocks *b, int rows, int others) {
   size_t item = item_of(b), v = (size_t)rows * BLOCK * item, t = BLOCK * BLOCK * item;
   size_t w = (size_t)others * BLOCK * item, copies = b->type >= 2 ? 2 : 1;
-  r->memory = malloc((v + t) * copies + 2 * w + 16);
+  r->memory = malloc((v + t) * copies + 2 * w + tide__tail(rows, (int)item));
   r->v = r->memory, r->t = r->v + v;
   r->v_conj = copies == 2 ? r->t + t : r->v, r->t_conj = copies == 2 ? r->v_conj + v : r->t;
   r->between[0] = (copies == 2 ? r->t_conj : r->t) + t, r->between[1] = r->between[0] + w;
@@ -294,12 +367,15 @@ static void conjugate(const tide__blocks *b, char *to, const char *from, int64_t
 }
 
 /* Takes the reflectors of a block of columns. */
-static void reflector_take(reflector *r, const tide__blocks *b, int rows, int columns, const void *a, int ld,
+static void reflector_take(reflector *r, tide__blocks *b, int rows, int columns, const void *a, int ld,
                            const void *tau) {
   size_t item = item_of(b);
   r->rows = rows, r->columns = columns;
   memset(r->t, 0, BLOCK * BLOCK * item);
-  tide__cpu_lapack.larft[b->type]("F", "C", &rows, &columns, a, &ld, tau, r->t, &columns, 1, 1);
+  tide__lent x = lend(b, a, rows, columns, ld), factors = lend_vector(b, tau, columns);
+  if (!b->is_broken)
+    tide__cpu_lapack.larft[b->type]("F", "C", &rows, &columns, x.at, &x.ld, factors.at, r->t, &columns, 1, 1);
+  tide__lend_end(&x, false), tide__lend_end(&factors, false);
   for (int j = 0; j < columns; j++) {
     char *v = r->v + (size_t)j * (size_t)rows * item;
     memset(v, 0, (size_t)(j + 1) * item);
@@ -322,15 +398,12 @@ static void reflector_apply(const reflector *r, tide__blocks *b, bool adjoint, v
 int tide__blocks_qr(tide__blocks *b, int m, int n, void *a, void *tau, void *work, int elements) {
   int least = m < n ? m : n, info = 0;
   reflector r;
-  if (least <= 2 * BLOCK || elements < 0) {
-    tide__cpu_lapack.geqrf[b->type](&m, &n, a, &m, tau, work, &elements, &info);
-    return info;
-  }
+  if (least <= 2 * BLOCK || elements < 0) return lib_geqrf(b, m, n, a, m, tau, work, elements);
   if (!reflector_new(&r, b, m, n)) return b->is_broken = true, 0;
   for (int j = 0; j < least; j += BLOCK) {
     int rows = m - j, columns = least - j < BLOCK ? least - j : BLOCK, others = n - j - columns;
     char *block = at(b, a, m, j, j), *factors = at(b, tau, 1, j, 0);
-    tide__cpu_lapack.geqrf[b->type](&rows, &columns, block, &m, factors, work, &elements, &info);
+    info = lib_geqrf(b, rows, columns, block, m, factors, work, elements);
     if (others == 0) continue;
     reflector_take(&r, b, rows, columns, block, m, factors);
     reflector_apply(&r, b, true, at(b, a, m, j, j + columns), m, others);
@@ -348,10 +421,7 @@ static void set_unit(const tide__blocks *b, void *a, int ld, int j) {
 int tide__blocks_qr_q(tide__blocks *b, int m, int n, int k, void *a, const void *tau, void *work, int elements) {
   int info = 0;
   reflector r;
-  if (k <= 2 * BLOCK || elements < 0) {
-    tide__cpu_lapack.orgqr[b->type](&m, &n, &k, a, &m, tau, work, &elements, &info);
-    return info;
-  }
+  if (k <= 2 * BLOCK || elements < 0) return lib_orgqr(b, m, n, k, a, m, tau, work, elements);
   if (!reflector_new(&r, b, m, n)) return b->is_broken = true, 0;
   for (int j = k; j < n; j++) set_unit(b, a, m, j);
   for (int j = (k - 1) / BLOCK * BLOCK; j >= 0; j -= BLOCK) {
@@ -361,7 +431,7 @@ int tide__blocks_qr_q(tide__blocks *b, int m, int n, int k, void *a, const void 
       reflector_take(&r, b, rows, columns, block, m, factors);
       reflector_apply(&r, b, false, at(b, a, m, j, j + columns), m, others);
     }
-    tide__cpu_lapack.orgqr[b->type](&rows, &columns, &columns, block, &m, factors, work, &elements, &info);
+    info = lib_orgqr(b, rows, columns, columns, block, m, factors, work, elements);
     for (int i = j; i < j + columns; i++) memset(at(b, a, m, 0, i), 0, (size_t)j * item_of(b));
   }
   free(r.memory);
