@@ -15,96 +15,9 @@
 
 enum { BLOCK = 32 };
 
-static size_t item_of(const tide__blocks *b) { return b->type == 0 ? 4 : b->type == 3 ? 16 : 8; }
 static char *at(const tide__blocks *b, const void *a, int ld, int row, int column) {
-  return (char *)a + ((size_t)column * (size_t)ld + (size_t)row) * item_of(b);
+  return (char *)a + ((size_t)column * (size_t)ld + (size_t)row) * tide__lapack_item(b);
 }
-/* The number 1, of any dtype. */
-static const void *one_of(const tide__blocks *b) {
-  static const float floats[2] = {1, 0};
-  static const double doubles[2] = {1, 0};
-  return b->type & 1 ? (const void *)doubles : (const void *)floats;
-}
-
-/* ---- what the library gets ---- */
-
-static void copy_columns(char *to, int ld_to, const char *from, int ld_from, const tide__lent *l) {
-  size_t item = (size_t)l->item;
-  for (int j = 0; j < l->columns; j++)
-    memcpy(to + (size_t)j * (size_t)ld_to * item, from + (size_t)j * (size_t)ld_from * item, (size_t)l->rows * item);
-}
-
-tide__lent tide__lend(tide__blocks *b, const void *x, int item, int rows, int columns, int ld) {
-  tide__lent l = {(void *)x, ld, (char *)x, rows, columns, ld, item};
-  const char *first = x, *end = first;
-  bool at_end = false;
-  if (columns > 0 && x) end += ((size_t)(columns - 1) * (size_t)ld + (size_t)rows) * (size_t)item;
-  for (int i = 0; i < b->operands && x; i++)
-    at_end |= first >= b->operand[i].first && first < b->operand[i].end &&
-              (size_t)(b->operand[i].end - end) < tide__tail(ld, item);
-  if (!at_end) return l;
-  l.ld = rows > 0 ? rows : 1;
-  l.at = malloc((size_t)l.ld * (size_t)columns * (size_t)item + tide__tail(l.ld, item));
-  if (l.at)
-    copy_columns(l.at, l.ld, l.x, ld, &l);
-  else
-    b->is_broken = true;
-  return l;
-}
-
-void tide__lend_end(const tide__lent *l, bool written) {
-  if (l->at == l->x) return;
-  if (written && l->at) copy_columns(l->x, l->ld_x, l->at, l->ld, l);
-  free(l->at);
-}
-
-static tide__lent lend(tide__blocks *b, const void *x, int rows, int columns, int ld) {
-  return tide__lend(b, x, (int)item_of(b), rows, columns, ld);
-}
-static tide__lent lend_vector(tide__blocks *b, const void *x, int n) { return lend(b, x, n, 1, n); }
-
-static void lib_trsm(tide__blocks *b, tide__triangle how, int m, int n, const void *t, int ld, void *x, int ld_x) {
-  int size = how.left ? m : n;
-  tide__lent triangle = lend(b, t, size, size, ld), sides = lend(b, x, m, n, ld_x);
-  if (!b->is_broken)
-    tide__cpu_lapack.trsm[b->type](how.left ? "L" : "R", how.upper ? "U" : "L", how.turned ? "T" : "N",
-                                   how.unit ? "U" : "N", &m, &n, one_of(b), triangle.at, &triangle.ld, sides.at,
-                                   &sides.ld, 1, 1, 1, 1);
-  tide__lend_end(&triangle, false), tide__lend_end(&sides, true);
-}
-
-static int lib_getrf(tide__blocks *b, int m, int n, void *a, int ld, int *pivots) {
-  int info = 0;
-  tide__lent x = lend(b, a, m, n, ld), p = tide__lend(b, pivots, 4, m < n ? m : n, 1, m < n ? m : n);
-  if (!b->is_broken) tide__cpu_lapack.getrf[b->type](&m, &n, x.at, &x.ld, p.at, &info);
-  tide__lend_end(&x, true), tide__lend_end(&p, true);
-  return info;
-}
-
-static int lib_potrf(tide__blocks *b, int n, void *a, int ld) {
-  int info = 0;
-  tide__lent x = lend(b, a, n, n, ld);
-  if (!b->is_broken) tide__cpu_lapack.potrf[b->type]("L", &n, x.at, &x.ld, &info, 1);
-  tide__lend_end(&x, true);
-  return info;
-}
-
-static int lib_geqrf(tide__blocks *b, int m, int n, void *a, int ld, void *tau, void *work, int elements) {
-  int info = 0;
-  tide__lent x = lend(b, a, m, n, ld), t = lend_vector(b, tau, m < n ? m : n);
-  if (!b->is_broken) tide__cpu_lapack.geqrf[b->type](&m, &n, x.at, &x.ld, t.at, work, &elements, &info);
-  tide__lend_end(&x, true), tide__lend_end(&t, true);
-  return info;
-}
-
-static int lib_orgqr(tide__blocks *b, int m, int n, int k, void *a, int ld, const void *tau, void *work, int elements) {
-  int info = 0;
-  tide__lent x = lend(b, a, m, n, ld), t = lend_vector(b, tau, k);
-  if (!b->is_broken) tide__cpu_lapack.orgqr[b->type](&m, &n, &k, x.at, &x.ld, t.at, work, &elements, &info);
-  tide__lend_end(&x, true), tide__lend_end(&t, false);
-  return info;
-}
-
 /* How much of n comes first. */
 static int half(int n) { return (n / 2 + 15) / 16 * 16; }
 
@@ -193,8 +106,8 @@ static void solve_right(const tide__blocks *b, tide__triangle how, int m, int n,
     int j = upper ? q : n - 1 - q, first = upper ? 0 : j + 1, columns = upper ? j : n - 1 - j;
     void *y = at(b, x, ld_x, 0, j);
     for (int k = 0; k < columns; k++)
-      memcpy((char *)factors + (size_t)k * item_of(b),
-             how.turned ? at(b, t, ld, j, first + k) : at(b, t, ld, first + k, j), item_of(b));
+      memcpy((char *)factors + (size_t)k * tide__lapack_item(b),
+             how.turned ? at(b, t, ld, j, first + k) : at(b, t, ld, first + k, j), tide__lapack_item(b));
     subtract_columns(y, at(b, x, ld_x, 0, first), ld_x, factors, columns, m, wide);
     if (!how.unit) divide(y, number(at(b, t, ld, j, j), 0, wide), m, wide);
   }
@@ -205,7 +118,7 @@ static void solve_left(const tide__blocks *b, tide__triangle how, int m, int n, 
                        int ld_x) {
   enum { PART = 64 };
   double turned[BLOCK * PART];
-  size_t item = item_of(b);
+  size_t item = tide__lapack_item(b);
   how.turned = !how.turned;
   for (int j = 0; j < n; j += PART) {
     int columns = n - j < PART ? n - j : PART;
@@ -220,7 +133,7 @@ static void solve_left(const tide__blocks *b, tide__triangle how, int m, int n, 
 static void triangle_block(tide__blocks *b, tide__triangle how, int m, int n, const void *t, int ld, void *x,
                            int ld_x) {
   if (b->type >= 2 || (how.left ? n : m) < 8)
-    lib_trsm(b, how, m, n, t, ld, x, ld_x);
+    tide__lapack_trsm(b, how, m, n, t, ld, x, ld_x);
   else if (how.left)
     solve_left(b, how, m, n, t, ld, x, ld_x);
   else
@@ -265,9 +178,9 @@ static void change_rows(const tide__blocks *b, void *a, int ld, int columns, con
       T *column = (T *)a + (size_t)j * (size_t)ld, held = column[i];                                                   \
       column[i] = column[pivots[i] - 1], column[pivots[i] - 1] = held;                                                 \
     }
-  if (item_of(b) == 4)
+  if (tide__lapack_item(b) == 4)
     CHANGE(float)
-  else if (item_of(b) == 8)
+  else if (tide__lapack_item(b) == 8)
     CHANGE(double)
   else
     CHANGE(double complex)
@@ -279,7 +192,7 @@ static int lu_block(tide__blocks *b, int m, int n, void *a, int ld, int *pivots)
   bool wide = b->type == 1;
   int info = 0;
   if (m == 0) return 0;
-  if (b->type >= 2) return lib_getrf(b, m, n, a, ld, pivots);
+  if (b->type >= 2) return tide__lapack_getrf(b, m, n, a, ld, pivots);
   for (int j = 0; j < n; j++) {
     char *y = at(b, a, ld, 0, j);
     int known = j < m ? j : m;
@@ -294,7 +207,8 @@ static int lu_block(tide__blocks *b, int m, int n, void *a, int ld, int *pivots)
     pivots[j] = j + 1 + (wide ? largest_f64(rest, m - j) : largest_f32(rest, m - j));
     for (int c = 0; c <= j; c++) {
       char held[16], *one = at(b, a, ld, j, c), *other = at(b, a, ld, pivots[j] - 1, c);
-      memcpy(held, one, item_of(b)), memcpy(one, other, item_of(b)), memcpy(other, held, item_of(b));
+      memcpy(held, one, tide__lapack_item(b)), memcpy(one, other, tide__lapack_item(b)),
+          memcpy(other, held, tide__lapack_item(b));
     }
     double pivot = number(y, j, wide);
     if (pivot == 0)
@@ -330,7 +244,7 @@ void tide__blocks_lu_solve(tide__blocks *b, bool turned, int n, int k, const voi
 
 int tide__blocks_cholesky(tide__blocks *b, int n, void *a, int ld) {
   int first = half(n), rest = n - first, info = 0;
-  if (n <= BLOCK || b->type >= 2) return lib_potrf(b, n, a, ld);
+  if (n <= BLOCK || b->type >= 2) return tide__lapack_potrf(b, n, a, ld);
   char *corner = at(b, a, ld, first, first), *off = at(b, a, ld, first, 0);
   info = tide__blocks_cholesky(b, first, a, ld);
   if (info) return info;
@@ -349,7 +263,7 @@ typedef struct reflector {
 } reflector;
 
 static bool reflector_new(reflector *r, const tide__blocks *b, int rows, int others) {
-  size_t item = item_of(b), v = (size_t)rows * BLOCK * item, t = BLOCK * BLOCK * item;
+  size_t item = tide__lapack_item(b), v = (size_t)rows * BLOCK * item, t = BLOCK * BLOCK * item;
   size_t w = (size_t)others * BLOCK * item, copies = b->type >= 2 ? 2 : 1;
   r->memory = malloc((v + t) * copies + 2 * w + tide__tail(rows, (int)item));
   r->v = r->memory, r->t = r->v + v;
@@ -360,7 +274,7 @@ static bool reflector_new(reflector *r, const tide__blocks *b, int rows, int oth
 
 /* The sign bits of imaginary parts. */
 static void conjugate(const tide__blocks *b, char *to, const char *from, int64_t n) {
-  size_t item = item_of(b);
+  size_t item = tide__lapack_item(b);
   if (b->type < 2) return;
   memcpy(to, from, (size_t)n * item);
   for (int64_t i = 1; i <= n; i++) to[(size_t)i * item - 1] ^= (char)0x80; /* little-endian, as all that we run on */
@@ -369,17 +283,14 @@ static void conjugate(const tide__blocks *b, char *to, const char *from, int64_t
 /* Takes the reflectors of a block of columns. */
 static void reflector_take(reflector *r, tide__blocks *b, int rows, int columns, const void *a, int ld,
                            const void *tau) {
-  size_t item = item_of(b);
+  size_t item = tide__lapack_item(b);
   r->rows = rows, r->columns = columns;
   memset(r->t, 0, BLOCK * BLOCK * item);
-  tide__lent x = lend(b, a, rows, columns, ld), factors = lend_vector(b, tau, columns);
-  if (!b->is_broken)
-    tide__cpu_lapack.larft[b->type]("F", "C", &rows, &columns, x.at, &x.ld, factors.at, r->t, &columns, 1, 1);
-  tide__lend_end(&x, false), tide__lend_end(&factors, false);
+  tide__lapack_larft(b, rows, columns, a, ld, tau, r->t);
   for (int j = 0; j < columns; j++) {
     char *v = r->v + (size_t)j * (size_t)rows * item;
     memset(v, 0, (size_t)(j + 1) * item);
-    memcpy(v + (size_t)j * item, one_of(b), item);
+    memcpy(v + (size_t)j * item, tide__lapack_one(b), item);
     memcpy(v + (size_t)(j + 1) * item, at(b, a, ld, j + 1, j), (size_t)(rows - j - 1) * item);
   }
   conjugate(b, r->v_conj, r->v, (int64_t)rows * columns);
@@ -398,12 +309,12 @@ static void reflector_apply(const reflector *r, tide__blocks *b, bool adjoint, v
 int tide__blocks_qr(tide__blocks *b, int m, int n, void *a, void *tau, void *work, int elements) {
   int least = m < n ? m : n, info = 0;
   reflector r;
-  if (least <= 2 * BLOCK || elements < 0) return lib_geqrf(b, m, n, a, m, tau, work, elements);
+  if (least <= 2 * BLOCK || elements < 0) return tide__lapack_geqrf(b, m, n, a, m, tau, work, elements);
   if (!reflector_new(&r, b, m, n)) return b->is_broken = true, 0;
   for (int j = 0; j < least; j += BLOCK) {
     int rows = m - j, columns = least - j < BLOCK ? least - j : BLOCK, others = n - j - columns;
     char *block = at(b, a, m, j, j), *factors = at(b, tau, 1, j, 0);
-    info = lib_geqrf(b, rows, columns, block, m, factors, work, elements);
+    info = tide__lapack_geqrf(b, rows, columns, block, m, factors, work, elements);
     if (others == 0) continue;
     reflector_take(&r, b, rows, columns, block, m, factors);
     reflector_apply(&r, b, true, at(b, a, m, j, j + columns), m, others);
@@ -414,14 +325,14 @@ int tide__blocks_qr(tide__blocks *b, int m, int n, void *a, void *tau, void *wor
 
 /* Column j becomes that of the identity. */
 static void set_unit(const tide__blocks *b, void *a, int ld, int j) {
-  memset(at(b, a, ld, 0, j), 0, (size_t)ld * item_of(b));
-  memcpy(at(b, a, ld, j, j), one_of(b), item_of(b));
+  memset(at(b, a, ld, 0, j), 0, (size_t)ld * tide__lapack_item(b));
+  memcpy(at(b, a, ld, j, j), tide__lapack_one(b), tide__lapack_item(b));
 }
 
 int tide__blocks_qr_q(tide__blocks *b, int m, int n, int k, void *a, const void *tau, void *work, int elements) {
   int info = 0;
   reflector r;
-  if (k <= 2 * BLOCK || elements < 0) return lib_orgqr(b, m, n, k, a, m, tau, work, elements);
+  if (k <= 2 * BLOCK || elements < 0) return tide__lapack_orgqr(b, m, n, k, a, m, tau, work, elements);
   if (!reflector_new(&r, b, m, n)) return b->is_broken = true, 0;
   for (int j = k; j < n; j++) set_unit(b, a, m, j);
   for (int j = (k - 1) / BLOCK * BLOCK; j >= 0; j -= BLOCK) {
@@ -431,8 +342,8 @@ int tide__blocks_qr_q(tide__blocks *b, int m, int n, int k, void *a, const void 
       reflector_take(&r, b, rows, columns, block, m, factors);
       reflector_apply(&r, b, false, at(b, a, m, j, j + columns), m, others);
     }
-    info = lib_orgqr(b, rows, columns, columns, block, m, factors, work, elements);
-    for (int i = j; i < j + columns; i++) memset(at(b, a, m, 0, i), 0, (size_t)j * item_of(b));
+    info = tide__lapack_orgqr(b, rows, columns, columns, block, m, factors, work, elements);
+    for (int i = j; i < j + columns; i++) memset(at(b, a, m, 0, i), 0, (size_t)j * tide__lapack_item(b));
   }
   free(r.memory);
   return info;
