@@ -164,11 +164,18 @@ static inline tide_lua_options tide_lua_defaults(void) {
 
 /* Opens the module with options and pushes it; `require "tide"` gives the same afterwards. NULL: tide_lua_defaults.
  * Scripts cannot change it: its tables are read-only, so that one script does not patch what another one calls. Returns
- * LUA_OK, or the status of lua_pcall with the message in the module's place. A state opens it once. Of the coroutines
- * that there are already only L and the main one have quotas; under LuaJIT L is the main one, else this fails. */
+ * LUA_OK, or another status with the message in the module's place. LUA_OK means that the options hold. It fails, and
+ * changes nothing, in a state that has the module already, by `require` or by an earlier call, and where `require`
+ * gives anything else than tide's module. After a failure the state may try again. Of the coroutines that there are
+ * already only L and the main one have quotas; under LuaJIT L is the main one, else this fails. */
 static inline int tide_lua_open(lua_State *L, const tide_lua_options *options) {
   const tide_lua_options none = tide_lua_defaults();
   if (!options) options = &none;
+  if (tide_lua_get(L)) {
+    lua_pushliteral(L, "tide_lua_open: already open in this Lua state, expected one without tide: open it once, before "
+                       "any `require`");
+    return LUA_ERRRUN;
+  }
   lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
   if (!lua_istable(L, -1)) { /* none of Lua's libraries has been opened */
     lua_newtable(L);
@@ -186,6 +193,12 @@ static inline int tide_lua_open(lua_State *L, const tide_lua_options *options) {
   lua_pushnil(L);
   lua_setfield(L, LUA_REGISTRYINDEX, "tide.options");
   if (status != LUA_OK) return status;
+  const tide_lua_api *api = tide_lua_get(L);
+  if (!api || api->quota_used(L, TIDE_QUOTA_LAUNCHES) < 0) { /* a quota is what the options make last */
+    lua_pop(L, 1);
+    lua_pushliteral(L, "tide_lua_open: `require` gave another module, expected tide's, which applies the options");
+    return LUA_ERRRUN;
+  }
   lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
   lua_pushvalue(L, -2);
   lua_setfield(L, -2, "tide");

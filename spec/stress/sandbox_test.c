@@ -357,6 +357,49 @@ static void test_openings(void) {
   lua_close(L);
 }
 
+/* A step of test_orders; 1: it has succeeded. */
+static int do_step(lua_State *L, char step) {
+  tide_lua_options o = {.struct_size = sizeof o, .capabilities = TIDE_LUA_WAITS};
+  lua_settop(L, 0);
+  switch (step) {
+  case 'r': return call(L, "return require 'tide'", "require") == LUA_OK;
+  case 'd': return call(L, "package.loaded.tide = nil", "drop") == LUA_OK;
+  case 'p': return call(L, "package.loaded.tide = {}", "put") == LUA_OK;
+  case 'w': return tide_lua_reload(L, "game", "other = 1", 9) == LUA_OK;
+  case 'f': o.device = "cuda:7"; /* fall through */
+  case 'o': o.open = opener; /* fall through */
+  default: return tide_lua_open(L, &o) == LUA_OK;
+  }
+}
+
+/* In whatever order the module is required and opened, LUA_OK of tide_lua_open means that its options hold. Steps: r:
+ * `require`; o, n: tide_lua_open by the opener or, of NULL, by `require`; f: one that fails, for its device; d, p: the
+ * script takes the module out of package.loaded, or puts another one there; w: tide_lua_reload. A capital fails. */
+static void test_orders(void) {
+  static const char *const orders[] = {"rO",   "rN",    "rrN",  "rdO", "rdN",  "rpN", "rwO",  "rwN",   "oO",
+                                       "oN",   "orO",   "odRN", "opO", "opN",  "owO", "nO",   "nN",    "nrN",
+                                       "ndRN", "nwrNO", "Fo",   "Fn",  "FrON", "pN",  "pNdn", "pNdrO", "pNo"};
+  for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+    part p = {.file = "spec/stress/sandbox_test.c", .name = orders[i]};
+    lua_State *L = luaL_newstate();
+    luaL_openlibs(L);
+    lua_getglobal(L, "package");
+    lua_pushstring(L, module);
+    lua_setfield(L, -2, "cpath");
+    bool has_options = false;
+    for (const char *c = orders[i]; *c; c++) {
+      bool fails = *c < 'a', was_open = tide_lua_get(L) != NULL;
+      check(do_step(L, fails ? (char)(*c + 'a' - 'A') : *c) == !fails, &p, fails ? "it succeeds" : "it fails");
+      check(*c == 'O' || *c == 'N' || *c == 'R' || *c == 'F' || !fails, &p, "no such step");
+      check(!fails || lua_type(L, -1) == LUA_TSTRING || lua_type(L, -1) == LUA_TTABLE, &p, "no message");
+      has_options |= *c == 'o' || *c == 'n';
+      check((tide_lua_quota_used(L, TIDE_QUOTA_LAUNCHES) >= 0) == has_options, &p, "its options do not hold");
+      check(!was_open || tide_lua_get(L), &p, "a failure has closed the module");
+    }
+    lua_close(L);
+  }
+}
+
 static lua_State *opened(const tide_lua_options *o, int expected, const char *message, part *p) {
   lua_State *L = luaL_newstate();
   luaL_openlibs(L);
@@ -610,6 +653,7 @@ int main(int argc, char **argv) {
   }
   if (glob("spec/sandbox/*.lua", 0, NULL, &files)) return 2;
   test_openings();
+  test_orders();
   test_options();
   test_again();
   test_restricted();
