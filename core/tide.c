@@ -46,6 +46,7 @@ static void next_epoch(void) {
 tide_status tide_init(const tide_config *config) {
   if (ending_here)
     return tide__fail(TIDE_STATE, "init: called from a hook while tide ends, expected after tide_shutdown");
+  if (config) TIDE_TRY(tide__struct_check("init", config->struct_size, sizeof(size_t)));
   pthread_mutex_lock(&runtime.lock);
   while (runtime.ending) pthread_cond_wait(&runtime.ended, &runtime.lock);
   tide_status status = runtime.depth ? TIDE_OK : tide__configure(config);

@@ -9,7 +9,7 @@ static const tide_abi_mark marks[] = {
 };
 
 int tide_abi(const tide_abi_mark **out, size_t *count) {
-  *out = marks;
-  *count = sizeof marks / sizeof *marks;
+  if (out) *out = marks;
+  if (count) *count = sizeof marks / sizeof *marks;
   return TIDE_ABI;
 }

@@ -27,6 +27,7 @@ size_t tide_dtype_size(tide_dtype dtype) { return valid(dtype) ? table[dtype].si
 char tide_dtype_kind(tide_dtype dtype) { return valid(dtype) ? table[dtype].kind : '\0'; }
 
 bool tide_dtype_parse(tide_dtype *out, const char *name) {
+  if (!name) return false;
   for (int i = 0; i < TIDE_DTYPE_COUNT; i++) {
     if (strcmp(name, table[i].name) && strcmp(name, table[i].alias)) continue;
     *out = (tide_dtype)i;

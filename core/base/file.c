@@ -114,7 +114,7 @@ tide_status tide_file_new(tide_file **out, const char *what, const char *path) {
   return TIDE_OK;
 }
 
-FILE *tide_file_stream(const tide_file *f) { return f->stream; }
+FILE *tide_file_stream(const tide_file *f) { return f ? f->stream : NULL; }
 
 void tide__file_name(char *out, size_t size, const tide_file *f) {
   if (!f->spare || !tide__os_name(out, size, fileno(f->stream))) snprintf(out, size, "%s", f->part ? f->part : f->path);

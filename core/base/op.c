@@ -61,6 +61,7 @@ const uint8_t tide__rule_result[][TIDE_DTYPE_COUNT] = {
 
 const char *tide_op_operand(tide_op op, int k) {
   static const char *const usual[3][3] = {{"x"}, {"a", "b"}, {"a", "b", "c"}};
+  if ((unsigned)op >= TIDE_OP_COUNT || k < 0 || k >= traits[op].operands) return "";
   switch (op) {
   case TIDE_OP_where: return (const char *const[]){"condition", "x", "y"}[k];
   case TIDE_OP_addcmul:

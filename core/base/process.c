@@ -50,11 +50,13 @@ static void reap_orphans(void) {
 }
 
 int tide_process_prepare(tide_process *p) {
+  if (!p) return EINVAL;
   p->file = tide__os_task_new();
   return p->file ? 0 : errno;
 }
 
 int tide_process_start(tide_process *p, const char *exe, char *const *arguments) {
+  if (!p || !exe || !arguments) return EINVAL;
   reap_orphans();
   int error = tide__os_start(&p->pid, exe, arguments, p->file, NULL);
   if (error) p->pid = 0;
@@ -62,7 +64,7 @@ int tide_process_start(tide_process *p, const char *exe, char *const *arguments)
 }
 
 bool tide_process_ended(tide_process *p) {
-  if (p->ended || !p->pid) return true;
+  if (!p || p->ended || !p->pid) return true;
   tide__os_end end = tide__os_ended(&p->status, p->pid, false);
   if (end == TIDE_OS_LOST) p->status = -1;
   p->ended = end != TIDE_OS_RUNS;
@@ -81,6 +83,7 @@ static void stop_all(tide_process *list, int n, bool at_once) {
 }
 
 void tide_process_stop(tide_process *list, int n, double patience) {
+  if (!list) return;
   if (all_ended(list, n)) return;
   stop_all(list, n, false);
   for (double end = tide_process_now() + patience; !all_ended(list, n) && tide_process_now() < end;)
@@ -90,6 +93,7 @@ void tide_process_stop(tide_process *list, int n, double patience) {
 }
 
 void tide_process_drop(tide_process *p) {
+  if (!p) return;
   if (p->file) fclose(p->file);
   p->file = NULL;
   orphan *o = tide_process_ended(p) ? NULL : malloc(sizeof *o);
@@ -108,6 +112,7 @@ FILE *tide_process_task(void) { return tide__os_task(); }
 /* {==== What a process tells of itself, in the place of what its file held */
 
 void tide_process_tell(FILE *task, const char *failure, size_t length) {
+  if (!task) return;
   const char *head = failure ? failed_head : begun_head;
   rewind(task);
   if (tide__os_resize(fileno(task), 0)) return;
@@ -118,6 +123,7 @@ void tide_process_tell(FILE *task, const char *failure, size_t length) {
 
 tide_process_word tide_process_told(const tide_process *p) {
   char head[sizeof failed_head - 1];
+  if (!p || !p->file) return TIDE_PROCESS_SILENT;
   if (fseek(p->file, 0, SEEK_SET) || fread(head, 1, sizeof head, p->file) != sizeof head) return TIDE_PROCESS_SILENT;
   if (!memcmp(head, begun_head, sizeof head)) return TIDE_PROCESS_BEGUN;
   return memcmp(head, failed_head, sizeof head) ? TIDE_PROCESS_SILENT : TIDE_PROCESS_FAILED;
@@ -138,6 +144,7 @@ static bool find_beside(char *out, size_t size, const char *name, const void *ad
 }
 
 bool tide_process_find(char *out, size_t size, const char *name, const void *address) {
+  if (!out) return false;
   if (!address && tide__os_file_of(out, size, NULL)) return true;
   return (address && find_beside(out, size, name, address)) || tide__os_program(out, size, NULL, name);
 }

@@ -53,6 +53,7 @@ static int64_t microseconds(void) {
 }
 
 tide_status tide_quota_new(tide_quota **out) {
+  TIDE_GIVEN("quota_new", out);
   tide_quota *q = calloc(1, sizeof *q);
   if (!q) return tide__fail(TIDE_MEMORY, "quota: no host memory");
   atomic_init(&q->refs, 1);
@@ -79,6 +80,7 @@ void tide_quota_release(tide_quota *q) {
 static bool is_bytes(tide_quota_kind kind) { return kind == TIDE_QUOTA_DEVICE_BYTES || kind == TIDE_QUOTA_HOST_BYTES; }
 
 void tide_quota_limit(tide_quota *q, tide_quota_kind kind, int64_t limit) {
+  if (!q) return;
   if ((unsigned)kind >= TIDE_QUOTA_KINDS) return;
   if (tide__quota_over(q)) atomic_store(&q->ended, atomic_load(&tide__launch_numbers));
   if (!is_bytes(kind)) atomic_store(&q->used[kind], kind == TIDE_QUOTA_MICROSECONDS ? microseconds() : 0);
@@ -86,17 +88,25 @@ void tide_quota_limit(tide_quota *q, tide_quota_kind kind, int64_t limit) {
 }
 
 int64_t tide_quota_get_limit(const tide_quota *q, tide_quota_kind kind) {
+  if (!q) return 0;
   return (unsigned)kind < TIDE_QUOTA_KINDS ? atomic_load(&q->limit[kind]) : -1;
 }
 
 int64_t tide_quota_used(const tide_quota *q, tide_quota_kind kind) {
+  if (!q) return 0;
   if ((unsigned)kind >= TIDE_QUOTA_KINDS) return 0;
   int64_t used = atomic_load_explicit(&q->used[kind], memory_order_relaxed);
   return kind == TIDE_QUOTA_MICROSECONDS ? microseconds() - used : used;
 }
 
-void tide_quota_stop(tide_quota *q, bool stopped) { atomic_store(&q->stopped, stopped); }
-void tide_quota_refuse_waits(tide_quota *q, bool refused) { atomic_store(&q->no_waits, refused); }
+void tide_quota_stop(tide_quota *q, bool stopped) {
+  if (!q) return;
+  atomic_store(&q->stopped, stopped);
+}
+void tide_quota_refuse_waits(tide_quota *q, bool refused) {
+  if (!q) return;
+  atomic_store(&q->no_waits, refused);
+}
 
 /* ---- what may go on ---- */
 
@@ -122,6 +132,7 @@ static tide_status fail_spent(const tide_quota *q, int kind) {
 }
 
 tide_status tide_quota_check(tide_quota *q) {
+  TIDE_GIVEN("quota_check", q);
   if (atomic_load_explicit(&q->stopped, memory_order_relaxed))
     return tide__fail(TIDE_INTERRUPTED, "quota: the host has ended this work");
   int kind = spent(q);
@@ -129,6 +140,8 @@ tide_status tide_quota_check(tide_quota *q) {
 }
 
 tide_status tide_quota_spend(tide_quota *q, tide_quota_kind kind, int64_t n) {
+  TIDE_GIVEN("quota_spend", q);
+  TIDE_RANGE("quota_spend", kind, TIDE_QUOTA_KINDS);
   TIDE_TRY(tide_quota_check(q));
   if (kind < TIDE_QUOTA_LAUNCHES || kind >= TIDE_QUOTA_MICROSECONDS) return TIDE_OK;
   int64_t limit = limit_of(q, kind), before = atomic_fetch_add_explicit(&q->used[kind], n, memory_order_relaxed);

@@ -56,6 +56,28 @@ tide_status tide__fail(tide_status status, const char *format, ...) {
   return tide__error_set(&(tide_error){.status = status, .device = TIDE_CPU}, text, "");
 }
 
+/* ---- arguments ---- */
+
+tide_status tide__fail_null(const char *what, const char *name) {
+  return tide__fail(TIDE_ARGUMENT, "%s: %s is missing, got NULL, expected a pointer", what, name);
+}
+
+tide_status tide__fail_list(const char *what, const char *name, int64_t n) {
+  if (n > 0) return tide__fail_null(what, name);
+  return tide__fail(TIDE_ARGUMENT, "%s: %s has a negative length, got %lld, expected at least 0", what, name,
+                    (long long)n);
+}
+
+tide_status tide__struct_check(const char *what, size_t given, size_t least) {
+  if (given >= least && given <= 65536) return TIDE_OK;
+  return tide__fail(TIDE_ARGUMENT, "%s: struct_size is wrong, got %zu, expected the struct's sizeof, at least %zu",
+                    what, given, least);
+}
+
+tide_status tide__fail_range(const char *what, const char *name, int value, int count) {
+  return tide__fail(TIDE_ARGUMENT, "%s: unknown %s, got %d, expected 0 to %d", what, name, value, count - 1);
+}
+
 /* What every call says once a device is lost: nothing is formatted. The error may be the thread's own. */
 tide_status tide__fail_again(const tide_error *error) {
   const char *message = error->message, *name = error->name ? error->name : "";
@@ -188,6 +210,7 @@ const char *tide__device_text(int device) {
 }
 
 const char *tide_bytes_text(char out[TIDE_BYTES_TEXT], uint64_t bytes) {
+  if (!out) return NULL;
   static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
   double value = (double)bytes;
   int u = 0;

@@ -90,6 +90,7 @@ static tide_status sources_apart(tide_tensor **from, tide_tensor *const *list, t
 /* ---- broadcast ---- */
 
 tide_status tide_comm_broadcast(tide_tensor **outs, const tide_tensor *x, const int *devices, int n) {
+  TIDE_GIVEN("comm_broadcast", outs);
   static const char what[] = "comm.broadcast";
   int to[TIDE_MAX_DEVICES];
   tide_tensor *made[TIDE_MAX_DEVICES] = {NULL};
@@ -121,6 +122,7 @@ static tide_status fan_out_into(tide_tensor *const *outs, tide_tensor *const *ch
 }
 
 tide_status tide_comm_broadcast_into(tide_tensor *const *outs, int n, const tide_tensor *x) {
+  TIDE_LIST("comm_broadcast_into", outs, n);
   static const char what[] = "comm.broadcast";
   tide_tensor *same[TIDE_MAX_DEVICES];
   TIDE_TRY(tide__check(x, what, "tensor"));
@@ -192,6 +194,8 @@ static tide_status split(tide_tensor **chunks, const tide_tensor *x, int dim, co
 
 tide_status tide_comm_scatter(tide_tensor **outs, int *count, const tide_tensor *x, const int *devices, int n,
                               const int64_t *chunk_sizes, int dim, tide_stream *const *streams) {
+  TIDE_GIVEN("comm_scatter", count);
+  TIDE_GIVEN("comm_scatter", outs);
   static const char what[] = "comm.scatter";
   int to[TIDE_MAX_DEVICES], jobs = 0;
   int64_t sizes[TIDE_MAX_DEVICES] = {0}; /* where the caller gives none */
@@ -224,6 +228,7 @@ tide_status tide_comm_scatter(tide_tensor **outs, int *count, const tide_tensor 
 
 tide_status tide_comm_scatter_into(tide_tensor *const *outs, int n, const tide_tensor *x, int dim,
                                    tide_stream *const *streams) {
+  TIDE_LIST("comm_scatter_into", outs, n);
   static const char what[] = "comm.scatter";
   int to[TIDE_MAX_DEVICES];
   int64_t sizes[TIDE_MAX_DEVICES], sum = 0;
@@ -343,6 +348,7 @@ static tide_status gather_size(int64_t *size, int64_t *parts, tide_tensor *const
 
 tide_status tide_comm_gather(tide_tensor **out, tide_tensor *const *list, int n, int dim, int destination,
                              tide_tensor *into) {
+  TIDE_LIST("comm_gather", list, n);
   static const char what[] = "comm.gather";
   int64_t size[TIDE_MAX_DIMS], parts[TIDE_MAX_DEVICES];
   TIDE_TRY(tide__out_check(out, into, what));

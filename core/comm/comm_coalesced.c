@@ -191,6 +191,9 @@ static tide_status broadcast_all(tide_tensor **outs, tide_tensor *const *list, i
 
 tide_status tide_comm_broadcast_coalesced(tide_tensor **outs, tide_tensor *const *list, int n, const int *devices,
                                           int n_devices, size_t buffer_size) {
+  TIDE_GIVEN("comm_broadcast_coalesced", outs);
+  TIDE_LIST("comm_broadcast_coalesced", devices, n_devices);
+  TIDE_LIST("comm_broadcast_coalesced", list, n);
   static const char what[] = "comm.broadcast_coalesced";
   int to[TIDE_MAX_DEVICES];
   tide__collective_tracker tracker;
@@ -326,6 +329,8 @@ static tide_status check_rank(tide_tensor *const *lists, int r, int n, const cha
 
 tide_status tide_comm_reduce_add_coalesced(tide_tensor **outs, tide_tensor *const *lists, int ranks, int n,
                                            int destination, size_t buffer_size) {
+  TIDE_LIST("comm_reduce_add_coalesced", lists, ranks);
+  TIDE_GIVEN("comm_reduce_add_coalesced", outs);
   static const char what[] = "comm.reduce_add_coalesced";
   sums s = {.lists = lists, .ranks = ranks, .n = n, .root = -1};
   tide__collective_tracker tracker;

@@ -109,6 +109,8 @@ static tide_status sum_list(tide_tensor *sum, tide_tensor *const *list, int n, i
 }
 
 tide_status tide_comm_reduce_add(tide_tensor **out, tide_tensor *const *list, int n, int destination) {
+  TIDE_LIST("comm_reduce_add", list, n);
+  TIDE_GIVEN("comm_reduce_add", out);
   static const char what[] = "comm.reduce_add";
   int root;
   tide__collective_tracker tracker;

@@ -196,7 +196,10 @@ static void end_import(void *import_) {
   free(import_);
 }
 
-void tide_semaphore_retain(tide_semaphore *s) { tide__ref_take(&s->refs); }
+void tide_semaphore_retain(tide_semaphore *s) {
+  if (!s) return;
+  tide__ref_take(&s->refs);
+}
 
 void tide_semaphore_release(tide_semaphore *s) {
   if (s && tide__ref_drop(&s->refs)) tide__deferred_free_begin(&s->deferred, end_import, s);
@@ -263,6 +266,8 @@ import i = {.kind = MEMORY };
   int own;
   void *ptr;
   if (!out || !m || !options) return check_open(NULL, "import_memory");
+  TIDE_SIZED("import_memory", m);
+  TIDE_SIZED("import_memory", options);
   if (!m->bytes) return tide__fail(TIDE_ARGUMENT, "import_memory: bytes: got 0, expected those of the allocation");
   TIDE_TRY(find_table(&i, options->device, "import_memory"));
   TIDE_TRY(check_semaphore(m->ready, &i, "ready"));
@@ -360,6 +365,7 @@ tide_status tide_import_gl_buffer(tide_tensor **out, uint32_t buffer, size_t off
   void *ptr;
   size_t bytes;
   if (!out || !options) return check_open(NULL, "import_gl_buffer");
+  TIDE_SIZED("import_gl_buffer", options);
   outside *o = calloc(1, sizeof *o);
   if (!o) return tide__fail(TIDE_MEMORY, "import_gl_buffer: no host memory");
   import *i = &o->import;

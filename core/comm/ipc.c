@@ -212,6 +212,7 @@ static tide_status check_shareable(const tide_backend **b, const tide_tensor *x)
 }
 
 tide_status tide_tensor_ipc_handle(tide_ipc_tensor *out, tide_tensor *x) {
+  TIDE_GIVEN("tensor_ipc_handle", out);
   const tide_backend *b;
   parcel p = {.ndim = 0};
   int i;
@@ -367,6 +368,7 @@ static tide_status open_other(tide_tensor **out, const parcel *p) {
 }
 
 tide_status tide_tensor_from_ipc(tide_tensor **out, const tide_ipc_tensor *handle) {
+  TIDE_GIVEN("tensor_from_ipc", handle);
   parcel p;
   memcpy(&p, handle, sizeof p);
   TIDE_TRY(check_parcel(&p));

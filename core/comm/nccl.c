@@ -4,6 +4,9 @@
 #include "collective_ops.h"
 
 tide_status tide_nccl_version(int *major, int *minor, int *patch) {
+  TIDE_GIVEN("nccl_version", major);
+  TIDE_GIVEN("nccl_version", minor);
+  TIDE_GIVEN("nccl_version", patch);
   int count;
   TIDE_TRY(tide__device_count(&count));
   if (!tide__collective_table())
@@ -29,6 +32,7 @@ static tide_status check_entry(tide_tensor *const *list, int i, uint64_t *device
 }
 
 bool tide_nccl_is_available(tide_tensor *const *list, int n) {
+  if (!list) return false;
   int major, minor, patch;
   uint64_t devices = 0;
   if (tide_nccl_version(&major, &minor, &patch) != TIDE_OK) return false;
@@ -113,6 +117,7 @@ static tide_status check_outputs(tide__collective *o, tide_tensor *const *output
 
 tide_status tide_nccl_all_reduce(tide_tensor *const *inputs, tide_tensor *const *outputs, int n, tide_nccl_op op,
                                  tide_stream *const *streams) {
+  TIDE_LIST("nccl_all_reduce", inputs, n);
   tide__collective o = {.what = "nccl.all_reduce", .call = {.kind = TIDE_COLLECTIVE_ALL_REDUCE, .op = op}};
   TIDE_TRY(begin(&o, inputs, n, 0, streams));
   TIDE_TRY(check_op(inputs[0], op, o.what));
@@ -122,6 +127,7 @@ tide_status tide_nccl_all_reduce(tide_tensor *const *inputs, tide_tensor *const 
 
 tide_status tide_nccl_reduce(tide_tensor *const *inputs, tide_tensor *output, int n, int root, tide_nccl_op op,
                              tide_stream *const *streams) {
+  TIDE_LIST("nccl_reduce", inputs, n);
   tide__collective o = {.what = "nccl.reduce", .call = {.kind = TIDE_COLLECTIVE_REDUCE, .op = op}};
   TIDE_TRY(begin(&o, inputs, n, root, streams));
   TIDE_TRY(check_op(inputs[0], op, o.what));
@@ -131,6 +137,7 @@ tide_status tide_nccl_reduce(tide_tensor *const *inputs, tide_tensor *output, in
 }
 
 tide_status tide_nccl_broadcast(tide_tensor *const *list, int n, int root, tide_stream *const *streams) {
+  TIDE_LIST("nccl_broadcast", list, n);
   tide__collective o = {.what = "nccl.broadcast", .call = {.kind = TIDE_COLLECTIVE_BROADCAST}};
   TIDE_TRY(begin(&o, list, n, root, streams));
   return tide__collective_queue(&o);
@@ -138,6 +145,7 @@ tide_status tide_nccl_broadcast(tide_tensor *const *list, int n, int root, tide_
 
 tide_status tide_nccl_all_gather(tide_tensor *const *inputs, tide_tensor *const *outputs, int n,
                                  tide_stream *const *streams) {
+  TIDE_LIST("nccl_all_gather", inputs, n);
   tide__collective o = {.what = "nccl.all_gather", .call = {.kind = TIDE_COLLECTIVE_ALL_GATHER}};
   TIDE_TRY(begin(&o, inputs, n, 0, streams));
   TIDE_TRY(check_outputs(&o, outputs, o.call.count * n));
@@ -146,6 +154,7 @@ tide_status tide_nccl_all_gather(tide_tensor *const *inputs, tide_tensor *const 
 
 tide_status tide_nccl_reduce_scatter(tide_tensor *const *inputs, tide_tensor *const *outputs, int n, tide_nccl_op op,
                                      tide_stream *const *streams) {
+  TIDE_LIST("nccl_reduce_scatter", inputs, n);
   tide__collective o = {.what = "nccl.reduce_scatter", .call = {.kind = TIDE_COLLECTIVE_REDUCE_SCATTER, .op = op}};
   TIDE_TRY(begin(&o, inputs, n, 0, streams));
   TIDE_TRY(check_op(inputs[0], op, o.what));

@@ -92,6 +92,7 @@ static void *work(void *user) {
 }
 
 tide_status tide_loader_queue(tide_loader *l, const char *source, int line) {
+  TIDE_GIVEN("loader_queue", l);
   loader_batch *b = l->making;
   TIDE_TRY(check_making(l));
   b->line = line;
@@ -109,6 +110,7 @@ tide_status tide_loader_queue(tide_loader *l, const char *source, int line) {
 }
 
 tide_status tide_loader_wait(tide_loader *l) {
+  TIDE_GIVEN("loader_wait", l);
   TIDE_TRY(check_open(l));
   if (l->ready) return TIDE_OK;
   if (!l->oldest) return tide__fail(TIDE_STATE, "loader: got no batch that is queued, expected one");
@@ -171,6 +173,7 @@ void tide_loader_free(tide_loader *l) {
 
 /* May run in a finaliser, in the middle of another call: what that one has read stays, but for the device. */
 void tide_loader_close(tide_loader *l) {
+  if (!l) return;
   if (!l->open) return;
   l->open = false;
   pthread_mutex_lock(&l->lock);
@@ -199,6 +202,7 @@ void tide_loader_close(tide_loader *l) {
 /* ---- the loop ---- */
 
 tide_status tide_loader_ask(tide_loader *l) {
+  TIDE_GIVEN("loader_ask", l);
   tide_stream *current;
   if (!l->stream || !l->given) return TIDE_OK;
   if (!l->left && !(l->left = calloc((size_t)l->slots, sizeof *l->left)))
@@ -244,6 +248,7 @@ static tide_status bring(tide_loader *l, tide_tensor **const *tensors, int n) {
 }
 
 tide_status tide_loader_bring(tide_loader *l, tide_tensor **const *tensors, int n) {
+  TIDE_GIVEN("loader_bring", l);
   TIDE_TRY(check_open(l));
   if (!l->ready) return tide__fail(TIDE_STATE, "loader: got no batch that was waited for, expected one");
   tide_status status = l->stream ? bring(l, tensors, n) : TIDE_OK;
@@ -254,6 +259,7 @@ tide_status tide_loader_bring(tide_loader *l, tide_tensor **const *tensors, int 
 /* ---- what a batch needs ---- */
 
 tide_status tide_loader_begin(tide_loader *l) {
+  TIDE_GIVEN("loader_begin", l);
   TIDE_TRY(check_open(l));
   tide__loader_drop(l->making);
   l->making = calloc(1, sizeof *l->making);
@@ -292,6 +298,7 @@ static tide_status empty_there(tide_tensor **out, tide_loader *l, const int64_t 
 /* In host memory also where the loader's stream is one of before a reset: such a batch is refused when it is
  * brought. */
 tide_status tide_loader_empty(tide_tensor **out, tide_loader *l, const int64_t *size, int ndim, tide_dtype dtype) {
+  TIDE_GIVEN("loader_empty", l);
   TIDE_TRY(check_making(l));
   tide_status status = l->stream && l->pin ? empty_there(out, l, size, ndim, dtype) : TIDE_MEMORY;
   if (status == TIDE_OK) TIDE_TRY(check_making(l));
@@ -302,6 +309,7 @@ tide_status tide_loader_empty(tide_tensor **out, tide_loader *l, const int64_t *
 }
 
 tide_status tide_loader_fill(tide_loader *l, tide_tensor *into, tide_tensor *const *items, int n, bool stacked) {
+  TIDE_GIVEN("loader_fill", l);
   TIDE_TRY(check_making(l));
   loader_copy *c = malloc(sizeof *c + (size_t)n * sizeof *c->items);
   if (!c) return tide__fail(TIDE_MEMORY, "loader: no host memory for the list of %d items", n);

@@ -127,6 +127,7 @@ static void watch(tide__replays *replays) {
 }
 
 tide_status tide_graph_new(tide_graph **out, bool keep) {
+  TIDE_GIVEN("graph_new", out);
   if (!tide__running()) return tide__fail(TIDE_STATE, "graph_new: tide is not started, expected tide_init first");
   tide_quota *quota;
   TIDE_TRY(tide__quota_take_object(&quota, TIDE__GRAPH_COST));
@@ -151,7 +152,10 @@ tide_status tide_graph_new(tide_graph **out, bool keep) {
   return TIDE_OK;
 }
 
-void tide_graph_retain(tide_graph *g) { tide__ref_take(&g->refs); }
+void tide_graph_retain(tide_graph *g) {
+  if (!g) return;
+  tide__ref_take(&g->refs);
+}
 
 void tide_graph_release(tide_graph *g) {
   if (!g || !tide__ref_drop(&g->refs)) return;
@@ -180,10 +184,11 @@ tide_status tide_graph_pool(tide_mempool **out, const tide_graph *g) {
 }
 
 int tide_graph_device(const tide_graph *g) {
+  if (!g) return TIDE_CPU;
   return g->epoch == tide__epoch_now() && g->recording ? g->recording->device : TIDE_CPU;
 }
 
-bool tide_graph_is_capturing(const tide_graph *g) { return g->epoch == tide__epoch_now() && g->capture.on; }
+bool tide_graph_is_capturing(const tide_graph *g) { return g && g->epoch == tide__epoch_now() && g->capture.on; }
 
 tide_status tide_graph_enable_debug(tide_graph *g) {
   TIDE_TRY(check(g, "graph_enable_debug"));

@@ -79,10 +79,11 @@ void tide_archive_free(tide_archive *a) {
   free(a);
 }
 
-int64_t tide_archive_count(const tide_archive *a) { return a->count; }
-int64_t tide_archive_notes(const tide_archive *a) { return a->notes; }
+int64_t tide_archive_count(const tide_archive *a) { return a ? a->count : 0; }
+int64_t tide_archive_notes(const tide_archive *a) { return a ? a->notes : 0; }
 
 const char *tide_archive_name(const tide_archive *a, int64_t i) {
+  if (!a) return NULL;
   return i >= 0 && i < a->count ? a->entry[i].name : NULL;
 }
 
@@ -93,6 +94,7 @@ const char *tide_archive_dtype(const tide_archive *a, int64_t i) {
 bool tide_archive_is_foreign(const tide_archive *a, int64_t i) { return i >= 0 && i < a->count && a->entry[i].foreign; }
 
 const char *tide_archive_note(const char **value, const tide_archive *a, int64_t i) {
+  if (!a) return NULL;
   if (i < 0 || i >= a->notes) return NULL;
   if (value) *value = a->note[2 * i + 1];
   return a->note[2 * i];
@@ -126,7 +128,13 @@ static int by_alignment(const void *a, const void *b) {
 }
 
 static tide_status check_content(const tide__archive_kind *kind, const char *path, const tide_archive_content *c) {
+  TIDE_SIZED(kind->save, c);
+  TIDE_LIST(kind->save, c->name, c->count);
+  TIDE_LIST(kind->save, c->tensor, c->count);
+  TIDE_LIST(kind->save, c->key, c->notes);
+  TIDE_LIST(kind->save, c->value, c->notes);
   for (int64_t i = 0; i < c->count; i++) {
+    TIDE_GIVEN(kind->save, c->name[i]);
     TIDE_TRY(tide__check(c->tensor[i], kind->save, c->name[i]));
     TIDE_TRY(kind->check(path, c->name[i], c->tensor[i]));
   }

@@ -59,7 +59,7 @@ void tide_mapping_release(tide_mapping *m) {
   if (m) let_go(m);
 }
 
-int64_t tide_mapping_size(const tide_mapping *m) { return m->size; }
+int64_t tide_mapping_size(const tide_mapping *m) { return m ? m->size : 0; }
 
 /* A tensor of n bytes there; the mapping goes with it. */
 static tide_status tensor_at(tide_tensor **out, tide_mapping *m, int64_t offset, const int64_t *size, int ndim,
@@ -113,10 +113,12 @@ static tide_status check_length(const char *path, int fd, int64_t length, bool s
 
 tide_status tide_from_file(tide_tensor **out, const char *path, const int64_t *size, int ndim, int64_t offset,
                            bool shared, tide_dtype dtype) {
+  TIDE_LIST("from_file", size, ndim);
   int64_t n;
   tide_mapping *m;
   if (!out || !path) return tide__fail(TIDE_ARGUMENT, "from_file: wrong arguments, got a null pointer");
   if (dtype == TIDE_DTYPE_NONE) dtype = tide_get_default_dtype();
+  TIDE_RANGE("from_file", dtype, TIDE_DTYPE_COUNT);
   TIDE_TRY(tide__size_check(&n, size, ndim, dtype, "from_file"));
   int64_t each = tide_dtype_kind(dtype) == 'C' ? tide__itemsize(dtype) / 2 : tide__itemsize(dtype);
   if (offset < 0 || offset % each)

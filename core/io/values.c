@@ -48,13 +48,14 @@ static tide_status no_memory(const tide_values *v) {
   return tide__fail(TIDE_MEMORY, "%s: no host memory", v->config.what);
 }
 
-static tide_status new_values(tide_values **out, const tide_values_config *config) {
+static tide_status new_values(tide_values **made, tide_values **out, const tide_values_config *config) {
   if (!out || !config || !config->what)
     return tide__fail(TIDE_ARGUMENT, "values: wrong arguments, got a null pointer, expected a configuration");
+  TIDE_SIZED(config->what, config);
   tide_values *v = calloc(1, sizeof *v);
   if (!v) return tide__fail(TIDE_MEMORY, "%s: no host memory", config->what);
   v->config = *config;
-  *out = v;
+  *made = v;
   return TIDE_OK;
 }
 
@@ -64,6 +65,14 @@ void tide_values_free(tide_values *v) {
   tide_tensor_release_deferred(v->tensor);
   free(v->written), free(v->number), free(v->bytes), free(v->text);
   free(v);
+}
+
+static tide_status give(tide_values **out, tide_values *v, tide_status status) {
+  if (status == TIDE_OK)
+    *out = v;
+  else
+    tide_values_free(v);
+  return status;
 }
 
 /* ---- writing ---- */
@@ -179,6 +188,9 @@ static tide_status put_tensor(tide_values *v, const tide_tensor *x) {
 
 /* The tag and a number behind it are written at once. */
 tide_status tide_values_put(tide_values *v, const tide_saved *x) {
+  TIDE_GIVEN("values_put", x);
+  TIDE_GIVEN("values_put", v);
+  TIDE_RANGE("values_put", x->kind, TIDE_SAVED_PLACE);
   const char *text = x->kind == TIDE_SAVED_DTYPE ? tide_dtype_name((tide_dtype)x->integer) : x->text;
   int64_t number = x->integer;
   char head[1 + sizeof number] = {x->kind == TIDE_SAVED_BOOLEAN ? "ft"[x->integer != 0] : tags[x->kind]};
@@ -203,16 +215,16 @@ tide_status tide_values_put(tide_values *v, const tide_saved *x) {
 }
 
 tide_status tide_values_write(tide_values **out, const tide_values_config *config) {
-  TIDE_TRY(new_values(out, config));
-  tide_status status = put(*out, magic, sizeof magic);
-  if (status == TIDE_OK) status = put(*out, &byte_order, sizeof byte_order);
-  if (status == TIDE_OK) return TIDE_OK;
-  tide_values_free(*out);
-  *out = NULL;
-  return status;
+  tide_values *v;
+  TIDE_TRY(new_values(&v, out, config));
+  tide_status status = put(v, magic, sizeof magic);
+  if (status == TIDE_OK) status = put(v, &byte_order, sizeof byte_order);
+  return give(out, v, status);
 }
 
 tide_status tide_values_flush(tide_values *v, int *error) {
+  TIDE_GIVEN("values_flush", v);
+  TIDE_GIVEN("values_flush", error);
   TIDE_TRY(check_open(v));
   if (v->config.file && !v->error && fflush(v->config.file)) v->error = errno;
   *error = v->error;
@@ -222,6 +234,7 @@ tide_status tide_values_flush(tide_values *v, int *error) {
 /* ---- reading ---- */
 
 tide_status tide_values_broken(const tide_values *v, const char *how) {
+  TIDE_GIVEN("values_broken", v);
   return tide__fail(TIDE_FILE, "%s: %s: the bytes are not what save or serialize has written: %s", v->config.what,
                     v->config.name, how);
 }
@@ -366,12 +379,14 @@ static tide_status get_tensor(tide_values *v, tide_saved *out) {
 }
 
 tide_status tide_values_place(tide_values *v, int device) {
+  TIDE_GIVEN("values_place", v);
   if (!v->places) return tide__fail(TIDE_STATE, "%s: no storage waits for a device", v->config.what);
   v->device = device, v->placed = true;
   return TIDE_OK;
 }
 
 tide_status tide_values_get(tide_saved *out, tide_values *v) {
+  TIDE_GIVEN("values_get", v);
   char tag;
   if (v->places) {
     if (!v->placed) return tide__fail(TIDE_STATE, "%s: a storage waits for a device", v->config.what);
@@ -427,10 +442,7 @@ static tide_status get_head(tide_values *v) {
 }
 
 tide_status tide_values_read(tide_values **out, const tide_values_config *config) {
-  TIDE_TRY(new_values(out, config));
-  tide_status status = get_head(*out);
-  if (status == TIDE_OK) return TIDE_OK;
-  tide_values_free(*out);
-  *out = NULL;
-  return status;
+  tide_values *v;
+  TIDE_TRY(new_values(&v, out, config));
+  return give(out, v, config->file ? get_head(v) : tide__fail_null("values_read", "file"));
 }

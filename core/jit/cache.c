@@ -45,6 +45,7 @@ void tide__jit_hash(tide__jit_key *key, const void *bytes, size_t n) {
 /* ---- the folder ---- */
 
 bool tide_jit_cache_path(char *path, size_t size) {
+  if (!path) return false;
   const char *off = getenv("TIDE_KERNEL_CACHE"), *own = getenv("TIDE_KERNEL_CACHE_PATH");
   const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
   int n = -1;

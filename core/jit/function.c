@@ -191,13 +191,15 @@ void tide_jit_free(tide_jit *j) {
 }
 
 const char *tide_jit_name(const tide_jit *j) { return j->signature.name; }
-int tide_jit_inputs(const tide_jit *j) { return j->inputs; }
-int tide_jit_outputs(const tide_jit *j) { return j->outputs; }
-int tide_jit_scalars(const tide_jit *j) { return j->scalars; }
+int tide_jit_inputs(const tide_jit *j) { return j ? j->inputs : 0; }
+int tide_jit_outputs(const tide_jit *j) { return j ? j->outputs : 0; }
+int tide_jit_scalars(const tide_jit *j) { return j ? j->scalars : 0; }
 const char *tide_jit_scalar_name(const tide_jit *j, int k) {
+  if (!j) return NULL;
   return k >= 0 && k < j->scalars ? j->scalar_name[k] : NULL;
 }
 tide_scalar tide_jit_scalar_default(const tide_jit *j, int k) {
+  if (!j) return tide_int(0);
   return k >= 0 && k < j->scalars ? j->scalar[k] : tide_int(0);
 }
 

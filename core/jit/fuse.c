@@ -266,15 +266,19 @@ void tide_fused_free(tide_fused *f) {
 /* ---- questions ---- */
 
 const char *tide_fused_problem(const tide_fused *f) {
+  if (!f) return NULL;
   const char *problem = f->problem;
   tide_fused *part;
   for (int k = 0; !problem && (part = tide__fuse_stage(f, k)); k++) problem = tide_fused_problem(part);
   return problem;
 }
 
-int64_t tide_fuse_numel(const int64_t *size, int ndim) { return tide__size_product(size, ndim); }
+int64_t tide_fuse_numel(const int64_t *size, int ndim) {
+  return size && ndim <= TIDE_MAX_DIMS ? tide__size_product(size, ndim) : 0;
+}
 
 int64_t tide_fused_bytes(const tide_fused *f) {
+  if (!f) return 0;
   int64_t bytes = 0;
   for (int k = 0; k < f->inputs; k++) bytes += tide__itemsize(f->value[f->input[k]].dtype);
   for (int k = 0; k < f->outputs; k++) bytes += tide__itemsize(f->value[f->output[k]].dtype);

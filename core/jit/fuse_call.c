@@ -567,6 +567,9 @@ static void suppose_results(call *c, bool flat, tide_tensor *result, tide_storag
 }
 
 void tide_fused_begin(tide_fused *f, const tide_fuse_layout *in) {
+  if (!f || !in) return;
+  for (int k = 0; k < f->inputs; k++)
+    if (!in[k].size || !in[k].stride) return;
   tide_tensor x[TIDE_FUSE_INPUTS], result[TIDE_FUSE_OUTPUTS], *list[TIDE_FUSE_INPUTS];
   tide_tensor view[TIDE_FUSE_INPUTS], *viewed[TIDE_FUSE_INPUTS];
   tide_storage storage[TIDE_FUSE_INPUTS], to[TIDE_FUSE_OUTPUTS];
@@ -601,6 +604,7 @@ void tide_fused_begin(tide_fused *f, const tide_fuse_layout *in) {
 }
 
 tide_status tide_fused_wait(tide_fused *f) {
+  TIDE_GIVEN("fused_wait", f);
   tide_fused *part;
   for (int k = 0; (part = tide__fuse_stage(f, k)); k++) TIDE_TRY(tide_fused_wait(part));
   if (f->made != tide__epoch_now()) drop_plans(f);
@@ -613,6 +617,7 @@ tide_status tide_fused_wait(tide_fused *f) {
 }
 
 bool tide_fused_ready(tide_fused *f) {
+  if (!f) return false;
   tide_fused *part;
   bool ready = (f->plans || f->in_pieces || f->stages) && f->made == tide__epoch_now() && !f->problem;
   for (int k = 0; (part = tide__fuse_stage(f, k)); k++) ready = tide_fused_ready(part) && ready;

@@ -311,8 +311,10 @@ static tide_status prepare(bool *out, tide_jit *j, tide_tensor *const *in, int n
 tide_status tide_jit_ready(bool *out, tide_jit *j, tide_tensor *const *in, int n, tide_tensor *const *into) {
   if (TIDE_UNLIKELY(!out || !j || !in))
     return tide__fail(TIDE_ARGUMENT, "jiterator: wrong arguments, expected a function, tensors and room for a result");
-  *out = !into && n == j->inputs && j->made == tide__epoch_now() && flat_match(j, in);
-  if (*out) return TIDE_OK;
+  if (!into && n == j->inputs && j->made == tide__epoch_now() && flat_match(j, in)) {
+    *out = true;
+    return TIDE_OK;
+  }
   bool before = tide__jit_elsewhere;
   tide__jit_elsewhere = true;
   tide_status status = prepare(out, j, in, n, into);

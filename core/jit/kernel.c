@@ -301,9 +301,10 @@ static tide_status fill(tide_kernel *k, const tide_kernel_text *t) {
 
 tide_status tide_kernel_new(tide_kernel **out, const tide_kernel_text *t) {
   if (!tide__running()) return tide__fail(TIDE_STATE, "compile_kernel: tide is not started, expected tide_init first");
-  if (!out || !t || t->struct_size < sizeof *t || !t->source || !t->name || !*t->name ||
-      (t->options_count && !t->options) || strlen(t->name) >= 512)
+  if (!out || !t || !t->source || !t->name || !*t->name || t->params_count < 0 || strlen(t->name) >= 512)
     return tide__fail(TIDE_ARGUMENT, "compile_kernel: wrong arguments, expected source and the name of a kernel in it");
+  TIDE_TRY(tide__struct_check("compile_kernel", t->struct_size, sizeof *t));
+  TIDE_LIST("compile_kernel", t->options, t->options_count);
   tide_kernel *k = calloc(1, sizeof *k);
   if (!k) return tide__fail(TIDE_MEMORY, "compile_kernel: no host memory");
   k->epoch = atomic_load(&tide__epochs[0]), k->made = tide__epoch_now();
@@ -323,8 +324,9 @@ void tide_kernel_free(tide_kernel *k) {
   free(k);
 }
 
-const char *tide_kernel_name(const tide_kernel *k) { return k->name; }
-int tide_kernel_params(const tide_kernel *k) { return k->params; }
+const char *tide_kernel_name(const tide_kernel *k) { return k ? k->name : NULL; }
+int tide_kernel_params(const tide_kernel *k) { return k ? k->params : 0; }
 const tide_kernel_param *tide_kernel_param_get(const tide_kernel *k, int i) {
+  if (!k) return NULL;
   return i >= 0 && i < k->params ? &k->param[i] : NULL;
 }

@@ -160,6 +160,7 @@ static tide_status pack(packed *to, tide_launch *a, const tide__kernel_loaded **
   if (TIDE_UNLIKELY(k->made != tide__epoch_now())) TIDE_TRY(tide__kernel_renew(k));
   if (TIDE_UNLIKELY(n != k->params))
     return tide__fail(TIDE_ARGUMENT, "%s: wrong number of arguments, got %d, expected %d", k->name, n, k->params);
+  TIDE_SIZED(k->name, g);
   if (g->stream) TIDE_TRY(tide__stream_check(g->stream, k->name));
   int device = device_of(g, args, n);
   TIDE_TRY(tide__kernel_prepare(l, k, device));

@@ -32,6 +32,7 @@ static struct { _Atomic int64_t memory_hits, disk_hits, misses, ahead, stored, d
 static void count(_Atomic int64_t *n) { atomic_fetch_add_explicit(n, 1, memory_order_relaxed); }
 
 void tide_jit_get_stats(tide_jit_stats *out) {
+  if (!out) return;
   *out = (tide_jit_stats){.memory_hits = atomic_load(&stats.memory_hits),
                           .disk_hits = atomic_load(&stats.disk_hits),
                           .misses = atomic_load(&stats.misses),

@@ -16,7 +16,8 @@
 /* ---- making ---- */
 
 static tide_status check_text(const tide_program_text *t) {
-  bool good = t && t->struct_size >= sizeof *t && t->name && t->device && t->host && t->ndim >= 1 &&
+  if (t) TIDE_TRY(tide__struct_check("kernel", t->struct_size, sizeof *t));
+  bool good = t && t->name && (unsigned)t->layout <= TIDE_PROGRAM_UNIT && t->device && t->host && t->ndim >= 1 &&
               t->ndim <= TIDE_PROGRAM_DIMS && t->operands_count >= 0 && t->operands_count <= TIDE_PROGRAM_OPERANDS &&
               (!t->operands_count || t->operands) && t->lines_count >= 0 &&
               (!t->lines_count || (t->source && t->lines));

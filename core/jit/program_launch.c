@@ -92,6 +92,7 @@ static inline bool is_unit(const tide_tensor *x) {
 }
 
 tide_program_layout tide_program_layout_of(const int64_t *grid, int ndim, const tide_operand *args, int n) {
+  if (!args || !grid || ndim > TIDE_PROGRAM_DIMS || n > TIDE_PROGRAM_OPERANDS) return TIDE_PROGRAM_ANY;
   bool small = true, unit = true;
   int64_t places = 1;
   for (int d = 0; d < ndim; d++) small &= grid[d] < SMALL, places = tide__size_mul(places, grid[d]);
@@ -165,6 +166,9 @@ static tide_status pack(launch *out, int64_t *s, tide_program *p, const int64_t 
                         int device) {
   tide__program_loaded *l;
   uint32_t blocks[3] = {0};
+  if (TIDE_UNLIKELY(device < TIDE_CPU || device >= TIDE_MAX_DEVICES))
+    return tide__fail(TIDE_DEVICE, "%s: no such device, got %d, expected %d to %d", p->what, device, TIDE_CPU,
+                      TIDE_MAX_DEVICES - 1);
   if (TIDE_UNLIKELY(p->made != tide__epoch_now())) TIDE_TRY(tide__program_renew(p));
   if (TIDE_UNLIKELY(n != p->operands))
     return tide__fail(TIDE_ARGUMENT, "%s: wrong number of operands, got %d, expected %d", p->what, n, p->operands);

@@ -20,6 +20,7 @@ struct tide_allocation_scope {
 };
 
 tide_status tide_allocation_scope_new(tide_allocation_scope **out, const char *label, tide_allocation_scope *outer) {
+  TIDE_GIVEN("allocation_scope_new", out);
   if (!label) return tide__fail(TIDE_ARGUMENT, "allocation_scope: no label, got NULL, expected a string");
   size_t before = outer ? strlen(outer->label) + 1 : 0, size = before + strlen(label) + 1;
   tide_allocation_scope *t = calloc(1, sizeof *t + size);
@@ -32,7 +33,10 @@ tide_status tide_allocation_scope_new(tide_allocation_scope **out, const char *l
   return TIDE_OK;
 }
 
-void tide_allocation_scope_retain(tide_allocation_scope *t) { tide__ref_take(&t->refs); }
+void tide_allocation_scope_retain(tide_allocation_scope *t) {
+  if (!t) return;
+  tide__ref_take(&t->refs);
+}
 
 void tide_allocation_scope_release(tide_allocation_scope *t) {
   while (t && tide__ref_drop(&t->refs)) {
@@ -45,6 +49,8 @@ void tide_allocation_scope_release(tide_allocation_scope *t) {
 const char *tide_allocation_scope_label(const tide_allocation_scope *t) { return t->label; }
 
 void tide_allocation_scope_read(tide_allocation_figures *out, const tide_allocation_scope *t) {
+  if (!out) return;
+  if (!t) return;
   out->freed_bytes = atomic_load(&t->freed);
   out->allocated_bytes = atomic_load(&t->allocated);
   out->peak_bytes = atomic_load(&t->peak);

@@ -117,6 +117,8 @@ bool tide__allocators_idle_any(void) {
 
 /* What is kept and idle counts as free. */
 tide_status tide_device_mem_info(size_t *free, size_t *total, int device) {
+  TIDE_GIVEN("device_mem_info", free);
+  TIDE_GIVEN("device_mem_info", total);
   const tide_backend *b;
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "mem_get_info"));
   TIDE_TRY(tide__backend(&b, device));

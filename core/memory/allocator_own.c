@@ -11,6 +11,7 @@
 #include "os/os.h"
 
 tide_status tide_allocator_wrap(tide_allocator **out, tide_alloc_fn alloc, tide_free_fn free_fn) {
+  TIDE_GIVEN("allocator_wrap", out);
   if (!alloc || !free_fn)
     return tide__fail(TIDE_ARGUMENT, "allocator_wrap: a function is missing, got NULL, expected two functions");
   tide_allocator *a = calloc(1, sizeof *a);
@@ -38,7 +39,10 @@ tide_status tide_allocator_open(tide_allocator **out, const char *path, const ch
   return tide_allocator_wrap(out, alloc_fn, free_fn);
 }
 
-void tide_allocator_retain(tide_allocator *a) { tide__ref_take(&a->refs); }
+void tide_allocator_retain(tide_allocator *a) {
+  if (!a) return;
+  tide__ref_take(&a->refs);
+}
 
 void tide_allocator_release(tide_allocator *a) {
   if (a && tide__ref_drop(&a->refs)) free(a);

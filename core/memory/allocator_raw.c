@@ -61,6 +61,7 @@ static tide_block **place_of(tide__allocator *a, const void *ptr) {
 }
 
 tide_status tide_allocator_take(void **out, size_t bytes, int device, tide_stream *stream) {
+  TIDE_GIVEN("allocator_take", out);
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "caching_allocator_alloc"));
   if (!stream) TIDE_TRY(tide__stream_current(&stream, device));
   TIDE_TRY(tide__stream_check(stream, "caching_allocator_alloc"));

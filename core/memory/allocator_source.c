@@ -45,6 +45,7 @@ tide_status tide_allocator_change(tide_allocator *a) {
 }
 
 tide_status tide_allocator_backend(const char **out) {
+  TIDE_GIVEN("allocator_backend", out);
   tide__settings s;
   TIDE_TRY(tide__settings_get(&s));
   pthread_mutex_lock(&lock);

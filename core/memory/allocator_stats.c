@@ -49,6 +49,7 @@ static void raise_reserved(tide__allocator *a, int64_t cached) {
 }
 
 tide_status tide_memory_get_stats(tide_memory_stats *out, int device) {
+  TIDE_GIVEN("memory_get_stats", out);
   int d;
   tide__idle_trim_all();
   TIDE_TRY(index_check(&d, device, "memory_stats"));

@@ -81,6 +81,8 @@ const char *tide_memory_stack(uint32_t id) {
 
 /* The number stands behind the last colon that one stands behind: both names may hold colons and words like " in ". */
 void tide_memory_stack_line(tide_stack_line *out, const char *text, size_t length) {
+  if (!out) return;
+  if (!text) return;
   *out = (tide_stack_line){length, 0, length};
   for (size_t at = length; at-- > 0;) {
     size_t end = at + 1;
@@ -101,6 +103,7 @@ tide__note tide__note_now(void) {
 }
 
 int tide_site_describe(uint32_t site, char *text, size_t size) {
+  if (!text) return 0;
   char full[512];
   tide__site_text(site, full, sizeof full);
   size_t length = strlen(full);
@@ -136,6 +139,7 @@ static void drop_events(void) {
 }
 
 tide_status tide_memory_history(const tide_history_config *config) {
+  if (config) TIDE_TRY(tide__struct_check("record_history", config->struct_size, sizeof *config));
   tide_memory_event *fresh = NULL;
   int64_t most = config && config->max_entries ? config->max_entries : ENTRIES;
   if (most < 1 || most > MOST_ENTRIES)

@@ -20,9 +20,13 @@ static tide_status resolve(int *out, int device, const char *what) {
   return device == TIDE_ALL_DEVICES ? TIDE_OK : tide__device_resolve_accelerator(out, device, what);
 }
 
-tide_status tide_mempool_new(tide_mempool **out, int device) { return tide_mempool_new_from(out, device, NULL); }
+tide_status tide_mempool_new(tide_mempool **out, int device) {
+  TIDE_GIVEN("mempool_new", out);
+  return tide_mempool_new_from(out, device, NULL);
+}
 
 tide_status tide_mempool_new_from(tide_mempool **out, int device, tide_allocator *source) {
+  TIDE_GIVEN("mempool_new_from", out);
   if (!tide__running()) return tide__fail(TIDE_STATE, "mempool_new: tide is not started, expected tide_init first");
   TIDE_TRY(resolve(&device, device, "mempool_new"));
   tide_mempool *pool = malloc(sizeof *pool);
@@ -42,7 +46,10 @@ void tide__mempool_drop(tide_mempool *pool) {
   free(pool);
 }
 
-void tide_mempool_retain(tide_mempool *pool) { tide__ref_take(&pool->refs); }
+void tide_mempool_retain(tide_mempool *pool) {
+  if (!pool) return;
+  tide__ref_take(&pool->refs);
+}
 
 void tide_mempool_release(tide_mempool *pool) {
   if (!pool || atomic_fetch_sub_explicit(&pool->refs, 1, memory_order_acq_rel) != 1) return;
@@ -62,6 +69,7 @@ uint64_t tide_mempool_id(const tide_mempool *pool) { return pool ? pool->id : 0;
 int tide_mempool_device(const tide_mempool *pool) { return pool ? pool->device : TIDE_ALL_DEVICES; }
 
 tide_status tide_current_pool(tide_mempool **out, int device) {
+  TIDE_GIVEN("current_pool", out);
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "current_pool"));
   *out = tide__current_pool(device);
   return TIDE_OK;

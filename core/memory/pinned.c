@@ -254,6 +254,7 @@ void tide__pinned_shutdown(void) {
 /* ---- statistics ---- */
 
 void tide_host_memory_get_stats(tide_host_memory_stats *out) {
+  if (!out) return;
   pthread_mutex_lock(&lock);
   *out = stats;
   pthread_mutex_unlock(&lock);

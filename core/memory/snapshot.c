@@ -141,6 +141,7 @@ static int by_address(const void *x, const void *y) {
 }
 
 tide_status tide_memory_snapshot_new(tide_memory_snapshot **out, uint64_t pool, uint32_t flags) {
+  TIDE_GIVEN("memory_snapshot_new", out);
   tide_memory_pump();
   builder to = {.snapshot = calloc(1, sizeof *to.snapshot), .pool = pool};
   tide_memory_snapshot *s = to.snapshot;

@@ -103,6 +103,7 @@ static void put_traces(FILE *f, const tide_memory_snapshot *s) {
 }
 
 tide_status tide_memory_snapshot_write(const tide_memory_snapshot *s, const char *path) {
+  TIDE_GIVEN("memory_snapshot_write", s);
   tide_file *file;
   TIDE_TRY(tide_file_new(&file, "dump_snapshot", path));
   FILE *f = tide_file_stream(file);

@@ -181,6 +181,7 @@ static tide_status cpu_fill(tide_storage *s, size_t bytes) {
 /* ---- what CPU memory there is ---- */
 
 void tide_cpu_memory_get_stats(tide_cpu_memory_stats *out) {
+  if (!out) return;
   tide__host_cache_trim(true);
   tide__host_cache_stats(out);
 }
@@ -336,7 +337,10 @@ static void finish(void *arg) {
   header_free(s);
 }
 
-void tide_storage_retain(tide_storage *s) { tide__ref_take(&s->refs); }
+void tide_storage_retain(tide_storage *s) {
+  if (!s) return;
+  tide__ref_take(&s->refs);
+}
 
 void tide_storage_release(tide_storage *s) {
   if (s && TIDE_UNLIKELY(atomic_load_explicit(&s->refs, memory_order_relaxed) > TIDE__STORAGE_BOUND) &&
@@ -359,14 +363,16 @@ void tide__storage_collect(tide_storage *s) {
 
 void tide__storage_unbind(tide_storage *s) { drop(s, TIDE__STORAGE_BOUND); }
 
-size_t tide_storage_nbytes(const tide_storage *s) { return s->nbytes; }
+size_t tide_storage_nbytes(const tide_storage *s) { return s ? s->nbytes : 0; }
 void *tide_storage_data(const tide_storage *s) {
+  if (!s) return NULL;
   if (tide__storage_lands(s)) tide__landing_settle((tide_storage *)s);
   return tide__storage_live(s) ? s->ptr : NULL;
 }
-int tide_storage_device(const tide_storage *s) { return s->device; }
-bool tide_storage_is_pinned(const tide_storage *s) { return s->pinned; }
+int tide_storage_device(const tide_storage *s) { return s ? s->device : TIDE_CPU; }
+bool tide_storage_is_pinned(const tide_storage *s) { return s && s->pinned; }
 int64_t tide_storage_refs(const tide_storage *s) {
+  if (!s) return 0;
   return atomic_load_explicit(&s->refs, memory_order_relaxed) & (TIDE__STORAGE_BOUND - 2);
 }
 

@@ -32,9 +32,6 @@ static tide_status read_number(uint64_t *out, const char *variable, bool suffix)
 
 tide_status tide__configure(const tide_config *given) {
   tide_config c = {.struct_size = sizeof c};
-  if (given && (given->struct_size < sizeof(size_t) || given->struct_size > 65536))
-    return tide__fail(TIDE_ARGUMENT, "init: struct_size is wrong, got %zu, expected sizeof(tide_config), %zu",
-                      given->struct_size, sizeof c);
   if (given) memcpy(&c, given, given->struct_size < sizeof c ? given->struct_size : sizeof c);
   uint64_t devices = 0, memory = (uint64_t)1 << 30, seed = 0;
   TIDE_TRY(read_number(&devices, "TIDE_SIM_DEVICES", false));

@@ -91,6 +91,7 @@ static tide_status read_props(int device) {
 }
 
 tide_status tide_device_get_props(const tide_device_props **out, int device) {
+  TIDE_GIVEN("device_get_props", out);
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "get_device_properties"));
   if (atomic_load_explicit(&kept[device].known, memory_order_acquire) != tide__epoch_now())
     TIDE_TRY(read_props(device));
@@ -100,6 +101,7 @@ tide_status tide_device_get_props(const tide_device_props **out, int device) {
 
 /* Nothing is used by asking, so nothing is opened. */
 tide_status tide_device_can_access_peer(bool *out, int device, int peer) {
+  TIDE_GIVEN("device_can_access_peer", out);
   tide_error cause;
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "can_device_access_peer"));
   TIDE_TRY(tide__device_resolve_accelerator(&peer, peer, "can_device_access_peer (peer)"));

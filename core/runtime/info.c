@@ -33,6 +33,7 @@ static const char *next_arch(arch *out, const char *text) {
 }
 
 void tide_arch_list(char *text, size_t size) {
+  if (!text) return;
   if (!size) return;
   int count;
   const tide_backend *b = tide__device_count(&count) == TIDE_OK ? tide__accelerators() : NULL;
@@ -41,6 +42,8 @@ void tide_arch_list(char *text, size_t size) {
 }
 
 tide_status tide_min_capability(int *major, int *minor) {
+  TIDE_GIVEN("min_capability", major);
+  TIDE_GIVEN("min_capability", minor);
   char text[512];
   int count, least = INT32_MAX;
   TIDE_TRY(tide__device_count(&count));
@@ -54,6 +57,7 @@ tide_status tide_min_capability(int *major, int *minor) {
 }
 
 tide_status tide_device_supported(bool *out, int device) {
+  TIDE_GIVEN("device_supported", out);
   const tide_device_props *p;
   char text[512];
   TIDE_TRY(tide_device_get_props(&p, device));
@@ -72,6 +76,7 @@ bool tide_device_is_open(int device) { return tide__backend_peek(device) != NULL
 /* ---- reports ---- */
 
 tide_status tide_device_telemetry(int64_t *out, int device, tide_telemetry what) {
+  TIDE_GIVEN("device_telemetry", out);
   static const char *const names[] = {"utilization", "memory_usage", "temperature",
                                       "power_draw",  "clock_rate",   "device_memory_used"};
   if ((unsigned)what > TIDE_MEMORY_USED)
@@ -85,6 +90,8 @@ tide_status tide_device_telemetry(int64_t *out, int device, tide_telemetry what)
 }
 
 tide_status tide_device_processes(tide_device_process *list, int *count, int device) {
+  TIDE_GIVEN("device_processes", count);
+  if (*count > 0) TIDE_GIVEN("device_processes", list);
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "list_gpu_processes"));
   const tide_backend *b = tide__accelerators();
   if (!b->processes) return tide__fail(TIDE_SUPPORT, "list_gpu_processes: %s does not tell", tide__device_text(device));

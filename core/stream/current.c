@@ -129,6 +129,8 @@ tide_current *tide_current_new(const tide_current *inherit) {
 }
 
 void tide_current_copy(tide_current *c, const tide_current *from) {
+  if (!c) return;
+  if (!from) return;
   tide_current before = *c;
   if (c == from || atomic_load(&c->freed)) return;
   c->has_default = from->has_default, c->default_device = from->default_device;
@@ -188,6 +190,7 @@ bool tide__current_plain(int device) {
 }
 
 tide_status tide_current_stream(tide_stream **out, int device) {
+  TIDE_GIVEN("current_stream", out);
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "current_stream"));
   return tide__stream_current(out, device);
 }
@@ -274,6 +277,9 @@ static void swap_override(void) {
 tide_status tide_current_override(int device, tide_stream *stream) {
   if (stream) {
     TIDE_TRY(tide__stream_check(stream, "current_override"));
+    if (stream->device != device)
+      return tide__fail(TIDE_DEVICE, "current_override: wrong device of the stream, got %s, expected %s",
+                        tide__device_text(stream->device), tide__device_text(device));
     tide_stream_retain(stream);
     override = (tide__stream_override){.on = true, .device = device, .other = stream};
   }
@@ -306,6 +312,7 @@ void tide_current_set_quota(tide_current *current, tide_quota *quota) {
 }
 
 tide_status tide_current_set_default_device(tide_current *current, int device) {
+  TIDE_GIVEN("current_set_default_device", current);
   int checked;
   TIDE_TRY(tide__device_resolve(&checked, device, "current_set_default_device"));
   current->default_device = device, current->has_default = true;

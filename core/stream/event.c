@@ -118,6 +118,7 @@ static tide_status check(const tide_event *event, const char *what) {
 }
 
 tide_status tide_event_new(tide_event **out, uint32_t flags) {
+  TIDE_GIVEN("event_new", out);
   if (flags & ~(uint32_t)ALL_FLAGS)
     return tide__fail(TIDE_ARGUMENT, "event_new: unknown flags, got 0x%x, expected bits of 0x%x", flags, ALL_FLAGS);
   if ((flags & TIDE_EVENT_INTERPROCESS) && (flags & TIDE_EVENT_TIMING))
@@ -135,7 +136,10 @@ tide_status tide_event_new(tide_event **out, uint32_t flags) {
   return TIDE_OK;
 }
 
-void tide_event_retain(tide_event *event) { tide__ref_take(&event->refs); }
+void tide_event_retain(tide_event *event) {
+  if (!event) return;
+  tide__ref_take(&event->refs);
+}
 
 void tide_event_release(tide_event *event) {
   if (!event || !tide__ref_drop(&event->refs)) return;
@@ -170,6 +174,7 @@ tide_status tide_event_record(tide_event *event, tide_stream *stream) {
 }
 
 tide_status tide_event_query(bool *done, tide_event *event) {
+  TIDE_GIVEN("event_query", done);
   TIDE_TRY(check(event, "event_query"));
   TIDE_TRY(tide__capture_event(event->captured, "event_query"));
   if (!event->impl) {
@@ -231,9 +236,10 @@ tide_status tide_event_elapsed(double *ms, tide_event *start, tide_event *end) {
   return b->event_elapsed(ms, start->impl, end->impl);
 }
 
-int tide_event_device(const tide_event *event) { return event->device; }
+int tide_event_device(const tide_event *event) { return event ? event->device : TIDE_CPU; }
 
 uint64_t tide_event_handle(const tide_event *event) {
+  if (!event) return 0;
   const tide_backend *b = event->epoch == tide__epoch_now() ? tide__backend_peek(event->device) : NULL;
   return b && event->impl ? b->event_handle(event->impl) : 0;
 }
@@ -259,6 +265,8 @@ tide_status tide_event_ipc_handle(tide_ipc_handle *out, tide_event *event) {
 }
 
 tide_status tide_event_from_ipc(tide_event **out, int device, const tide_ipc_handle *handle) {
+  TIDE_GIVEN("event_from_ipc", out);
+  TIDE_GIVEN("event_from_ipc", handle);
   const tide_backend *b;
   tide_event *event;
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "from_ipc_handle"));

@@ -59,6 +59,7 @@ static const tide__suspects *error_suspects(void) {
 /* ---- for hosts ---- */
 
 int tide_error_candidates(const tide_candidate **out) {
+  if (!out) return 0;
   static _Thread_local tide_candidate list[TIDE__SUSPECTS];
   static _Thread_local char lines[TIDE__SUSPECTS][160];
   const tide__suspects *s = error_suspects();

@@ -125,6 +125,7 @@ static void count_made(void) {
 }
 
 tide_status tide_stream_new(tide_stream **out, int device, int priority) {
+  TIDE_GIVEN("stream_new", out);
   const tide_backend *b;
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "stream_new"));
   TIDE_TRY(tide__backend(&b, device));
@@ -184,6 +185,7 @@ static tide_stream *share_wrapped(tide_stream *s, const tide_backend *b) {
 }
 
 tide_status tide_stream_wrap(tide_stream **out, int device, uint64_t handle) {
+  TIDE_GIVEN("stream_wrap", out);
   const tide_backend *b;
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "stream_wrap"));
   TIDE_TRY(tide__backend(&b, device));
@@ -210,6 +212,7 @@ tide_status tide_stream_wrap(tide_stream **out, int device, uint64_t handle) {
 }
 
 tide_status tide_stream_default(tide_stream **out, int device) {
+  TIDE_GIVEN("stream_default", out);
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "stream_default"));
   tide_stream *s = atomic_load_explicit(&tide__stream_defaults[device], memory_order_acquire);
   if (!s) {
@@ -231,7 +234,10 @@ tide_status tide_stream_default(tide_stream **out, int device) {
   return TIDE_OK;
 }
 
-void tide_stream_retain(tide_stream *s) { tide__ref_take(&s->refs); }
+void tide_stream_retain(tide_stream *s) {
+  if (!s) return;
+  tide__ref_take(&s->refs);
+}
 
 void tide_stream_release(tide_stream *s) {
   if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
@@ -366,8 +372,8 @@ void tide__stream_shutdown(void) {
 
 /* ---- what a stream tells and does ---- */
 
-int tide_stream_device(const tide_stream *s) { return s->device; }
-int tide_stream_priority(const tide_stream *s) { return s->priority; }
+int tide_stream_device(const tide_stream *s) { return s ? s->device : TIDE_CPU; }
+int tide_stream_priority(const tide_stream *s) { return s ? s->priority : 0; }
 
 uint64_t tide__stream_handle(const tide_stream *s) {
   const tide_backend *b = s->epoch == tide__epoch_now() ? tide__backend_peek(s->device) : NULL;
@@ -375,6 +381,7 @@ uint64_t tide__stream_handle(const tide_stream *s) {
 }
 
 uint64_t tide_stream_handle(const tide_stream *s) {
+  if (!s) return 0;
   tide__order_expose(s);
   return tide__stream_handle(s);
 }
@@ -391,6 +398,8 @@ bool tide_stream_same(const tide_stream *a, const tide_stream *b) {
 bool tide__stream_legacy(const tide_stream *s) { return s->external && tide__stream_handle(s) == 0; }
 
 tide_status tide_stream_priority_range(int *least, int *greatest, int device) {
+  TIDE_GIVEN("stream_priority_range", least);
+  TIDE_GIVEN("stream_priority_range", greatest);
   const tide_backend *b;
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "stream_priority_range"));
   TIDE_TRY(tide__backend(&b, device));
@@ -398,6 +407,7 @@ tide_status tide_stream_priority_range(int *least, int *greatest, int device) {
 }
 
 tide_status tide_stream_query(bool *done, tide_stream *s) {
+  TIDE_GIVEN("stream_query", done);
   const tide_backend *b;
   TIDE_TRY(tide__stream_check(s, "stream_query"));
   TIDE_TRY(tide__capture_stream(s, "stream_query"));

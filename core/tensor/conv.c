@@ -147,6 +147,7 @@ static tide_status convolve(tide_tensor **out, const tide_tensor *x, const tide_
   int64_t size[TIDE_MAX_DIMS];
   tide_tensor *result;
   TIDE_TRY(tide__out_check(out, NULL, what));
+  TIDE_SIZED(what, c);
   TIDE_TRY(check_operands(x, w, bias, rank, what));
   int first = x->ndim - rank; /* spatial dim */
   if (first == 2) a.batch = x->size[0];
@@ -173,10 +174,12 @@ static tide_status convolve(tide_tensor **out, const tide_tensor *x, const tide_
 
 tide_status tide_conv(tide_tensor **out, const tide_tensor *x, const tide_tensor *w, const tide_tensor *bias, int rank,
                       const tide_convolution *c) {
+  TIDE_GIVEN("conv", c);
   return convolve(out, x, w, bias, rank, c, false);
 }
 
 tide_status tide_conv_transpose(tide_tensor **out, const tide_tensor *x, const tide_tensor *w, const tide_tensor *bias,
                                 int rank, const tide_convolution *c) {
+  TIDE_GIVEN("conv_transpose", c);
   return convolve(out, x, w, bias, rank, c, true);
 }

@@ -231,9 +231,10 @@ static tide_status new_for(tide_tensor **out, const tide_tensor *x, tide_dtype d
 
 tide_status tide_to(tide_tensor **out, const tide_tensor *x, const tide_options *options, bool non_blocking,
                     bool copy) {
+  TIDE_GIVEN("to", out);
   TIDE_TRY(tide__check(x, "to", "x"));
-  tide_options o = TIDE_OPTIONS;
-  if (options) o = *options;
+  tide_options o;
+  TIDE_TRY(tide__options_read(&o, options, "to"));
   int device;
   if (o.pin_memory && o.device != TIDE_CPU)
     return tide__fail(TIDE_DEVICE, "to: only CPU tensors can be pinned, got %s, expected cpu",
@@ -260,6 +261,7 @@ tide_status tide_to(tide_tensor **out, const tide_tensor *x, const tide_options 
 }
 
 tide_status tide_clone(tide_tensor **out, const tide_tensor *x) {
+  TIDE_GIVEN("clone", out);
   TIDE_TRY(tide__check(x, "clone", "x"));
   TIDE_TRY(tide__replay_check(x, "clone"));
   tide_tensor *copy;
@@ -274,6 +276,7 @@ tide_status tide_clone(tide_tensor **out, const tide_tensor *x) {
 }
 
 tide_status tide_contiguous(tide_tensor **out, const tide_tensor *x) {
+  TIDE_GIVEN("contiguous", out);
   TIDE_TRY(tide__check(x, "contiguous", "x"));
   return tide__as_contiguous(out, x, (tide_dtype)x->dtype);
 }
@@ -281,6 +284,7 @@ tide_status tide_contiguous(tide_tensor **out, const tide_tensor *x) {
 /* ---- between tensors and the host's numbers ---- */
 
 tide_status tide_item(tide_scalar *out, const tide_tensor *x) {
+  TIDE_GIVEN("item", out);
   TIDE_TRY(tide__check(x, "item", "x"));
   if (x->numel != 1)
     return tide__fail(TIDE_SHAPE, "item: x has not one element, got %s, expected a single element",

@@ -390,6 +390,7 @@ static tide_status polar_path(tide_tensor **out, tide_op op, const tide_tensor *
 
 tide_status tide_elementwise(tide_tensor **out, tide_op op, const tide_operand *in, const tide_scalar *params,
                              tide_tensor *into) {
+  TIDE_GIVEN("elementwise", in);
   if (TIDE_UNLIKELY((unsigned)op >= TIDE_OP_COUNT))
     return tide__fail(TIDE_ARGUMENT, "elementwise: unknown op, got %d, expected 0 to %d", (int)op, TIDE_OP_COUNT - 1);
   const tide__op_traits *t = tide__op_traits_get(op);
@@ -403,7 +404,10 @@ tide_status tide_elementwise(tide_tensor **out, tide_op op, const tide_operand *
 
 /* What the flat way does not take. */
 static __attribute__((noinline)) tide_status of_tensors(tide_tensor **out, tide_op op, const tide_tensor *a,
-                                                        const tide_tensor *b, tide_tensor *into) {
+                                                        const tide_tensor *b, int operands, tide_tensor *into) {
+  if ((unsigned)op < TIDE_OP_COUNT && tide_op_get(op)->operands != operands)
+    return tide__fail(TIDE_ARGUMENT, "%s: wrong number of operands, got %d, expected %d", tide_op_get(op)->name,
+                      operands, tide_op_get(op)->operands);
   const tide_operand in[3] = {{.tensor = a}, {.tensor = b}, {.tensor = b}};
   return tide_elementwise(out, op, in, NULL, into);
 }
@@ -416,7 +420,7 @@ INLINED tide_status flat_tensors(tide_tensor **out, tide_op op, const tide_tenso
   if (TIDE_LIKELY(t && t->operands == operands && !t->params && (out || into) &&
                   flat_match(&f, t, 0, operands, in, NULL, into)))
     return flat_path(out, &f, t, operands, 0, op, in, NULL, into);
-  return of_tensors(out, op, a, b, into);
+  return of_tensors(out, op, a, b, operands, into);
 }
 
 tide_status tide_unary(tide_tensor **out, tide_op op, const tide_tensor *x, tide_tensor *into) {

@@ -6,10 +6,19 @@
  * Invariant: a factory that fails leaves nothing behind, also when the filling of a new tensor is what fails. */
 #include "tensor.h"
 
-/* Fills in what options leave open. */
-static tide_status resolve(tide_options *o, const tide_options *options, tide_dtype dtype, const char *what) {
+tide_status tide__options_read(tide_options *o, const tide_options *options, const char *what) {
   *o = (tide_options)TIDE_OPTIONS;
-  if (options) *o = *options;
+  if (!options) return TIDE_OK;
+  TIDE_SIZED(what, options);
+  *o = *options;
+  return TIDE_OK;
+}
+
+/* Fills in what options leave open. */
+static tide_status resolve(tide_options *o, tide_tensor **out, const tide_options *options, tide_dtype dtype,
+                           const char *what) {
+  TIDE_GIVEN(what, out);
+  TIDE_TRY(tide__options_read(o, options, what));
   if (o->dtype == TIDE_DTYPE_NONE) o->dtype = dtype;
   if (TIDE_UNLIKELY((unsigned)o->dtype >= TIDE_DTYPE_COUNT))
     return tide__fail(TIDE_ARGUMENT, "%s: unknown dtype, got %d, expected 0 to %d", what, (int)o->dtype,
@@ -66,7 +75,7 @@ static tide_status finish(tide_tensor **out, tide_tensor *x, tide_status status)
 
 tide_status tide_empty(tide_tensor **out, const int64_t *size, int ndim, const tide_options *options) {
   tide_options o;
-  TIDE_TRY(resolve(&o, options, tide_get_default_dtype(), "empty"));
+  TIDE_TRY(resolve(&o, out, options, tide_get_default_dtype(), "empty"));
   return make_contiguous(out, size, ndim, &o, "empty");
 }
 
@@ -90,9 +99,10 @@ static tide_status strided_extent(int64_t *out, const int64_t *size, const int64
 
 tide_status tide_empty_strided(tide_tensor **out, const int64_t *size, const int64_t *stride, int ndim,
                                const tide_options *options) {
+  TIDE_LIST("empty_strided", stride, ndim);
   tide_options o;
   int64_t extent;
-  TIDE_TRY(resolve(&o, options, tide_get_default_dtype(), "empty_strided"));
+  TIDE_TRY(resolve(&o, out, options, tide_get_default_dtype(), "empty_strided"));
   TIDE_TRY(strided_extent(&extent, size, stride, ndim, o.dtype, "empty_strided"));
   return make(out, size, stride, ndim, extent, &o);
 }
@@ -100,7 +110,7 @@ tide_status tide_empty_strided(tide_tensor **out, const int64_t *size, const int
 tide_status tide_empty_like(tide_tensor **out, const tide_tensor *x, const tide_options *options) {
   tide_options o;
   TIDE_TRY(tide__check(x, "empty_like", "x"));
-  TIDE_TRY(resolve(&o, options, (tide_dtype)x->dtype, "empty_like"));
+  TIDE_TRY(resolve(&o, out, options, (tide_dtype)x->dtype, "empty_like"));
   if (!x->contiguous && tide__tensor_dense(x)) return make(out, x->size, x->stride, x->ndim, x->numel, &o);
   return make_contiguous(out, x->size, x->ndim, &o, "empty_like");
 }
@@ -109,7 +119,7 @@ tide_status tide_full(tide_tensor **out, const int64_t *size, int ndim, tide_sca
                       const tide_options *options) {
   tide_options o;
   tide_tensor *x;
-  TIDE_TRY(resolve(&o, options, tide__scalar_dtype(value), "full"));
+  TIDE_TRY(resolve(&o, out, options, tide__scalar_dtype(value), "full"));
   TIDE_TRY(tide__scalar_check(value, o.dtype, "full"));
   TIDE_TRY(make_contiguous(&x, size, ndim, &o, "full"));
   return finish(out, x, tide_fill(x, value));
@@ -144,7 +154,7 @@ tide_status tide_arange(tide_tensor **out, tide_scalar start, tide_scalar step, 
   bool floating = tide__scalar_category(start.kind) >= 2 || tide__scalar_category(step.kind) >= 2;
   if (start.kind == 'C' || step.kind == 'C')
     return tide__fail(TIDE_DTYPE, "arange: wrong number, got a complex one, expected real ones");
-  TIDE_TRY(resolve(&o, options, floating ? tide_get_default_dtype() : TIDE_INT64, "arange"));
+  TIDE_TRY(resolve(&o, out, options, floating ? tide_get_default_dtype() : TIDE_INT64, "arange"));
   TIDE_TRY(check_countable(&o, n, "arange"));
   TIDE_TRY(make_contiguous(&x, &n, 1, &o, "arange"));
   return finish(out, x, count(x, tide__value(start), tide__value(step), tide__value(tide_int(0)), false));
@@ -165,7 +175,7 @@ static tide_status linspace_wide(tide_tensor **out, double a, double b, int64_t 
 tide_status tide_linspace(tide_tensor **out, double a, double b, int64_t n, const tide_options *options) {
   tide_options o;
   tide_tensor *x;
-  TIDE_TRY(resolve(&o, options, tide_get_default_dtype(), "linspace"));
+  TIDE_TRY(resolve(&o, out, options, tide_get_default_dtype(), "linspace"));
   if (tide__category(o.dtype) != 3) TIDE_TRY(check_countable(&o, n, "linspace"));
   if (tide__category(o.dtype) != 2) return linspace_wide(out, a, b, n, &o);
   TIDE_TRY(make_contiguous(&x, &n, 1, &o, "linspace"));
@@ -179,7 +189,7 @@ tide_status tide_eye(tide_tensor **out, int64_t n, int64_t m, const tide_options
   int64_t size[2] = {n, m}, stride;
   tide_options o;
   tide_tensor *x, *diagonal;
-  TIDE_TRY(resolve(&o, options, tide_get_default_dtype(), "eye"));
+  TIDE_TRY(resolve(&o, out, options, tide_get_default_dtype(), "eye"));
   TIDE_TRY(make_contiguous(&x, size, 2, &o, "eye"));
   int64_t length = n < m ? n : m;
   stride = m + 1;
@@ -244,7 +254,7 @@ tide_status tide_tril_indices(tide_tensor **out, int64_t n, int64_t m, int64_t k
   const char *what = upper ? "triu_indices" : "tril_indices";
   tide_options o, host = {TIDE_INT64, TIDE_CPU, false};
   tide_tensor *x, *made;
-  TIDE_TRY(resolve(&o, options, TIDE_INT64, what));
+  TIDE_TRY(resolve(&o, out, options, TIDE_INT64, what));
   TIDE_TRY(check_countable(&o, n, what));
   TIDE_TRY(check_countable(&o, m, what));
   triangle t = triangle_of(n, m, k, upper);
@@ -264,7 +274,7 @@ tide_status tide_from_data(tide_tensor **out, const void *data, const int64_t *s
                            const tide_options *options) {
   tide_options o;
   tide_tensor *x;
-  TIDE_TRY(resolve(&o, options, TIDE_DTYPE_COUNT, "from_data"));
+  TIDE_TRY(resolve(&o, out, options, TIDE_DTYPE_COUNT, "from_data"));
   TIDE_TRY(make_contiguous(&x, size, ndim, &o, "from_data"));
   return finish(out, x, tide_write(x, data));
 }
@@ -273,7 +283,7 @@ tide_status tide_from_ptr(tide_tensor **out, void *ptr, const int64_t *size, con
                           const tide_options *options, void (*release)(void *user), void *user) {
   tide_options o;
   int64_t own_stride[TIDE_MAX_DIMS], extent;
-  TIDE_TRY(resolve(&o, options, tide_get_default_dtype(), "from_ptr"));
+  TIDE_TRY(resolve(&o, out, options, tide_get_default_dtype(), "from_ptr"));
   if (o.pin_memory) return tide__fail(TIDE_ARGUMENT, "from_ptr: foreign memory cannot be pinned, got pin_memory");
   if (!stride) {
     TIDE_TRY(tide__size_check(&extent, size, ndim, o.dtype, "from_ptr"));

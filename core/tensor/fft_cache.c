@@ -228,6 +228,7 @@ tide_status tide_fft_cache_set_max(int device, int64_t most) {
 }
 
 tide_status tide_fft_cache_get_max(int64_t *most, int device) {
+  TIDE_GIVEN("fft_cache_get_max", most);
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "cufft_plan_cache"));
   pthread_mutex_lock(&lock);
   *most = most_of(device);
@@ -236,6 +237,7 @@ tide_status tide_fft_cache_get_max(int64_t *most, int device) {
 }
 
 tide_status tide_fft_cache_size(int64_t *size, int device) {
+  TIDE_GIVEN("fft_cache_size", size);
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "cufft_plan_cache"));
   pthread_mutex_lock(&lock);
   *size = caches[device] ? caches[device]->size : 0;

@@ -11,9 +11,10 @@ static tide_status scaled(tide_tensor *x, double factor) {
 }
 
 tide_status tide_fft_freq(tide_tensor **out, int64_t n, double d, bool half, const tide_options *options) {
+  TIDE_GIVEN("fft_freq", out);
   const char *what = half ? "rfftfreq" : "fftfreq";
-  tide_options o = TIDE_OPTIONS;
-  if (options) o = *options;
+  tide_options o;
+  TIDE_TRY(tide__options_read(&o, options, what));
   if (o.dtype == TIDE_DTYPE_NONE) o.dtype = tide_get_default_dtype();
   if (n < 1)
     return tide__fail(TIDE_VALUE, "%s: wrong number of points, got %lld, expected at least 1", what, (long long)n);
@@ -37,6 +38,7 @@ tide_status tide_fft_freq(tide_tensor **out, int64_t n, double d, bool half, con
 }
 
 tide_status tide_fft_shift(tide_tensor **out, const tide_tensor *x, const int *dims, int ndims, bool inverse) {
+  TIDE_GIVEN("fft_shift", out);
   const char *what = inverse ? "ifftshift" : "fftshift";
   int64_t shift[TIDE_MAX_DIMS];
   TIDE_TRY(tide__check(x, what, "the input"));

@@ -48,11 +48,13 @@ static tide_status make(tide_generator **out, int device, place *at) {
 }
 
 tide_status tide_generator_new(tide_generator **out, int device) {
+  TIDE_GIVEN("generator_new", out);
   TIDE_TRY(tide__device_resolve(&device, device, "Generator"));
   return make(out, device, NULL);
 }
 
 void tide_generator_retain(tide_generator *g) {
+  if (!g) return;
   if (!g->is_default) tide__ref_take(&g->refs);
 }
 
@@ -82,6 +84,8 @@ static tide_generator *default_of(int device) {
 }
 
 tide_status tide_generator_share(tide_generator **out, tide_generator *g) {
+  TIDE_GIVEN("generator_share", out);
+  TIDE_GIVEN("generator_share", g);
   pthread_mutex_lock(&lock);
   tide_status status = make(out, g->device, g->at);
   pthread_mutex_unlock(&lock);
@@ -89,6 +93,8 @@ tide_status tide_generator_share(tide_generator **out, tide_generator *g) {
 }
 
 tide_status tide_generator_join(tide_generator *g, tide_generator *other) {
+  TIDE_GIVEN("generator_join", g);
+  TIDE_GIVEN("generator_join", other);
   if (g->device != other->device)
     return tide__fail(TIDE_DEVICE, "graphsafe_set_state: a generator of another device, got %s, expected %s",
                       tide__device_text(other->device), tide__device_text(g->device));
@@ -109,6 +115,7 @@ bool tide__generator_same(const tide_generator *g, const tide_generator *other) 
 }
 
 tide_status tide_generator_default(tide_generator **out, int device) {
+  TIDE_GIVEN("generator_default", out);
   TIDE_TRY(tide__device_resolve(&device, device, "default_generator"));
   pthread_mutex_lock(&lock);
   *out = default_of(device);
@@ -117,6 +124,7 @@ tide_status tide_generator_default(tide_generator **out, int device) {
 }
 
 tide_status tide_generator_early(tide_generator **out, int device) {
+  TIDE_GIVEN("generator_early", out);
   if (device < TIDE_CPU || device >= TIDE_MAX_DEVICES)
     return tide__fail(TIDE_DEVICE, "default_generator: no such device, got %d, expected -1 to %d", device,
                       TIDE_MAX_DEVICES - 1);
@@ -126,9 +134,10 @@ tide_status tide_generator_early(tide_generator **out, int device) {
   return TIDE_OK;
 }
 
-int tide_generator_device(const tide_generator *g) { return g->device; }
+int tide_generator_device(const tide_generator *g) { return g ? g->device : TIDE_CPU; }
 
 void tide_generator_seed(tide_generator *g, uint64_t seed) {
+  if (!g) return;
   pthread_mutex_lock(&lock);
   g->at->seed = seed;
   g->at->offset = 0;
@@ -136,6 +145,7 @@ void tide_generator_seed(tide_generator *g, uint64_t seed) {
 }
 
 uint64_t tide_generator_get_seed(const tide_generator *g) {
+  if (!g) return 0;
   pthread_mutex_lock(&lock);
   uint64_t seed = g->at->seed;
   pthread_mutex_unlock(&lock);
@@ -143,6 +153,7 @@ uint64_t tide_generator_get_seed(const tide_generator *g) {
 }
 
 uint64_t tide_generator_get_offset(const tide_generator *g) {
+  if (!g) return 0;
   pthread_mutex_lock(&lock);
   uint64_t offset = g->at->offset;
   pthread_mutex_unlock(&lock);
@@ -150,6 +161,7 @@ uint64_t tide_generator_get_offset(const tide_generator *g) {
 }
 
 tide_status tide_generator_set_offset(tide_generator *g, uint64_t offset) {
+  TIDE_GIVEN("generator_set_offset", g);
   if (offset % CALL_STEP)
     return tide__fail(TIDE_VALUE, "set_offset: wrong offset, got %llu, expected a multiple of %d",
                       (unsigned long long)offset, CALL_STEP);

@@ -95,6 +95,7 @@ static tide_status check_bincount(const tide_tensor *x, const tide_tensor *weigh
 }
 
 tide_status tide_bincount(tide_tensor **out, const tide_tensor *x, const tide_tensor *weights, int64_t least) {
+  TIDE_GIVEN("bincount", out);
   TIDE_TRY(check_bincount(x, weights, least));
   tide_scalar range[2] = {tide_int(0), tide_int(-1)};
   if (x->numel) TIDE_TRY(extremes(range, x));
@@ -218,6 +219,7 @@ tide_status tide_histc(tide_tensor **out, const tide_tensor *x, int64_t bins, do
 
 static tide_status check_histogram(const tide_tensor *x, const tide_histogram_options *o) {
   static const char *what = "histogram";
+  TIDE_SIZED(what, o);
   TIDE_TRY(check_values(x, what));
   if (tide__category(x->dtype) != 2)
     return tide__fail(TIDE_DTYPE, "%s: wrong dtype of x, got %s, expected floats", what,
@@ -276,6 +278,9 @@ static tide_status make_edges(tide_tensor **given, tide_tensor **edges, tide__in
 
 tide_status tide_histogram(tide_tensor **out, tide_tensor **edges, const tide_tensor *x,
                            const tide_histogram_options *options) {
+  TIDE_GIVEN("histogram", edges);
+  TIDE_GIVEN("histogram", options);
+  TIDE_GIVEN("histogram", out);
   tide__index_space s;
   tide_tensor *given, *searched, *sums = NULL;
   int64_t bins;

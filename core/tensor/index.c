@@ -66,6 +66,7 @@ int64_t tide__index_strides(int64_t *stride, const tide_tensor *x, int dim, int6
 }
 
 tide_status tide_index_get(tide_tensor **out, const tide_tensor *x, int dim, const tide_tensor *index) {
+  TIDE_GIVEN("index_get", out);
   tide_tensor *positions, *made;
   int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
   int ndim;
@@ -139,6 +140,7 @@ static tide_status scatter_value(tide_tensor *x, int dim, const tide_tensor *ind
 }
 
 tide_status tide_index_set(tide_tensor *x, int dim, const tide_tensor *index, const tide_operand *value) {
+  TIDE_GIVEN("index_set", value);
   tide_tensor *positions, *v;
   TIDE_TRY(prepare_index(&positions, x, index, "index"));
   tide_status status = tide__writable_check(x, "index", "x");
@@ -263,6 +265,7 @@ static tide_status gather_flat(tide_tensor **out, const tide_tensor *x, const ti
 }
 
 tide_status tide_mask_get(tide_tensor **out, const tide_tensor *x, const tide_tensor *mask) {
+  TIDE_GIVEN("mask_get", out);
   tide_tensor *flags, *packed, *positions;
   TIDE_TRY(check_mask(x, mask));
   if (mask->storage->device != x->storage->device) { /* a peer's */
@@ -323,6 +326,7 @@ static tide_scalar number_for(tide_scalar s, tide_dtype dtype) {
 }
 
 tide_status tide_mask_set(tide_tensor *x, const tide_tensor *mask, const tide_operand *value) {
+  TIDE_GIVEN("mask_set", value);
   tide_tensor *v;
   TIDE_TRY(check_mask(x, mask));
   TIDE_TRY(tide__writable_check(x, "mask", "x"));
@@ -430,6 +434,7 @@ static tide_status coordinates(tide_tensor **out, const tide_tensor *x, const ti
 }
 
 tide_status tide_nonzero(tide_tensor **out, const tide_tensor *x) {
+  TIDE_GIVEN("nonzero", out);
   TIDE_TRY(tide__check(x, "nonzero", "x"));
   tide_tensor *flags, *positions;
   bool is_line = x->ndim == 1; /* its positions are the coordinates */

@@ -214,6 +214,8 @@ static tide_status get(tide_tensor **out, many *m) {
 }
 
 tide_status tide_index_get_many(tide_tensor **out, const tide_tensor *x, tide_tensor *const *index, int n) {
+  TIDE_GIVEN("index_get_many", out);
+  TIDE_LIST("index_get_many", index, n);
   many m;
   tide_status status = many_begin(&m, x, index, n, "index");
   if (status == TIDE_OK) status = get(out, &m);
@@ -257,6 +259,8 @@ static tide_status put(tide_tensor *x, many *m, const tide_operand *value, bool 
 
 tide_status tide_index_put(tide_tensor *x, tide_tensor *const *index, int n, const tide_operand *value,
                            bool accumulate) {
+  TIDE_GIVEN("index_put", value);
+  TIDE_LIST("index_put", index, n);
   many m;
   tide_status status = many_begin(&m, x, index, n, "index_put");
   if (status == TIDE_OK) status = put(x, &m, value, accumulate);

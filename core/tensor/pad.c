@@ -64,6 +64,7 @@ static void crop(tide_tensor *x, int d, int64_t *before, int64_t *behind) {
 
 tide_status tide_pad(tide_tensor **out, const tide_tensor *x, const int64_t *pads, int n, tide_pad_mode mode,
                      tide_scalar value) {
+  TIDE_LIST("pad", pads, n);
   TIDE_TRY(tide__check(x, "pad", "x"));
   TIDE_TRY(tide__out_check(out, NULL, "pad"));
   if ((unsigned)mode > TIDE_PAD_CIRCULAR)

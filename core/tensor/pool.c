@@ -108,6 +108,8 @@ static tide_status pool_dims(tide_window_args *a, int rank, const tide_pool *poo
 
 static tide_status pool_begin(tide_window_args *a, const tide_tensor *x, int rank, const tide_pool *pool,
                               const char *what) {
+  TIDE_GIVEN(what, pool);
+  TIDE_SIZED(what, pool);
   TIDE_TRY(tide__check(x, what, "x"));
   if (rank < 1 || rank > 3)
     return tide__fail(TIDE_ARGUMENT, "%s: number of spatial dims, got %d, expected 1 to 3", what, rank);
@@ -126,6 +128,7 @@ tide_status tide_max_pool(tide_tensor **out, tide_tensor **indices, const tide_t
 }
 
 tide_status tide_avg_pool(tide_tensor **out, const tide_tensor *x, int rank, const tide_pool *pool) {
+  TIDE_GIVEN("avg_pool", pool);
   tide_window_args a = {.op = TIDE_WINDOW_MEAN, .with_border = pool->count_include_pad, .divisor = pool->divisor};
   TIDE_TRY(tide__out_check(out, NULL, "avg_pool"));
   TIDE_TRY(pool_begin(&a, x, rank, pool, "avg_pool"));
@@ -158,6 +161,7 @@ static tide_status nearest(tide_tensor **out, const tide_tensor *x, const int64_
 
 tide_status tide_interpolate(tide_tensor **out, const tide_tensor *x, const int64_t *size, const double *scale,
                              tide_interpolate_mode mode, bool align) {
+  TIDE_GIVEN("interpolate", size);
   static const int ops[] = {0, 0, TIDE_WINDOW_AREA, TIDE_WINDOW_LINEAR, TIDE_WINDOW_CUBIC};
   TIDE_TRY(tide__check(x, "interpolate", "x"));
   TIDE_TRY(tide__out_check(out, NULL, "interpolate"));

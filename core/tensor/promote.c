@@ -150,6 +150,8 @@ tide_status tide__op_types(tide__types *out, tide_op op, const tide_operand *in,
 }
 
 tide_status tide_result_dtype(tide_dtype *out, tide_op op, const tide_operand *in) {
+  TIDE_GIVEN("result_dtype", out);
+  TIDE_GIVEN("result_dtype", in);
   if ((unsigned)op >= TIDE_OP_COUNT)
     return tide__fail(TIDE_ARGUMENT, "result_dtype: unknown op, got %d, expected 0 to %d", (int)op, TIDE_OP_COUNT - 1);
   for (int k = 0; k < tide_op_get(op)->operands; k++)

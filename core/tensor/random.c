@@ -249,6 +249,9 @@ static double real_value(tide_scalar s) { return s.kind == 'F' ? s.re : (double)
 
 tide_status tide_normal(tide_tensor **out, const tide_operand *mean, const tide_operand *deviation,
                         tide_generator *generator) {
+  TIDE_GIVEN("normal", mean);
+  TIDE_GIVEN("normal", deviation);
+  TIDE_GIVEN("normal", out);
   static const char *names[2] = {"the mean", "the deviation"};
   tide_operand in[2] = {*mean, *deviation};
   const tide_tensor *one = in[0].tensor ? in[0].tensor : in[1].tensor;
@@ -321,9 +324,10 @@ static tide_status check_randperm(int64_t n, tide_dtype dtype) {
 }
 
 tide_status tide_randperm(tide_tensor **out, int64_t n, const tide_options *options, tide_generator *generator) {
-  tide_options o = TIDE_OPTIONS;
+  TIDE_GIVEN("randperm", out);
+  tide_options o;
   tide_tensor *x;
-  if (options) o = *options;
+  TIDE_TRY(tide__options_read(&o, options, "randperm"));
   tide_dtype dtype = o.dtype == TIDE_DTYPE_NONE ? TIDE_INT64 : o.dtype;
   TIDE_TRY(check_randperm(n, dtype));
   o.dtype = TIDE_INT64;

@@ -24,4 +24,7 @@ tide_status tide_readback(tide_tensor **host, tide_event **ready, const tide_ten
   return TIDE_OK;
 }
 
-tide_status tide_readback_poll(bool *done, tide_event *ready) { return tide_event_query(done, ready); }
+tide_status tide_readback_poll(bool *done, tide_event *ready) {
+  TIDE_GIVEN("readback_poll", done);
+  return tide_event_query(done, ready);
+}

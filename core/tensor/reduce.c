@@ -251,7 +251,9 @@ static tide_status job_begin(job *j, tide_reduction op, const tide_tensor *x, co
   j->op = op, j->what = tide_reduction_get(op)->name, j->x = x, j->owned = NULL, j->both_ends = false;
   j->param = o->param;
   TIDE_TRY(tide__check(x, j->what, "x"));
-  if (takes_dtype(op) && o->dtype != TIDE_DTYPE_NONE && (unsigned)o->dtype >= TIDE_DTYPE_COUNT)
+  TIDE_SIZED(j->what, o);
+  if (o->ndims < 0) return tide__fail_list(j->what, "dims", o->ndims);
+  if (o->dtype != TIDE_DTYPE_NONE && (unsigned)o->dtype >= TIDE_DTYPE_COUNT)
     return tide__fail(TIDE_ARGUMENT, "%s: unknown dtype, got %d, expected 0 to %d", j->what, (int)o->dtype,
                       TIDE_DTYPE_COUNT - 1);
   TIDE_TRY(job_dims(j, o));
@@ -413,6 +415,7 @@ static tide_status all_hold(bool *out, const tide_tensor *x) {
 }
 
 tide_status tide_equal(bool *out, const tide_tensor *x, const tide_tensor *y) {
+  TIDE_GIVEN("equal", out);
   TIDE_TRY(tide__check(x, "equal", "x"));
   TIDE_TRY(tide__check(y, "equal", "y"));
   TIDE_TRY(tide__operand_device(x, "x", y, "y", "equal"));

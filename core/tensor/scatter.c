@@ -337,6 +337,7 @@ static tide_status check_op(const tide_tensor *x, tide_scatter_op op, const char
 
 tide_status tide_scatter(tide_tensor **out, const tide_tensor *x, int dim, const tide_tensor *index,
                          const tide_operand *value, tide_scatter_op op, bool include_self, tide_tensor *into) {
+  TIDE_GIVEN("scatter", value);
   static const char *what = "scatter";
   tide_tensor *places, *target;
   TIDE_TRY(tide__out_check(out, into, what));
@@ -457,6 +458,7 @@ tide_status tide_index_copy(tide_tensor **out, const tide_tensor *x, int dim, co
 
 tide_status tide_index_fill(tide_tensor **out, const tide_tensor *x, int dim, const tide_tensor *index,
                             const tide_operand *value, tide_tensor *into) {
+  TIDE_GIVEN("index_fill", value);
   static const char *what = "index_fill";
   tide_tensor *one;
   TIDE_TRY(slices_check(out, x, &dim, index, into, what));
@@ -484,6 +486,7 @@ static tide_status largest(int64_t *out, const tide_tensor *index) {
 }
 
 tide_status tide_one_hot(tide_tensor **out, const tide_tensor *index, int64_t classes) {
+  TIDE_GIVEN("one_hot", out);
   int64_t size[TIDE_MAX_DIMS];
   tide_tensor *places, *made, *last = NULL;
   TIDE_TRY(tide__check(index, "one_hot", "the index"));

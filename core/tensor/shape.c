@@ -220,6 +220,8 @@ static void push_dim(tide_tensor *v, int64_t size, int64_t stride) {
 }
 
 tide_status tide_tile(tide_tensor **out, const tide_tensor *x, const int64_t *repeats, int n) {
+  TIDE_GIVEN("tile", out);
+  TIDE_LIST("tile", repeats, n);
   TIDE_TRY(tide__check(x, "tile", "x"));
   int ndim = n > x->ndim ? n : x->ndim;
   int64_t size[TIDE_MAX_DIMS], numel;
@@ -247,6 +249,7 @@ tide_status tide_tile(tide_tensor **out, const tide_tensor *x, const int64_t *re
 }
 
 tide_status tide_repeat_interleave(tide_tensor **out, const tide_tensor *x, int64_t repeats, int dim) {
+  TIDE_GIVEN("repeat_interleave", out);
   TIDE_TRY(tide__check(x, "repeat_interleave", "x"));
   TIDE_TRY(tide__dim_check(&dim, dim, x->ndim, "repeat_interleave"));
   if (repeats < 0)
@@ -317,6 +320,7 @@ static tide_status repeated_index(tide_tensor **out, const tide_tensor *counts, 
 }
 
 tide_status tide_repeat_interleave_each(tide_tensor **out, const tide_tensor *x, const tide_tensor *counts, int dim) {
+  TIDE_GIVEN("repeat_interleave_each", out);
   TIDE_TRY(tide__check(x, "repeat_interleave", "x"));
   TIDE_TRY(tide__dim_check(&dim, dim, x->ndim, "repeat_interleave"));
   int64_t n = x->ndim ? x->size[dim] : 1;
@@ -333,6 +337,8 @@ tide_status tide_repeat_interleave_each(tide_tensor **out, const tide_tensor *x,
 /* ---- another order ---- */
 
 tide_status tide_flip(tide_tensor **out, const tide_tensor *x, const int *dims, int n) {
+  TIDE_GIVEN("flip", out);
+  TIDE_LIST("flip", dims, n);
   TIDE_TRY(tide__check(x, "flip", "x"));
   tide_tensor view = tide__tensor_borrow(x);
   unsigned seen = 0;
@@ -379,6 +385,8 @@ static tide_status roll_flat(tide_tensor **out, const tide_tensor *x, int64_t sh
 }
 
 tide_status tide_roll(tide_tensor **out, const tide_tensor *x, const int64_t *shifts, const int *dims, int n) {
+  TIDE_GIVEN("roll", out);
+  TIDE_LIST("roll", shifts, n);
   TIDE_TRY(tide__check(x, "roll", "x"));
   if (!dims && n == 1) return roll_flat(out, x, shifts[0]);
   if (!dims || n < 1)
@@ -399,6 +407,7 @@ tide_status tide_roll(tide_tensor **out, const tide_tensor *x, const int64_t *sh
 }
 
 tide_status tide_rot90(tide_tensor **out, const tide_tensor *x, int64_t k, int d1, int d2) {
+  TIDE_GIVEN("rot90", out);
   TIDE_TRY(tide__check(x, "rot90", "x"));
   if (x->ndim < 2)
     return tide__fail(TIDE_SHAPE, "rot90: too few dims, got %s, expected at least 2 dims",
@@ -443,6 +452,7 @@ static tide_status grow(tide_tensor *x, size_t bytes) {
 }
 
 tide_status tide_resize(tide_tensor *x, const int64_t *size, int ndim) {
+  TIDE_LIST("resize", size, ndim);
   TIDE_TRY(tide__check(x, "resize", "x"));
   int64_t numel;
   TIDE_TRY(tide__size_check(&numel, size, ndim, (tide_dtype)x->dtype, "resize"));
@@ -494,6 +504,7 @@ tide_status tide__size_give(tide_tensor *into, const int64_t *size, int ndim, bo
 }
 
 tide_status tide_fit(tide_tensor *out, const int64_t *size, int ndim) {
+  TIDE_LIST("fit", size, ndim);
   int64_t numel;
   TIDE_TRY(tide__check(out, "fit", "out"));
   TIDE_TRY(tide__writable_check(out, "fit", "out"));

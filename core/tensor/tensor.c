@@ -64,7 +64,9 @@ static void header_give(tide_tensor *x) {
   headers.count++;
 }
 
-void tide_tensor_retain(tide_tensor *x) { tide__tensor_ref(x); }
+void tide_tensor_retain(tide_tensor *x) {
+  if (x) tide__tensor_ref(x);
+}
 
 /* The last reference has gone; the storage, if there is one, is the caller's. */
 static inline tide_storage *end(tide_tensor *x) {
@@ -100,16 +102,17 @@ void tide_tensor_release_deferred(tide_tensor *x) {
 
 /* ---- accessors ---- */
 
-int tide_tensor_ndim(const tide_tensor *x) { return x->ndim; }
-const int64_t *tide_tensor_size(const tide_tensor *x) { return x->size; }
-const int64_t *tide_tensor_stride(const tide_tensor *x) { return x->stride; }
-int64_t tide_tensor_numel(const tide_tensor *x) { return x->numel; }
-int64_t tide_tensor_offset(const tide_tensor *x) { return x->offset; }
-tide_dtype tide_tensor_dtype(const tide_tensor *x) { return (tide_dtype)x->dtype; }
-int tide_tensor_device(const tide_tensor *x) { return x->storage ? x->storage->device : TIDE_CPU; }
-bool tide_tensor_is_contiguous(const tide_tensor *x) { return x->contiguous; }
-tide_storage *tide_tensor_storage(const tide_tensor *x) { return x->storage; }
+int tide_tensor_ndim(const tide_tensor *x) { return x ? x->ndim : 0; }
+const int64_t *tide_tensor_size(const tide_tensor *x) { return x ? x->size : NULL; }
+const int64_t *tide_tensor_stride(const tide_tensor *x) { return x ? x->stride : NULL; }
+int64_t tide_tensor_numel(const tide_tensor *x) { return x ? x->numel : 0; }
+int64_t tide_tensor_offset(const tide_tensor *x) { return x ? x->offset : 0; }
+tide_dtype tide_tensor_dtype(const tide_tensor *x) { return x ? (tide_dtype)x->dtype : TIDE_DTYPE_NONE; }
+int tide_tensor_device(const tide_tensor *x) { return x && x->storage ? x->storage->device : TIDE_CPU; }
+bool tide_tensor_is_contiguous(const tide_tensor *x) { return x && x->contiguous; }
+tide_storage *tide_tensor_storage(const tide_tensor *x) { return x ? x->storage : NULL; }
 void *tide_tensor_data(const tide_tensor *x) {
+  if (!x) return NULL;
   if (x->storage && tide__storage_lands(x->storage)) tide__landing_settle(x->storage);
   return x->storage && x->storage->ptr && tide__storage_live(x->storage) ? tide__tensor_ptr(x) : NULL;
 }
@@ -221,6 +224,7 @@ tide_status tide__same_device(const tide_tensor *a, const char *a_name, const ti
 tide_status tide__size_check(int64_t *numel, const int64_t *size, int ndim, tide_dtype dtype, const char *what) {
   if (ndim < 0 || ndim > TIDE_MAX_DIMS)
     return tide__fail(TIDE_SHAPE, "%s: wrong number of dims, got %d, expected at most %d", what, ndim, TIDE_MAX_DIMS);
+  if (TIDE_UNLIKELY(!size && ndim)) return tide__fail_null(what, "size");
   bool huge = false;
   for (int d = 0; d < ndim; d++) {
     if (size[d] < 0)
@@ -337,6 +341,9 @@ bool tide__broadcasts_to(const tide_tensor *x, const int64_t *size, int ndim) {
 }
 
 tide_status tide_broadcast_size(int64_t *size, int *ndim, tide_tensor *const *list, int n) {
+  TIDE_LIST("broadcast_size", list, n);
+  TIDE_GIVEN("broadcast_size", size);
+  TIDE_GIVEN("broadcast_size", ndim);
   int64_t sum[TIDE_MAX_DIMS];
   int dims = 0;
   for (int i = 0; i < n; i++) {

@@ -21,6 +21,8 @@ static inline tide_status tide__check(const tide_tensor *x, const char *what, co
 }
 /* ARGUMENT when a function got neither a place for its result nor a destination. */
 tide_status tide__out_check(tide_tensor **out, const tide_tensor *into, const char *what);
+/* The defaults, or what a host has given. */
+tide_status tide__options_read(tide_options *o, const tide_options *options, const char *what);
 /* VALUE if several elements of x share one address (an expanded dim), for tensors that are written. */
 tide_status tide__writable_check(const tide_tensor *x, const char *what, const char *name);
 bool tide__size_equal(const tide_tensor *x, const int64_t *size, int ndim);

@@ -52,6 +52,7 @@ static tide_status fail_zero_dim(const char *what) {
 }
 
 tide_status tide_select(tide_tensor **out, const tide_tensor *x, int dim, int64_t index) {
+  TIDE_GIVEN("select", out);
   TIDE_TRY(tide__check(x, "select", "x"));
   if (TIDE_UNLIKELY(x->ndim == 0)) return fail_zero_dim("select");
   TIDE_TRY(tide__dim_check(&dim, dim, x->ndim, "select"));
@@ -73,6 +74,7 @@ tide_status tide_select(tide_tensor **out, const tide_tensor *x, int dim, int64_
 }
 
 tide_status tide_narrow(tide_tensor **out, const tide_tensor *x, int dim, int64_t start, int64_t length) {
+  TIDE_GIVEN("narrow", out);
   TIDE_TRY(tide__check(x, "narrow", "x"));
   if (TIDE_UNLIKELY(x->ndim == 0)) return fail_zero_dim("narrow");
   TIDE_TRY(tide__dim_check(&dim, dim, x->ndim, "narrow"));
@@ -90,6 +92,7 @@ tide_status tide_narrow(tide_tensor **out, const tide_tensor *x, int dim, int64_
 }
 
 tide_status tide_slice(tide_tensor **out, const tide_tensor *x, int dim, int64_t first, int64_t last, int64_t step) {
+  TIDE_GIVEN("slice", out);
   TIDE_TRY(tide__check(x, "slice", "x"));
   if (TIDE_UNLIKELY(x->ndim == 0)) return fail_zero_dim("slice");
   TIDE_TRY(tide__dim_check(&dim, dim, x->ndim, "slice"));
@@ -114,6 +117,7 @@ tide_status tide_slice(tide_tensor **out, const tide_tensor *x, int dim, int64_t
 }
 
 tide_status tide_unfold(tide_tensor **out, const tide_tensor *x, int dim, int64_t size, int64_t step) {
+  TIDE_GIVEN("unfold", out);
   TIDE_TRY(tide__check(x, "unfold", "x"));
   TIDE_TRY(tide__dim_check(&dim, dim, x->ndim, "unfold"));
   if (x->ndim == TIDE_MAX_DIMS)
@@ -142,6 +146,7 @@ tide_status tide_unfold(tide_tensor **out, const tide_tensor *x, int dim, int64_
 /* ---- dims of size 1 ---- */
 
 tide_status tide_squeeze(tide_tensor **out, const tide_tensor *x) {
+  TIDE_GIVEN("squeeze", out);
   TIDE_TRY(tide__check(x, "squeeze", "x"));
   tide_tensor *v = begin(x);
   if (!v) return TIDE_MEMORY;
@@ -153,6 +158,7 @@ tide_status tide_squeeze(tide_tensor **out, const tide_tensor *x) {
 }
 
 tide_status tide_squeeze_dim(tide_tensor **out, const tide_tensor *x, int dim) {
+  TIDE_GIVEN("squeeze_dim", out);
   TIDE_TRY(tide__check(x, "squeeze", "x"));
   TIDE_TRY(tide__dim_check(&dim, dim, x->ndim, "squeeze"));
   tide_tensor *v = begin(x);
@@ -162,6 +168,7 @@ tide_status tide_squeeze_dim(tide_tensor **out, const tide_tensor *x, int dim) {
 }
 
 tide_status tide_unsqueeze(tide_tensor **out, const tide_tensor *x, int dim) {
+  TIDE_GIVEN("unsqueeze", out);
   TIDE_TRY(tide__check(x, "unsqueeze", "x"));
   TIDE_TRY(tide__dim_check(&dim, dim, x->ndim + 1, "unsqueeze"));
   if (x->ndim == TIDE_MAX_DIMS)
@@ -175,6 +182,7 @@ tide_status tide_unsqueeze(tide_tensor **out, const tide_tensor *x, int dim) {
 /* ---- order of dims ---- */
 
 tide_status tide_transpose(tide_tensor **out, const tide_tensor *x, int d1, int d2) {
+  TIDE_GIVEN("transpose", out);
   TIDE_TRY(tide__check(x, "transpose", "x"));
   TIDE_TRY(tide__dim_check(&d1, d1, x->ndim, "transpose"));
   TIDE_TRY(tide__dim_check(&d2, d2, x->ndim, "transpose"));
@@ -188,6 +196,8 @@ tide_status tide_transpose(tide_tensor **out, const tide_tensor *x, int d1, int 
 }
 
 tide_status tide_permute(tide_tensor **out, const tide_tensor *x, const int *dims, int n) {
+  TIDE_GIVEN("permute", out);
+  TIDE_LIST("permute", dims, n);
   TIDE_TRY(tide__check(x, "permute", "x"));
   if (n != x->ndim) return tide__fail(TIDE_ARGUMENT, "permute: wrong number of dims, got %d, expected %d", n, x->ndim);
   int order[TIDE_MAX_DIMS];
@@ -206,6 +216,9 @@ tide_status tide_permute(tide_tensor **out, const tide_tensor *x, const int *dim
 }
 
 tide_status tide_movedim(tide_tensor **out, const tide_tensor *x, const int *src, const int *dst, int n) {
+  TIDE_LIST("movedim", dst, n);
+  TIDE_GIVEN("movedim", out);
+  TIDE_LIST("movedim", src, n);
   TIDE_TRY(tide__check(x, "movedim", "x"));
   int order[TIDE_MAX_DIMS], from, to, next = 0;
   unsigned moved = 0, filled = 0;
@@ -228,6 +241,7 @@ tide_status tide_movedim(tide_tensor **out, const tide_tensor *x, const int *src
 }
 
 tide_status tide_diagonal(tide_tensor **out, const tide_tensor *x, int64_t offset, int d1, int d2) {
+  TIDE_GIVEN("diagonal", out);
   TIDE_TRY(tide__check(x, "diagonal", "x"));
   TIDE_TRY(tide__dim_check(&d1, d1, x->ndim, "diagonal"));
   TIDE_TRY(tide__dim_check(&d2, d2, x->ndim, "diagonal"));
@@ -251,6 +265,8 @@ tide_status tide_diagonal(tide_tensor **out, const tide_tensor *x, int64_t offse
 /* ---- repeated elements ---- */
 
 tide_status tide_expand(tide_tensor **out, const tide_tensor *x, const int64_t *size, int ndim) {
+  TIDE_GIVEN("expand", out);
+  TIDE_LIST("expand", size, ndim);
   TIDE_TRY(tide__check(x, "expand", "x"));
   int64_t full[TIDE_MAX_DIMS], numel;
   int pad = ndim - x->ndim;
@@ -334,6 +350,8 @@ static bool fits_plainly(const tide_tensor *x, const int64_t *size, int ndim) {
 }
 
 tide_status tide_view(tide_tensor **out, const tide_tensor *x, const int64_t *size, int ndim) {
+  TIDE_GIVEN("view", out);
+  TIDE_LIST("view", size, ndim);
   TIDE_TRY(tide__check(x, "view", "x"));
   if (x->contiguous && fits_plainly(x, size, ndim)) {
     tide_tensor *v = begin_bare(x, ndim);
@@ -368,11 +386,14 @@ static tide_status reshape(tide_tensor **out, const tide_tensor *x, const int64_
 }
 
 tide_status tide_reshape(tide_tensor **out, const tide_tensor *x, const int64_t *size, int ndim) {
+  TIDE_GIVEN("reshape", out);
+  TIDE_LIST("reshape", size, ndim);
   TIDE_TRY(tide__check(x, "reshape", "x"));
   return reshape(out, x, size, ndim, "reshape");
 }
 
 tide_status tide_flatten(tide_tensor **out, const tide_tensor *x, int start, int stop) {
+  TIDE_GIVEN("flatten", out);
   TIDE_TRY(tide__check(x, "flatten", "x"));
   TIDE_TRY(tide__dim_check(&start, start, x->ndim, "flatten"));
   TIDE_TRY(tide__dim_check(&stop, stop, x->ndim, "flatten"));
@@ -394,6 +415,8 @@ tide_status tide_flatten(tide_tensor **out, const tide_tensor *x, int start, int
 }
 
 tide_status tide_unflatten(tide_tensor **out, const tide_tensor *x, int dim, const int64_t *size, int n) {
+  TIDE_GIVEN("unflatten", out);
+  TIDE_LIST("unflatten", size, n);
   TIDE_TRY(tide__check(x, "unflatten", "x"));
   if (x->ndim == 0) return fail_zero_dim("unflatten");
   TIDE_TRY(tide__dim_check(&dim, dim, x->ndim, "unflatten"));
@@ -418,6 +441,9 @@ tide_status tide_unflatten(tide_tensor **out, const tide_tensor *x, int dim, con
 
 tide_status tide_as_strided(tide_tensor **out, const tide_tensor *x, const int64_t *size, const int64_t *stride,
                             int ndim, int64_t offset) {
+  TIDE_GIVEN("as_strided", out);
+  TIDE_LIST("as_strided", stride, ndim);
+  TIDE_LIST("as_strided", size, ndim);
   TIDE_TRY(tide__check(x, "as_strided", "x"));
   int64_t numel, reach = offset;
   TIDE_TRY(tide__size_check(&numel, size, ndim, (tide_dtype)x->dtype, "as_strided"));
@@ -480,6 +506,7 @@ static tide_status view_larger(tide_tensor **out, const tide_tensor *x, tide_dty
 }
 
 tide_status tide_view_dtype(tide_tensor **out, const tide_tensor *x, tide_dtype dtype) {
+  TIDE_GIVEN("view_dtype", out);
   TIDE_TRY(tide__check(x, "view_dtype", "x"));
   if ((unsigned)dtype >= TIDE_DTYPE_COUNT)
     return tide__fail(TIDE_ARGUMENT, "view_dtype: unknown dtype, got %d, expected 0 to %d", (int)dtype,
@@ -513,6 +540,7 @@ static tide_tensor *complex_part(const tide_tensor *x, int part) {
 }
 
 tide_status tide_view_as_real(tide_tensor **out, const tide_tensor *x) {
+  TIDE_GIVEN("view_as_real", out);
   TIDE_TRY(complex_check(x, "view_as_real"));
   if (x->ndim == TIDE_MAX_DIMS)
     return tide__fail(TIDE_SHAPE, "view_as_real: too many dims, got %d, expected less than %d", x->ndim, TIDE_MAX_DIMS);
@@ -523,6 +551,7 @@ tide_status tide_view_as_real(tide_tensor **out, const tide_tensor *x) {
 }
 
 tide_status tide_view_as_complex(tide_tensor **out, const tide_tensor *x) {
+  TIDE_GIVEN("view_as_complex", out);
   TIDE_TRY(tide__check(x, "view_as_complex", "x"));
   if (x->dtype != TIDE_FLOAT32 && x->dtype != TIDE_FLOAT64)
     return tide__fail(TIDE_DTYPE, "view_as_complex: dtype not accepted, got %s, expected float32 or float64",
@@ -545,12 +574,14 @@ tide_status tide_view_as_complex(tide_tensor **out, const tide_tensor *x) {
 }
 
 tide_status tide_real(tide_tensor **out, const tide_tensor *x) {
+  TIDE_GIVEN("real", out);
   TIDE_TRY(tide__check(x, "real", "x"));
   tide_tensor *v = tide__category(x->dtype) == 3 ? complex_part(x, 0) : begin(x);
   return v ? end(out, v) : TIDE_MEMORY;
 }
 
 tide_status tide_imag(tide_tensor **out, const tide_tensor *x) {
+  TIDE_GIVEN("imag", out);
   TIDE_TRY(complex_check(x, "imag"));
   tide_tensor *v = complex_part(x, 1);
   return v ? end(out, v) : TIDE_MEMORY;

@@ -183,7 +183,7 @@ void tide_nvtx_mark(const char *text) {
   tide__profile_range(TIDE__MARK, text, now, now);
 }
 
-int tide_nvtx_range_push(const char *text) { return push(text) ? mine.depth - 1 : mine.depth; }
+int tide_nvtx_range_push(const char *text) { return text ? push(text) ? mine.depth - 1 : mine.depth : 0; }
 
 int tide_nvtx_range_pop(void) {
   if (mine.depth > 0)
@@ -193,7 +193,7 @@ int tide_nvtx_range_pop(void) {
   return mine.depth;
 }
 
-uint64_t tide_nvtx_scope_enter(const char *text) { return push(text); }
+uint64_t tide_nvtx_scope_enter(const char *text) { return text ? push(text) : 0; }
 
 void tide_nvtx_scope_leave(uint64_t scope) {
   int i = mine.depth - 1;
@@ -213,6 +213,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static free_range *free_ranges;
 
 uint64_t tide_nvtx_range_start(const char *text) {
+  if (!text) return 0;
   size_t bytes = strlen(text) + 1;
   free_range *r = malloc(sizeof *r + bytes);
   if (!r) return 0;

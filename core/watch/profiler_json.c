@@ -193,6 +193,7 @@ static void put_head(writer *w) {
 }
 
 tide_status tide_profile_write(const tide_profile *p, const char *path) {
+  TIDE_GIVEN("profile_write", p);
   tide_file *file;
   uint8_t *seen = calloc(p->op.n + 1, 1);
   tide_status status =

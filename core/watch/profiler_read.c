@@ -214,6 +214,9 @@ static void share(tide_profile_row *rows, size_t n) {
 }
 
 tide_status tide_profile_rows(tide_profile_row **out, int64_t *count, const tide_profile *p) {
+  TIDE_GIVEN("profile_rows", out);
+  TIDE_GIVEN("profile_rows", count);
+  TIDE_GIVEN("profile_rows", p);
   size_t n = 0, rows = 0;
   item *list = items_of(&n, p);
   tide_profile_row *r = NULL;
@@ -266,6 +269,8 @@ static void add_copy(tide_profile_totals *t, const tide__span *s) {
 }
 
 void tide_profile_totals_get(tide_profile_totals *out, const tide_profile *p) {
+  if (!out) return;
+  if (!p) return;
   tide_profile_totals t = {.wall_ms = (double)p->wall * 1e-6, .lost = p->lost, .source = p->source, .note = p->note};
   t.operations = (int64_t)p->op.n, t.spans = (int64_t)p->span.n;
   for (size_t i = 0; i < p->op.n; i++) t.host_ms += (double)(p->op.at[i].end - p->op.at[i].start) * 1e-6;

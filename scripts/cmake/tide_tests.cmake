@@ -34,7 +34,7 @@ endfunction()
 # ---- C tests: linked to the objects, so they may look at private headers ----
 file(GLOB c_tests CONFIGURE_DEPENDS spec/c/*_test.c)
 if(TIDE_SANITIZE STREQUAL "thread")
-  list(FILTER c_tests EXCLUDE REGEX "/cpu_loops_test") # every loop's numbers, on one thread
+  list(FILTER c_tests EXCLUDE REGEX "/(cpu_loops|misuse)_test") # every loop's numbers, every call, on one thread
 endif()
 foreach(source IN LISTS c_tests)
   get_filename_component(name ${source} NAME_WE)
@@ -44,6 +44,14 @@ foreach(source IN LISTS c_tests)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
   tide_test(c/${name} 600 COMMAND $<TARGET_FILE:${name}>)
 endforeach()
+
+# The calls of misuse_test, from the headers.
+add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/script/misuse_calls.inc VERBATIM
+  COMMAND tide_runner ${PROJECT_SOURCE_DIR}/spec/c/misuse.lua ${PROJECT_BINARY_DIR}/script/misuse_calls.inc ${public_headers}
+  DEPENDS tide_runner ${PROJECT_SOURCE_DIR}/spec/c/misuse.lua ${public_headers})
+if(TARGET misuse_test)
+  target_sources(misuse_test PRIVATE ${PROJECT_BINARY_DIR}/script/misuse_calls.inc)
+endif()
 
 if(TARGET tide_cuda)
   add_dependencies(ptx_test tide_cuda)

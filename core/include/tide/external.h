@@ -67,7 +67,13 @@ typedef struct tide_external_memory {
   size_t offset;         /* of the tensor's first element in it, in bytes */
   tide_semaphore *ready; /* what acquire waits for; NULL: the host has seen to it */
   tide_semaphore *done;  /* what release signals; NULL: nothing. Both are retained */
+  size_t struct_size;    /* as that of tide_options */
 } tide_external_memory;
+/* No memory, for the host to fill in: fd is -1. */
+static inline tide_external_memory tide_external_memory_defaults(void) {
+  tide_external_memory m = {-1, false, false, 0, 0, NULL, NULL, sizeof(tide_external_memory)};
+  return m;
+}
 
 /* A tensor of options->dtype on options->device. stride NULL: contiguous; of an image with VK_IMAGE_TILING_LINEAR the
  * strides come from vkGetImageSubresourceLayout's rowPitch, in elements. */

@@ -80,6 +80,7 @@ typedef struct tide_grid {
   int64_t shared;      /* bytes of dynamic shared memory */
   bool empty;          /* a grid of no blocks: everything is checked, and nothing runs */
   tide_stream *stream; /* NULL: the current one of the tensors' device */
+  size_t struct_size;  /* as that of tide_options */
 } tide_grid;
 
 /* A kernel's text. What it takes is read from the source, or is what `params` says: the compiler then checks that. */

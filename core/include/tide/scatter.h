@@ -74,6 +74,7 @@ typedef struct tide_histogram_options {
   double low, high;           /* equal: the smallest and the largest element, which synchronises */
   const tide_tensor *weights; /* of x's shape and dtype; or NULL: 1 */
   bool density;               /* divided by the sum and by the widths */
+  size_t struct_size;         /* as that of tide_options */
 } tide_histogram_options;
 /* The same, with the edges: of two neighbours the lower one belongs to the bin, and the last edge to the last one. */
 TIDE_API tide_status tide_histogram(tide_tensor **out, tide_tensor **edges, const tide_tensor *x,

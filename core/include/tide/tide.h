@@ -294,14 +294,21 @@ TIDE_API int64_t tide_storage_refs(const tide_storage *storage);
 /* ---- Tensors
  * -------------------------------------------------------------------------------------------------------- */
 
-/* How a factory makes its tensor. Zero-initialise with TIDE_OPTIONS. */
+/* How a factory makes its tensor: TIDE_OPTIONS, or tide_options_defaults(), for the host to change. As every struct
+ * with a struct_size behind other fields, it may grow at its end: what is built with another version of tide sets it to
+ * the struct's sizeof, as these do. 0: the fields that stand before it. */
 typedef struct tide_options {
   tide_dtype dtype; /* TIDE_DTYPE_NONE: the default of the factory */
   int device;       /* TIDE_CPU, an accelerator, TIDE_CURRENT */
   bool pin_memory;  /* page-locked host memory; CPU only */
+  size_t struct_size;
 } tide_options;
 #define TIDE_OPTIONS                                                                                                   \
-  { TIDE_DTYPE_NONE, tide_default_device(), false }
+  { TIDE_DTYPE_NONE, tide_default_device(), false, sizeof(tide_options) }
+static inline tide_options tide_options_defaults(void) {
+  tide_options o = TIDE_OPTIONS;
+  return o;
+}
 
 TIDE_API tide_status tide_empty(tide_tensor **out, const int64_t *size, int ndim, const tide_options *options);
 TIDE_API tide_status tide_empty_strided(tide_tensor **out, const int64_t *size, const int64_t *stride, int ndim,
@@ -466,9 +473,14 @@ typedef struct tide_reduce_options {
   bool keepdim;
   tide_dtype dtype; /* of the result of sum, nansum, prod, mean, norm; NONE: the rule's */
   double param;
+  size_t struct_size;
 } tide_reduce_options;
 #define TIDE_REDUCE_OPTIONS                                                                                            \
-  { NULL, 0, false, TIDE_DTYPE_NONE, 0 }
+  { NULL, 0, false, TIDE_DTYPE_NONE, 0, sizeof(tide_reduce_options) }
+static inline tide_reduce_options tide_reduce_options_defaults(void) {
+  tide_reduce_options o = TIDE_REDUCE_OPTIONS;
+  return o;
+}
 
 TIDE_API tide_status tide_reduce(tide_tensor **out, tide_reduction op, const tide_tensor *x,
                                  const tide_reduce_options *options, tide_tensor *into);
