@@ -82,6 +82,76 @@ describe("tensors of another process", function()
     D.eq(-5, x[1])
   end)
 
+  -- Each gives a function that adds x to y, and knows both from before.
+  local adders = {
+    ["a kernel with its arguments"] = function(x, y)
+      return tide.kernel(function(i, a, b) b[i] = b[i] + a[i] end):on(x:numel(), x, y)
+    end,
+    ["a raw kernel that is bound"] = function(x, y)
+      local k = cuda.compile_kernel([[extern "C" __global__ void add_to(const float *a, float *b, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) b[i] += a[i]; }]], "add_to")
+      return k:bind({ grid = 8, block = 128 }, x, y, x:numel())
+    end,
+    ["a fused function"] = function(x, y)
+      local f = tide.fuse(function(a, b) b:add_(a * 1) end)
+      return function() f(x, y) f:wait() end
+    end,
+    ["a graph that they are bound to"] = function(x, y)
+      local g, a, b = cuda.CUDAGraph(), tide.zeros(1000, { device = "cuda" }), tide.zeros(1000, { device = "cuda" })
+      cuda.graph(g, { inputs = { a = a, b = b } }, function() b:add_(a) end)
+      g:bind { a = x, b = y }
+      return function() g:replay() end
+    end,
+    ["views"] = function(x, y)
+      local a, b = x:view(10, 100):t(), y:view(10, 100):t()
+      return function() b:add_(a) end
+    end,
+  }
+
+  it("are followed by what was made before they moved", function()
+    for what, make in pairs(adders) do
+      if D.compiler or not what:find "kernel" then
+        local x, y = tide.full({ 1000 }, 1.0, { device = "cuda" }), tide.zeros(1000, { device = "cuda" })
+        local add = make(x, y)
+        for _ = 1, 2 do add() end
+        D.eq(2, y[1000], 0, what)
+        for _, t in ipairs { x, y } do
+          local ok, handle = pcall(t.ipc_handle, t) -- refused where a graph uses it
+          if ok then cuda.tensor_from_ipc(handle):free() end
+          local others = {}
+          for i = 1, 4 do others[i] = tide.full({ 1000 }, 50.0, { device = "cuda" }) end -- where it was
+          x:add_(1)
+          add()
+        end
+        cuda.synchronize()
+        D.eq(2 + 2 + 3, y[1000], 0, what)
+        D.eq(7, y[1], 0, what)
+      end
+    end
+  end)
+
+  it("are not moved away from who knows their address", function()
+    local x, t = tide.ones(1000, { device = "cuda" }), tide.ones(1000, { device = "cuda" })
+    local capsule = x:to_dlpack()
+    local a, g, y = tide.zeros(1000, { device = "cuda" }), cuda.CUDAGraph(), nil
+    cuda.graph(g, { inputs = { a = a } }, function() y = a + 1 end)
+    g:bind { a = t }
+    for _, held in ipairs { x, t } do -- refused, unless it lies where it can be shared
+      local ptr = held:data_ptr()
+      local ok, e = pcall(held.ipc_handle, held)
+      assert.are.equal(ptr, held:data_ptr())
+      if ok then cuda.tensor_from_ipc(e):free() else assert.are.equal("StateError", e.kind) end
+    end
+    local same = tide.from_dlpack(capsule)
+    x:fill_(3) t:fill_(4)
+    g:replay()
+    D.eq(3, same[1000])
+    D.eq(5, y[1000])
+    g:bind { a = a }
+    cuda.tensor_from_ipc(t:ipc_handle()):free() -- no graph has it now
+    D.eq(4, t[1])
+  end)
+
   it("wait for the work that made them", function()
     local x = tide.zeros(5000, { device = "cuda" })
     assert.are.equal("0.0\n", consume(x:ipc_handle(), "print(x[1]:item())")) -- the first handle moves it, and waits

@@ -160,7 +160,10 @@ static tide_status place(void **base, tide_storage *s, const tide_backend *b) {
     return tide__fail(TIDE_SUPPORT,
                       "ipc_handle: the memory is borrowed, or another process's, expected our own; clone it");
   if (tide__block_base(s->block, base, &bytes)) return TIDE_OK;
-  if (atomic_load_explicit(&s->capture, memory_order_relaxed))
+  if (atomic_load_explicit(&s->exported, memory_order_relaxed))
+    return tide__fail(TIDE_STATE, "ipc_handle: others know the address, by DLPack, expected a handle made before, or a "
+                                  "clone");
+  if (atomic_load_explicit(&s->capture, memory_order_relaxed) || tide__storage_is_bound(s))
     return tide__fail(TIDE_STATE,
                       "ipc_handle: a graph uses the memory where it lies, expected a handle made before the "
                       "capture, or a clone");

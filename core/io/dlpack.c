@@ -104,6 +104,7 @@ static tide_status export(exported **out, dl_tensor *(*tensor_of)(exported *e), 
     free(e);
     return status;
   }
+  atomic_store_explicit(&x->storage->exported, true, memory_order_relaxed);
   int device = tide__tensor_device(x);
   memcpy(e->size, x->size, sizeof e->size);
   memcpy(e->stride, x->stride, sizeof e->stride);

@@ -181,6 +181,7 @@ struct tide_storage {
   bool stream_held;             /* `stream` is retained: the default one need not be */
   bool external;                /* of another API, and live in tide's turns alone */
   _Atomic bool let_go;          /* all but graphs whose input it is have let it go, by name */
+  _Atomic bool exported;        /* others know its address, so that it stays */
   tide_stream *stream;          /* the allocating stream; NULL on the CPU and for foreign memory */
   _Atomic uint64_t last_stream; /* use_id of the stream that used it last: one compare on the hot path */
   _Atomic uint64_t capture;     /* the last capture that made it or holds it, see graph/capture.c */
@@ -217,6 +218,9 @@ static inline void tide__storage_bind(tide_storage *s) {
   atomic_fetch_add_explicit(&s->refs, TIDE__STORAGE_BOUND, memory_order_relaxed);
 }
 void tide__storage_unbind(tide_storage *s);
+static inline bool tide__storage_is_bound(const tide_storage *s) {
+  return atomic_load_explicit(&s->refs, memory_order_relaxed) >> 48 != 0;
+}
 /* How many hold it that are no graphs whose input it is. */
 static inline int64_t tide__storage_unbound(const tide_storage *s) {
   int64_t refs = atomic_load_explicit(&s->refs, memory_order_relaxed);
