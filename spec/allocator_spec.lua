@@ -163,6 +163,32 @@ describe("the settings of the allocator", function()
       { TIDE_SIM_MEMORY = "128M", TIDE_ALLOC_CONF = "garbage_collection_threshold:0.5" })
   end)
 
+  it("collect the cache above a threshold of the process's own limit", function()
+    if not D.simulated then return pending "needs simulated devices" end
+    D.simulate(1, [[
+      local tide = require "tide"
+      local cuda = tide.cuda
+      local keep = {}
+      local function rounds(n, most)
+        for round = 1, n do
+          local s = cuda.Stream()
+          keep[#keep + 1] = s
+          cuda.stream(s, function() tide.empty(10 << 20, { dtype = "uint8", device = "cuda" }):free() end)
+          assert(cuda.memory_reserved() <= most * (1 << 20), ("%d MiB, expected at most %d"):format(cuda.memory_reserved() >> 20, most))
+        end
+      end
+      cuda.set_per_process_memory_fraction(0.5)
+      rounds(8, 32)
+      cuda.set_per_process_memory_fraction(0.25)
+      cuda.empty_cache()
+      rounds(8, 16)
+      cuda.set_per_process_memory_fraction(1.0)
+      rounds(8, 64)
+      assert(cuda.memory_reserved() > 32 << 20, "it keeps what the limit allows")
+      assert(cuda.memory_stats().num_alloc_retries == 0)]],
+      { TIDE_SIM_MEMORY = "128M", TIDE_ALLOC_CONF = "garbage_collection_threshold:0.5" })
+  end)
+
   it("let segments grow, or not", function()
     local function reserved_for(setting)
       set(setting)

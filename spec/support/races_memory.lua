@@ -57,6 +57,17 @@ fine("memory that serves again after a wait of the host", alone(function(p)
   local x = tide.empty(1000, on)
   cuda.stream(p.s, function() x:fill_(2) end)
 end))
+fine("memory that serves again after an allocation that does not fit has waited", alone(function(p)
+  local a, kept = ready(1000), ready(1000) -- one segment, which stays
+  collectgarbage() collectgarbage()
+  cuda.empty_cache() -- of others nothing is left to be given back
+  a:fill_(1)
+  a:free()
+  assert(not pcall(tide.empty, 2 ^ 42, { device = "cuda", dtype = "uint8" }))
+  local x = tide.empty(1000, on)
+  cuda.stream(p.s, function() x:fill_(2) end)
+  kept:free()
+end))
 race("a part of memory that is still being read", alone(function(p)
   local a, x = ready(64, 1000), nil
   p.first() a:sum()
