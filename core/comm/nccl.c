@@ -32,7 +32,7 @@ static tide_status check_entry(tide_tensor *const *list, int i, uint64_t *device
 }
 
 bool tide_nccl_is_available(tide_tensor *const *list, int n) {
-  if (!list) return false;
+  if (n < 0 || (n && !list)) return false;
   int major, minor, patch;
   uint64_t devices = 0;
   if (tide_nccl_version(&major, &minor, &patch) != TIDE_OK) return false;

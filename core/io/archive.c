@@ -88,10 +88,10 @@ const char *tide_archive_name(const tide_archive *a, int64_t i) {
 }
 
 const char *tide_archive_dtype(const tide_archive *a, int64_t i) {
-  return i >= 0 && i < a->count ? a->entry[i].type : NULL;
+  return a && i >= 0 && i < a->count ? a->entry[i].type : NULL;
 }
 
-bool tide_archive_is_foreign(const tide_archive *a, int64_t i) { return i >= 0 && i < a->count && a->entry[i].foreign; }
+bool tide_archive_is_foreign(const tide_archive *a, int64_t i) { return a && i >= 0 && i < a->count && a->entry[i].foreign; }
 
 const char *tide_archive_note(const char **value, const tide_archive *a, int64_t i) {
   if (!a) return NULL;
