@@ -91,6 +91,8 @@ describe("load_npy", function()
       { npy("<i4", ("1, "):rep(13), "xxxx"), "12 dimensions" }, { npy("<i4", "1, , 2", "x"), "a size" },
       { npy(nil, nil, "xx", { head = "{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (1,)}" }), "records" },
       { npy(nil, nil, "xx", { head = "{'descr': '|i1', 'shape': (1,)}" }), "once each" },
+      { npy(nil, nil, "xx", { head = "{'descr': '|i1', 'fortran_order': False, 'shape': (1,), 'order': 'C'}" }), "once each" },
+      { npy(nil, nil, "xx", { head = "{'order': 'C', 'descr': '|i1', 'fortran_order': False, 'shape': (1,)}" }), "once each" },
       { npy(nil, nil, "xx", { head = "{'descr': '|i1', 'descr': '|i1', 'fortran_order': False, 'shape': (1,)}" }), "once each" },
       { npy(nil, nil, "xx", { head = "{'descr': '|i1', 'fortran_order': Maybe, 'shape': (1,)}" }), "True or False" },
       { npy(nil, nil, "xx", { head = "{'descr': '|i1', 'fortran_order': False, 'shape': (1,)} + x" }), "once each" },
@@ -160,7 +162,8 @@ local function crc32(bytes)
   return c ~ 0xffffffff
 end
 
--- A zip file of parts {name=, bytes=, ...}; what else a part says replaces the truth. wide: 64-bit fields everywhere.
+-- A zip file of parts {name=, bytes=, ...}; what else a part says replaces the truth. wide: 64-bit fields everywhere;
+-- before, after: extra records around theirs, here: "in front of the bytes" or "in the contents", else in both places.
 local function zip(parts, options)
   options = options or {}
   local wide, out, table_ = options.wide, {}, {}
@@ -169,10 +172,13 @@ local function zip(parts, options)
     local packed = p.packed or #p.bytes
     local size, crc, name = p.size or packed, p.crc or crc32(p.bytes), p.name
     local extra = wide and string.pack("<I2I2I8I8", 1, 16, size, packed) or ""
+    local before, after = options.before or "", options.after or ""
+    if options.here ~= "in the contents" then extra = before .. extra .. after end
     local small = wide and 0xffffffff
     local head = string.pack("<I4I2I2I2I4I4I4I4I2I2", 0x04034b50, 20, 0, p.method or 0, 0, crc, small or packed, small or size,
       #name, #extra) .. (p.local_name or name) .. extra .. p.bytes
     local far = wide and string.pack("<I2I2I2I2I8I8I8", 99, 0, 1, 24, size, packed, p.at or at) or ""
+    if options.here ~= "in front of the bytes" then far = before .. far .. after end
     table_[#table_ + 1] = string.pack("<I4I2I2I2I2I4I4I4I4I2I2I2I2I2I4I4", 0x02014b50, 20, 20, p.flags or 0, p.method or 0, 0, crc,
       small or packed, small or size, #name, #far, 0, 0, 0, 0, small or p.at or at) .. name .. far
     out[#out + 1] = head
@@ -318,6 +324,30 @@ describe("npz", function()
     F.put "nothing"
     F.refused("table of contents", tide.npz_names)
     D.raises("FileError", tide.npz_names, "/nowhere")
+  end)
+
+  it("passes over extra records of any length, wherever they stand", function()
+    local function record(id, n) return string.pack("<I2I2", id, n) .. ("\1"):rep(n) end
+    local records = { "", record(0x5455, 9), record(0x7875, 11) .. record(0xcafe, 0), record(2, 1), record(0x9901, 700) }
+    for _, before in ipairs(records) do
+      for _, after in ipairs(records) do
+        for _, wide in ipairs { false, true } do
+          for _, here in ipairs { "everywhere", "in front of the bytes", "in the contents" } do
+            F.put(zip({ { name = "x.npy", bytes = one }, { name = "y.npy", bytes = one }, { name = "z.npy", bytes = one } },
+              { wide = wide, before = before, after = after, here = here }))
+            local got = tide.load_npz(F.path)
+            for _, name in ipairs { "x", "y", "z" } do D.eq({ 5, 6 }, got[name], 0, here) end
+          end
+        end
+      end
+    end
+    for _, id in ipairs { 1, 7 } do -- one that says to be longer than all of them
+      for _, wide in ipairs { false, true } do
+        F.put(zip({ { name = "x.npy", bytes = one } },
+          { before = string.pack("<I2I2", id, 50) .. "ab", wide = wide, here = "in the contents" }))
+        D.raises("FileError", tide.load_npz, F.path)
+      end
+    end
   end)
 
   it("believes nothing in a file", function()
