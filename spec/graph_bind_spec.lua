@@ -440,6 +440,40 @@ describe("graph:bind", function()
     D.eq(2, y[4])
   end)
 
+  it("has each input as it was bound last, whenever it is made ready again", function()
+    local x, y, s = tide.full({ 50 }, 2.0, dev), tide.full({ 50 }, 3.0, dev), cuda.Stream()
+    local g, copied, product, sum = cuda.CUDAGraph { keep_graph = true }, tide.zeros(50, dev), nil, nil
+    cuda.graph(g, { inputs = { x = x, y = y } }, function()
+      local main = cuda.current_stream()
+      s:wait_stream(main)
+      cuda.stream(s, function() product = x * y end)
+      copied:copy_(y)
+      sum = (x + 1):cumsum(1)
+      main:wait_stream(s)
+    end)
+    local now = { x = x, y = y }
+    local function check()
+      g:replay()
+      cuda.synchronize()
+      local a, b = now.x[1]:item(), now.y[1]:item()
+      assert.same({ b, a * b, 50 * (a + 1) }, { copied[50]:item(), product[50]:item(), sum[50]:item() })
+    end
+    check()
+    for k, name in ipairs { "x", "y", "y", "x" } do
+      now[name] = tide.full({ 50 }, 10.0 + k, dev)
+      g:bind { [name] = now[name] }
+      if k ~= 3 then check() end -- or before it has ever been replayed so
+      for _ = 1, 2 do
+        g:instantiate()
+        check()
+      end
+    end
+    now = { x = x, y = y }
+    g:bind(now)
+    g:instantiate()
+    check()
+  end)
+
   it("binds in a graph of several streams", function()
     local x, y, z = tide.full({ 50 }, 2.0, dev), nil, nil
     local s = cuda.Stream()
