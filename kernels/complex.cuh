@@ -225,6 +225,11 @@ template <class T> TIDEK_MATH bool tide_isfinite(C x) { return x.re - x.re == 0 
 
 /* ---- directions and distances ---- */
 
+template <class T> TIDEK_MATH C tide_sinc(C x) {
+  C y = x * C((T)3.14159265358979323846);
+  return !x ? C(1) : sin(y) / y;
+}
+
 /* As on the CPU sizes are of float64, so that no float32 is too far for them. An infinite or undefined one has no
  * direction. */
 template <class T> TIDEK_LONG C tide_sgn(C x) {

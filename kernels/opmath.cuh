@@ -106,6 +106,10 @@ TIDEK_LONG double tide_i0(double x) { return tide_i0_f64(x); }
 TIDEK_MATH float tide_i0(float x) { return (float)tide_i0((double)x); }
 TIDEK_LONG double tide_polygamma(double x, double n) { return tide_polygamma_f64(x, n); }
 TIDEK_MATH float tide_polygamma(float x, float n) { return (float)tide_polygamma((double)x, (double)n); }
+TIDEK_LONG double tide_ndtr(double x) { return tide_ndtr_f64(x); }
+TIDEK_LONG float tide_ndtr(float x) { return tide_ndtr_f32(x); }
+TIDEK_LONG double tide_sinc(double x) { return tide_sinc_f64(x); }
+TIDEK_LONG float tide_sinc(float x) { return tide_sinc_f32(x); }
 TIDEK_LONG double tide_ndtri(double x) { return tide_ndtri_f64(x); }
 TIDEK_MATH float tide_ndtri(float x) { return (float)tide_ndtri((double)x); }
 TIDEK_MATH float tide_log_add(float a, float b) { return tide_log_add_f32(a, b); }

@@ -6,15 +6,18 @@
  *   digamma  recurrence up to x >= 10, then the asymptotic series 6.3.18 of Abramowitz and Stegun, "Handbook of
  *            mathematical functions" (1964); below zero the reflection 6.3.7. A zero gives an infinity of the opposite
  *            sign, a negative integer NaN. Near its roots the error is some ulp of 1, not of the result.
- *   i0       the power series 9.6.12 of the same book, whose terms are all positive, and from 30 on the asymptotic
+ *   i0       the power series 9.6.12 of the same book, whose terms are all positive, and from 20 on the asymptotic
  *            series 9.7.1. At most 4 ulp.
  *   polygamma  (-1)^(n+1) n! times Hurwitz's zeta function of n + 1 and x, which is its first terms, and Euler and
- *            Maclaurin's sum of the others (23.1.30 there).
+ *            Maclaurin's sum of the others (23.1.30 there). Powers of 2 are kept apart, or large orders would overflow.
+ *   sinc, ndtr  the sine of pi x over pi x, and half of erfc(-x / sqrt(2)), without the error of the product.
  *   ndtri    the quantile of the normal distribution, by AS 241 as erfinv.
  *   lgamma   the libraries' own, without the global variable that C's lgamma writes.
  *   log_add  log(exp(a) + exp(b)). Equal infinities have the distance 0; NaN passes. */
 #ifndef TIDE_SPECIAL_H
 #define TIDE_SPECIAL_H
+
+#include <string.h>
 
 #include "random.h"
 
@@ -121,67 +124,23 @@ TIDE_FN float tide_digamma_f32(float x) { return (float)tide_digamma_f64((double
 
 TIDE_FN_LONG double tide_i0_f64(double x) {
   double a = fabs(x), sum = 1.0, term = 1.0;
-  if (!(a <= 30.0)) {
-    for (int k = 1; k < 20; k++) {
+  if (!(a <= 20.0)) {
+    for (int k = 1; k < 40 && term > sum * 1e-17; k++) {
       term *= (2 * k - 1) * (2 * k - 1) / (8.0 * k * a);
       sum += term;
     }
     double half = exp(0.5 * a); /* the whole may be infinite where the product is not */
     return a <= 1e300 ? half * (sum / sqrt(6.28318530717958647693 * a)) * half : a;
   }
-  double quarter = 0.25 * a * a;
+  /* The error of the square, which the sum makes a / 2 times as large, comes back by way of the derivative. */
+  double half = 0.5 * a, quarter = half * half, lost = fma(half, half, -quarter);
   for (int k = 1; term > sum * 1e-17; k++) {
     term *= quarter / ((double)k * k);
     sum += term;
   }
-  return sum;
+  return sum + sum * (lost / sqrt(1.0 + quarter));
 }
 TIDE_FN float tide_i0_f32(float x) { return (float)tide_i0_f64((double)x); }
-
-/* The sum of (x + k)^-s over k >= 0, for s > 1 and x > 0. */
-TIDE_FN_LONG double tide_zeta(double s, double x) {
-  double sum = 0.0;
-  for (; x < 12.0; x += 1.0) sum += pow(x, -s);
-  double power = pow(x, -s), square = x * x;
-  sum += power * x / (s - 1.0) + 0.5 * power;
-  /* Bernoulli's numbers 2, 4, ... over their factorials, times s (s + 1) ... x^-(s + 1), ... */
-  const double b[8] = {8.33333333333333333333e-2,  -1.38888888888888888889e-3, 3.30687830687830687831e-5,
-                       -8.26719576719576719577e-7, 2.08767569878680989792e-8,  -5.28419013868749318484e-10,
-                       1.33825365306846788328e-11, -3.38968029632258286683e-13};
-  double factor = s * power / x;
-  for (int k = 0; k < 8; k++) {
-    sum += b[k] * factor;
-    factor *= (s + (2 * k + 1)) * (s + (2 * k + 2)) / square;
-  }
-  return sum;
-}
-
-/* The sum of (x + k)^-s over k >= 0 is right for negative x too: it is that over all whole k, of which those far below
- * are taken away again. */
-TIDE_FN_LONG double tide_polygamma_f64(double x, double n) {
-  if (n == 0.0) return tide_digamma_f64(x);
-  double s = n + 1.0, near = x - rint(x), odd = s == 2.0 * floor(0.5 * s) ? 1.0 : -1.0, sum;
-  if (x > 0.0 || x != x)
-    sum = x == INFINITY ? 0.0 : tide_zeta(s, x);
-  else if (near == 0.0)
-    sum = INFINITY;
-  else
-    sum = pow(near, -s) + tide_zeta(s, 1.0 + near) + odd * (tide_zeta(s, 1.0 - near) - tide_zeta(s, 1.0 - x));
-  double factorial = 1.0;
-  for (double k = 2.0; k <= n && factorial < INFINITY; k += 1.0) factorial *= k;
-  return odd * factorial * sum;
-}
-TIDE_FN float tide_polygamma_f32(float x, float n) { return (float)tide_polygamma_f64((double)x, (double)n); }
-
-TIDE_FN_LONG double tide_ndtri_f64(double p) {
-  double q = p - 0.5;
-  if (!(p > 0.0 && p < 1.0)) return p == 0.0 ? -(double)INFINITY : p == 1.0 ? (double)INFINITY : NAN;
-  if (fabs(q) <= 0.425) return tide_ppnd16_centre(0.180625 - q * q) * q;
-  double r = sqrt(-log(q < 0.0 ? p : 1.0 - p));
-  double y = r <= 5.0 ? tide_ppnd16_middle(r - 1.6) : tide_ppnd16_tail(r - 5.0);
-  return q < 0.0 ? -y : y;
-}
-TIDE_FN float tide_ndtri_f32(float p) { return (float)tide_ndtri_f64((double)p); }
 
 TIDE_FN float tide_lgamma_f32(float x) {
 #ifdef __CUDACC__
@@ -198,6 +157,98 @@ TIDE_FN double tide_lgamma_f64(double x) {
   int sign;
   return lgamma_r(x, &sign);
 #endif
+}
+
+/* The sum of (x + k)^-s over k, k + 1, ..., for s > 1 and x + k > 0, times 1 / scale^(s - 1), which is a power of 2 near
+ * the largest term. x + k is taken exactly: s times its rounding would show. */
+TIDE_FN_LONG double tide_zeta(double s, double x, double k, double scale) {
+  double sum = 0.0, high, power, least = 9.0 + 1.35 * s;
+  for (;; k += 1.0) {
+    high = x + k;
+    double part = high - x, low = (x - (high - part)) + (k - part);
+    power = pow(high * scale, -s) * (1.0 - s * low / high);
+    if (high >= least) break;
+    sum += power * scale;
+    if (power * scale < 1e-18 * sum) return sum;
+  }
+  /* Bernoulli's numbers 2, 4, ... over their factorials, times s (s + 1) ... x^-1, x^-3, ... */
+  const double b[8] = {8.33333333333333333333e-2,  -1.38888888888888888889e-3, 3.30687830687830687831e-5,
+                       -8.26719576719576719577e-7, 2.08767569878680989792e-8,  -5.28419013868749318484e-10,
+                       1.33825365306846788328e-11, -3.38968029632258286683e-13};
+  double factor = s / high, series = 0.5;
+  for (int j = 0; j < 8; j++) {
+    series += b[j] * factor;
+    factor *= (s + (2 * j + 1)) / high * ((s + (2 * j + 2)) / high);
+  }
+  return sum + power * (series * scale + high * scale / (s - 1.0));
+}
+
+/* The sum of (x + k)^-s over k >= 0 is right for negative x too: it is the sum over all whole k, less the terms far
+ * below. */
+TIDE_FN_LONG double tide_polygamma_f64(double x, double n) {
+  if (n == 0.0) return tide_digamma_f64(x);
+  double s = n + 1.0, near = x > 0.0 ? x : x - rint(x), odd = s == 2.0 * floor(0.5 * s) ? 1.0 : -1.0, sum;
+  int power, shift = 0;
+  if (near == 0.0) return odd * INFINITY;
+  if (!(fabs(near) < INFINITY)) return near == INFINITY ? 0.0 : NAN;
+  frexp(near, &power);
+  power = power < -1000 ? -1000 : power - 1;
+  double scale = ldexp(1.0, -power);
+  if (x > 0.0)
+    sum = tide_zeta(s, x, 0.0, scale);
+  else
+    sum = pow(near * scale, -s) * scale + tide_zeta(s, near, 1.0, scale) +
+          odd * (tide_zeta(s, -near, 1.0, scale) - tide_zeta(s, -x, 1.0, scale));
+  if (n > 1000.0) /* few digits: the factorial as an exponential */
+    return odd * copysign(exp(tide_lgamma_f64(s) + log(fabs(sum)) - power * n * 0.69314718055994530942), sum);
+  double high = 1.0, low = 0.0; /* the factorial, in two parts */
+  for (double k = 2.0; k <= n; k += 1.0) {
+    double product = high * k;
+    low = low * k + fma(high, k, -product), high = product;
+    if (high > 1e100) high *= 0x1p-332, low *= 0x1p-332, shift += 332;
+  }
+  return odd * ldexp(high * sum + low * sum, shift - power * (int)n);
+}
+TIDE_FN float tide_polygamma_f32(float x, float n) { return (float)tide_polygamma_f64((double)x, (double)n); }
+
+TIDE_FN_LONG double tide_ndtri_f64(double p) {
+  double q = p - 0.5;
+  if (!(p > 0.0 && p < 1.0)) return p == 0.0 ? -(double)INFINITY : p == 1.0 ? (double)INFINITY : NAN;
+  if (fabs(q) <= 0.425) return tide_ppnd16_centre(0.180625 - q * q) * q;
+  double r = sqrt(-log(q < 0.0 ? p : 1.0 - p));
+  double y = r <= 5.0 ? tide_ppnd16_middle(r - 1.6) : tide_ppnd16_tail(r - 5.0);
+  return q < 0.0 ? -y : y;
+}
+TIDE_FN float tide_ndtri_f32(float p) { return (float)tide_ndtri_f64((double)p); }
+
+/* The sine of pi x by way of x's distance to the nearest whole number, which the sum with BIG rounds to, and whose last
+ * bit is that of the sum. */
+#define TIDE_SINC(s, T, U, f, BIG, BITS)                                                                               \
+  TIDE_FN T tide_sinc_##s(T x) {                                                                                       \
+    const T pi = (T)3.14159265358979323846;                                                                            \
+    T shifted = x + (T)BIG, sine = sin##f(pi * (x - (shifted - (T)BIG)));                                              \
+    U last, bits;                                                                                                      \
+    memcpy(&last, &shifted, sizeof last);                                                                              \
+    memcpy(&bits, &sine, sizeof bits);                                                                                 \
+    bits ^= last << BITS;                                                                                              \
+    memcpy(&sine, &bits, sizeof bits);                                                                                 \
+    return x == 0 ? (T)1 : sine / (pi * x);                                                                            \
+  }
+TIDE_SINC(f32, float, uint32_t, f, 0x1.8p23, 31)
+TIDE_SINC(f64, double, uint64_t, , 0x1.8p52, 63)
+
+/* erfc's argument is taken in two parts: its rounding would show x^2 times. Of the second part the derivative is
+ * enough. */
+TIDE_FN double tide_ndtr_f64(double x) {
+  const double root = 0.70710678118654752440;
+  double z = x * -root, rest = fma(x, -root, -z) + x * 4.8336466567264567e-17;
+  rest = fabs(x) < 40.0 ? rest : 0.0;
+  return 0.5 * (erfc(z) - 1.12837916709551257390 * exp(-z * z) * rest);
+}
+TIDE_FN float tide_ndtr_f32(float x) {
+  double exact = (double)x * -0.70710678118654752440;
+  float z = (float)exact, rest = fabsf(x) < 20.0f ? (float)(exact - (double)z) : 0.0f;
+  return 0.5f * (erfcf(z) - 1.12837917f * expf(-z * z) * rest);
 }
 
 #define TIDE_LOG_ADD(s, T, f)                                                                                          \

@@ -118,6 +118,16 @@ static inline float fast_erfinvf(float x) {
   return __builtin_fabsf(x) == 1.0f ? x * INFINITY : p * x;
 }
 
+/* The sine of pi x, by x's distance to the nearest whole number; its sign may be the other. */
+static inline double fast_sinpi(double x) {
+  double r = x - rint(x), y = r * r, sine = -2.2948428997269856e-08;
+  sine = sine * y + 7.9520540014755080e-07, sine = sine * y - 2.1915353447830204e-05;
+  sine = sine * y + 0.00046630280576761234, sine = sine * y - 0.0073704309457143483;
+  sine = sine * y + 0.082145886611128190, sine = sine * y - 0.59926452932079188;
+  sine = sine * y + 2.5501640398773451, sine = sine * y - 5.1677127800499690;
+  return (sine * y + 3.1415926535897932) * r;
+}
+
 /* The logarithm of the gamma function, in float64. From 8 on Stirling's series (M. Abramowitz and I. Stegun, "Handbook
  * of mathematical functions", 6.1.41); below, that of x + 8 divided by x (x + 1) ... (x + 7); below zero the reflection
  * 6.1.17, with the sine of pi times the distance to the nearest whole number. */
@@ -125,17 +135,11 @@ static inline float fast_lgammaf(float value) {
   double x = (double)value, z = x < 0 ? 1 - x : x, t = z < 8 ? z + 8 : z;
   double shift = z * (z + 1) * (z + 2) * (z + 3) * ((z + 4) * (z + 5) * (z + 6) * (z + 7));
   shift = z < 8 ? shift : 1;
-  double r = x - rint(x), y = r * r, sine = -2.2948428997269856e-08;
-  sine = sine * y + 7.9520540014755080e-07, sine = sine * y - 2.1915353447830204e-05;
-  sine = sine * y + 0.00046630280576761234, sine = sine * y - 0.0073704309457143483;
-  sine = sine * y + 0.082145886611128190, sine = sine * y - 0.59926452932079188;
-  sine = sine * y + 2.5501640398773451, sine = sine * y - 5.1677127800499690;
-  sine = (sine * y + 3.1415926535897932) * r;
   double u = 1 / t, v = u * u, series = 1.0 / 156;
   series = series * v - 691.0 / 360360, series = series * v + 1.0 / 1188, series = series * v - 1.0 / 1680;
   series = series * v + 1.0 / 1260, series = series * v - 1.0 / 360, series = series * v + 1.0 / 12;
   double stirling = (t - 0.5) * log(t) - t + 0.91893853320467274178 + series * u;
-  double other = log(x < 0 ? 3.14159265358979323846 * shift / fabs(sine) : shift);
+  double other = log(x < 0 ? 3.14159265358979323846 * shift / fabs(fast_sinpi(x)) : shift);
   double result = x < 0 ? other - stirling : stirling - other;
   result = (x == 1) | (x == 2) ? 0 : result;
   return fabs(x) == INFINITY ? INFINITY : (float)result;

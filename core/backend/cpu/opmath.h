@@ -166,6 +166,14 @@ TIDE_NEXTAFTER(f64, double, int64_t, INT64_MIN)
 TIDE_DIVIDE(c64, float)
 TIDE_DIVIDE(c128, double)
 
+#define TIDE_SINC_COMPLEX(s, T, f)                                                                                      \
+  static inline T _Complex tide_sinc_##s(T _Complex x) {                                                               \
+    T _Complex y = x * (T)3.14159265358979323846;                                                                      \
+    return x == 0 ? 1 : tide_divide_##s(csin##f(y), y);                                                                \
+  }
+TIDE_SINC_COMPLEX(c64, float, f)
+TIDE_SINC_COMPLEX(c128, double, )
+
 static inline int32_t tide_conj_i32(int32_t x) { return x; }
 static inline int64_t tide_conj_i64(int64_t x) { return x; }
 static inline float tide_conj_f32(float x) { return x; }
@@ -215,6 +223,9 @@ static inline double tide_conj_f64(double x) { return x; }
 #define tide_i0(x)                                TIDE_FLOAT_PICK(tide_i0, x)(x)
 #define tide_polygamma(x, n)                      TIDE_FLOAT_PICK(tide_polygamma, x)(x, n)
 #define tide_ndtri(x)                             TIDE_FLOAT_PICK(tide_ndtri, x)(x)
+#define tide_ndtr(x)                              TIDE_FLOAT_PICK(tide_ndtr, x)(x)
+#define tide_sinc(x)                                                                                                   \
+  _Generic((x), float : tide_sinc_f32, double : tide_sinc_f64, float _Complex : tide_sinc_c64, default : tide_sinc_c128)(x)
 #define tide_log_add(a, b)                        TIDE_FLOAT_PICK(tide_log_add, a)(a, b)
 #define tide_entr(x)                              TIDE_FLOAT_PICK(tide_entr, x)(x)
 #define tide_frexp_fraction(x)                    TIDE_FLOAT_PICK(tide_frexp_fraction, x)(x)

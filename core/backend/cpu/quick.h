@@ -8,7 +8,8 @@
  *              logarithm is the power of 2, and a polynomial of our own around 1.5, which has 0.25 log 2 more.
  *   lgamma     between 1 and 3 (x - 1) (x - 2) times a polynomial of our own around 2; below 8 the recurrence leads
  *              there, from 8 on Stirling's series 6.1.41 of Abramowitz and Stegun, "Handbook of mathematical
- *              functions" (1964).
+ *              functions" (1964). float32 below zero by the reflection 6.1.17, whose error near zeros of the result
+ *              only float64 would show.
  *   digamma, polygamma of order 1: ten steps of the recurrence, and the series 6.3.18 and 6.4.12.
  *   ndtri      the same polynomial, of 2 p - 1.
  *   i0         the power series 9.6.12 over t = x^2 / 4. What rounding takes from t would cost x ulp: it is put back by
@@ -19,7 +20,7 @@
 /* T is the type of the loop, and p0 its parameter. */
 #define QUICK_LOW_erfinv     -0.9999
 #define QUICK_HIGH_erfinv    0.9999
-#define QUICK_LOW_lgamma     1e-300
+#define QUICK_LOW_lgamma     (sizeof(T) == 4 ? -1e30 : 1e-300)
 #define QUICK_HIGH_lgamma    1e300
 #define QUICK_LOW_digamma    1e-100
 #define QUICK_HIGH_digamma   1e300
@@ -213,10 +214,23 @@ static void quick_erfinv(double *out, const double *in) {
   quick_inverse(out, in, chance);
 }
 
-static void quick_lgamma(double *out, const double *in) {
+/* Below zero: the logarithm of pi over the sine of pi x, less what `out` has of 1 - x. */
+QUICK_ONCE void quick_reflect(double *out, const double *in) {
+  double sine[QUICK_COUNT];
+  QUICK_EACH sine[j] = in[j] < 0 ? 3.14159265358979323846 / fabs(fast_sinpi(in[j])) : 1;
+  QUICK_EACH {
+    double turned = log(sine[j]) - out[j];
+    out[j] = in[j] < 0 ? turned : out[j];
+  }
+}
+
+static void quick_lgamma(double *out, const double *given) {
   static const double stirling[] = {1.0 / 12,   -1.0 / 360,      1.0 / 1260, -1.0 / 1680,
                                     1.0 / 1188, -691.0 / 360360, 1.0 / 156};
-  double near[QUICK_COUNT], roots[QUICK_COUNT], logarithm[QUICK_COUNT];
+  double near[QUICK_COUNT], roots[QUICK_COUNT], logarithm[QUICK_COUNT], in[QUICK_COUNT], x[QUICK_COUNT];
+  int64_t negative = 0;
+  QUICK_EACH negative += given[j] < 0 ? 1 : 0, x[j] = given[j];
+  QUICK_EACH in[j] = x[j] < 0 ? 1 - x[j] : x[j];
   QUICK_EACH {
     const double x = in[j];
     double z = x < 1 ? x + 1 : x, product = 1;
@@ -238,6 +252,7 @@ static void quick_lgamma(double *out, const double *in) {
     double far = (x - 0.5) * logarithm[j] - x + (0.91893853320467274178 + u * quick_polynomial(u * u, stirling, 7));
     out[j] = x < 8 ? near[j] : far;
   }
+  if (negative) quick_reflect(out, x);
 }
 
 /* The sum of 1 / (x + k)^power over k < 10, two at a time. */
