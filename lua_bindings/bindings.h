@@ -166,6 +166,11 @@ static inline ltide_state *ltide_begin(lua_State *L) {
 static inline bool ltide_script_is(const lua_Debug *ar) {
   return *ar->source == '=' && !strncmp(ar->source, "=[tide ", 7);
 }
+/* Of a process that tide.multiprocessing.spawn has started. */
+extern struct ltide_task {
+  bool is_task;
+  int (*end)(void); /* the runner's: asked for the exit code when the task has failed */
+} ltide_task;
 /* luaL_traceback without the frames of tide's own chunks. */
 void ltide_traceback(lua_State *L, lua_State *co, const char *message, int level);
 /* The nearest function of the script's that is running; false: none is. */

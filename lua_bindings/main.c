@@ -75,7 +75,10 @@ int runner_call(lua_State *L, int nargs, int nresults) {
   return status;
 }
 
+static bool has_failed; /* has the last call been reported? */
+
 int runner_report(lua_State *L, int status) {
+  has_failed = status != LUA_OK;
   if (status == LUA_OK) return status;
   const char *text = lua_tostring(L, -1);
   int top = lua_gettop(L);
@@ -120,7 +123,8 @@ static void print_usage(FILE *to) {
           "  --        stop handling options\n"
           "  -         run the standard input\n"
           "Without a script, a terminal gets a prompt. The text of -e may be one of its commands: -e :devices\n"
-          "Modules are found beside the script, too. Exit codes: 1 after an error, 2 after a wrong option.\n",
+          "Modules are found beside the script, too. Exit codes: 1 after an error, 2 after a wrong option, 143 after\n"
+          "SIGTERM, which raises an error once, so that a script can save its work; a second one ends at once.\n",
           program);
 }
 
@@ -293,7 +297,7 @@ static repl_done run_options(lua_State *L, char **argv, int end) {
     repl_done done = REPL_DONE;
     if (option == 'l' && require_global(L, value) != LUA_OK) done = REPL_FAILED;
     if (option == 'e') done = run_text(L, value);
-    if (done != REPL_DONE) return done;
+    if (done != REPL_DONE || interrupt_terminated()) return done;
   }
   return REPL_DONE;
 }
@@ -382,9 +386,10 @@ static int run(lua_State *L) {
   if (!o.ignore_env && run_init(L) != LUA_OK) return 0;
   if (o.script) search_beside(L, argv[o.script]);
   repl_done done = run_options(L, argv, o.script ? o.script : argc);
-  if (done == REPL_FAILED) return 0;
+  if (done == REPL_FAILED || interrupt_terminated()) return 0;
   if (done == REPL_LEAVES) return lua_pushboolean(L, 1), 1;
   if (o.script && run_script(L, argv, o.script) != LUA_OK && !o.interactive) return 0;
+  if (interrupt_terminated()) return 0;
   if (prompt) {
     if (!o.version) print_version();
     repl_run(L);
@@ -406,10 +411,12 @@ int main(int argc, char **argv) {
   int status = lua_pcall(L, 2, 1, 0);
   bool ok = lua_toboolean(L, -1) && status == LUA_OK;
   if (status != LUA_OK) runner_report(L, status);
-  if (!ok && interrupt_happened()) { /* the work that is queued shall not hold the exit up */
+  if (interrupt_terminated()) failure = EXIT_TERMINATED;
+  if (!ok && has_failed && interrupt_happened()) { /* the work that is queued shall not hold the exit up */
     fflush(NULL);
-    _exit(EXIT_FAILURE);
+    _exit(failure);
   }
+  interrupt_leave();
   lua_close(L);
-  return ok ? EXIT_SUCCESS : failure;
+  return ok && !interrupt_terminated() ? EXIT_SUCCESS : failure;
 }

@@ -280,7 +280,7 @@ static bool step(lua_State *L) {
 }
 
 static int run_steps(lua_State *L) {
-  while (step(L)) {}
+  while (step(L) && !interrupt_terminated()) {}
   return 0;
 }
 

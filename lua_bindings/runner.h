@@ -11,11 +11,15 @@ int runner_call(lua_State *L, int nargs, int nresults);
 int runner_report(lua_State *L, int status);
 /* A Lua state whose small objects come from pools: runner_alloc.c. */
 lua_State *runner_newstate(void);
-/* Ctrl-C, in runner_interrupt.c: armed around each call; open once per state. */
+/* Ctrl-C and SIGTERM, in runner_interrupt.c: armed around each call; open once per state. */
 void interrupt_open(lua_State *L);
 void interrupt_arm(lua_State *L);
 void interrupt_disarm(lua_State *L);
-bool interrupt_happened(void); /* did the last call end with Ctrl-C? */
+bool interrupt_happened(void);   /* was the last call interrupted? */
+bool interrupt_terminated(void); /* has SIGTERM come? Then nothing further runs, and the exit code is this: */
+enum { EXIT_TERMINATED = 143 };
+void interrupt_leave(
+    void); /* before the state is closed: after SIGTERM, work that is queued holds that up by 2 s at most */
 /* While there is a session Ctrl-C between two calls ends nothing: the prompt asks whether there was one, and forgets
  * it. */
 void interrupt_session(bool begins);

@@ -1,4 +1,4 @@
-/* runner_interrupt.c: Ctrl-C ends the running Lua code, in whichever coroutine, and any wait for a device.
+/* runner_interrupt.c: Ctrl-C and SIGTERM end the running Lua code, in whichever coroutine, and any wait for a device.
  *
  * One handler serves as long as the process runs. It only notes that there is an interruption and sets Lua's hook,
  * which Lua allows a handler, and which raises the error at the next instruction; a hook is its coroutine's own, and
@@ -9,11 +9,17 @@
  * breaks off a read that the first one left waiting, and ends kernels, for which the driver may wait as it loads
  * another.
  *
- * Where no Lua code runs, the prompt is told (interrupt_noticed), and without a prompt the process ends as by default.
- * Invariant: the handler runs on the thread of the Lua state alone. */
+ * SIGTERM raises the same error once, which a script may catch to save its work; then the process ends with exit code
+ * 143. A second one ends it at once. A read that waits is broken off after a second, and so are kernels. In a process
+ * of spawn, SIGTERM of the parent beside one of somebody else counts once: the parent insists by SIGKILL.
+ *
+ * Where no Lua code runs, the prompt is told (interrupt_noticed) of Ctrl-C. Without a prompt, and by SIGTERM, the
+ * process ends as by default. Invariant: what changes Lua's hooks runs on the thread of the Lua state alone. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,6 +35,10 @@ static volatile sig_atomic_t in_session; /* there is a prompt to go back to */
 static volatile sig_atomic_t twice;      /* the last one came within a second after another */
 static volatile sig_atomic_t unheard;    /* how many came while one was pending */
 static lua_State *volatile running;      /* the coroutine that runs */
+static volatile sig_atomic_t terminated; /* SIGTERM has come */
+static volatile pid_t terminator;        /* who sent the last one */
+static volatile bool parent_was_first;
+static int64_t terminated_at;
 static bool happened, breaks;
 static _Atomic bool ending; /* no pcall may hold the error up */
 static int64_t last_at;
@@ -123,6 +133,75 @@ static void on_sigint(int sig) {
   errno = kept;
 }
 
+/* ---- SIGTERM ---- */
+
+static void install(int sig, void (*handler)(int, siginfo_t *, void *), int flags) {
+  struct sigaction action = {.sa_sigaction = handler, .sa_flags = flags | SA_SIGINFO};
+  sigemptyset(&action.sa_mask);
+  sigaction(sig, &action, NULL);
+}
+
+/* Nothing has taken the interruption up within a second: calls that wait in the kernel return, and kernels end. */
+static void on_alarm(int sig, siginfo_t *info, void *context) {
+  int kept = errno;
+  (void)info, (void)context;
+  if (pending && !pthread_equal(pthread_self(), home))
+    pthread_kill(home, sig);
+  else if (pending) {
+    tide_interrupt_kernels();
+    alarm(1);
+  }
+  errno = kept;
+}
+
+static void on_sigterm(int sig, siginfo_t *info, void *context) {
+  int kept = errno;
+  (void)context;
+  if (info->si_pid != getpid()) terminator = info->si_pid;
+  bool is_parents = ltide_task.is_task && terminator == getppid();
+  if (terminated) {
+    bool is_same = is_parents || (parent_was_first && now() - terminated_at < second);
+    if (!is_same) end_process(sig);
+  } else if (!armed) {
+    end_process(sig);
+  } else if (!pthread_equal(pthread_self(), home)) {
+    pthread_kill(home, sig);
+  } else {
+    terminated = 1, parent_was_first = is_parents, terminated_at = now();
+    pending = 1, twice = 0;
+    set_hook(running);
+    install(SIGALRM, on_alarm, 0);
+    alarm(1);
+  }
+  errno = kept;
+}
+
+static void leave(int sig, siginfo_t *info, void *context) {
+  (void)sig, (void)info, (void)context;
+  _exit(EXIT_TERMINATED);
+}
+
+void interrupt_leave(void) {
+  if (!terminated) return;
+  fflush(NULL);
+  install(SIGALRM, leave, 0);
+  alarm(2);
+}
+
+/* Where the parent of the process ignores it, it stays ignored. */
+static void open_sigterm(void) {
+  struct sigaction before;
+  if (!sigaction(SIGTERM, NULL, &before) && before.sa_handler != SIG_IGN) install(SIGTERM, on_sigterm, SA_RESTART);
+}
+
+/* Ends a process of spawn whose task has failed by an interruption, or returns its exit code. */
+static int end_task(void) {
+  int code = terminated ? EXIT_TERMINATED : EXIT_FAILURE;
+  if (!happened) return code;
+  fflush(NULL);
+  _exit(code);
+}
+
 /* Asked by every wait: the error that follows takes the hook's place. */
 static int interrupted(void *user) {
   (void)user;
@@ -189,6 +268,8 @@ void interrupt_open(lua_State *L) {
   ltide_let_pass(L, &ending, false);
   ltide_fuse_note_library(L, false);
   set_action(false);
+  ltide_task.end = end_task;
+  open_sigterm();
 }
 
 void interrupt_arm(lua_State *L) {
@@ -205,6 +286,7 @@ void interrupt_disarm(lua_State *L) {
 }
 
 bool interrupt_happened(void) { return happened; }
+bool interrupt_terminated(void) { return terminated; }
 
 void interrupt_session(bool begins) { in_session = begins; }
 

@@ -220,10 +220,13 @@ static int work(lua_State *L) {
 
 static int script_tell_begun(lua_State *L) { return tide_process_tell(lua_touserdata(L, 1), NULL, 0), 0; }
 
+struct ltide_task ltide_task;
+
 static int lmain(lua_State *L, ltide_call *c) {
   (void)c;
   FILE *file = tide_process_task();
   if (!file) return ltide_error(L, "StateError", "_main: this process was not started by spawn");
+  ltide_task.is_task = true;
   lua_settop(L, 0);
   lua_pushcfunction(L, with_traceback);
   lua_pushcfunction(L, work);
@@ -233,8 +236,9 @@ static int lmain(lua_State *L, ltide_call *c) {
   const char *text = lua_tolstring(L, -1, &n);
   tide_process_tell(file, text, n);
   fflush(NULL);
+  int code = ltide_task.end ? ltide_task.end() : EXIT_FAILURE;
   lua_close(L);
-  exit(EXIT_FAILURE);
+  exit(code);
 }
 
 static const luaL_Reg script[] =

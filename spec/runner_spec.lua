@@ -307,7 +307,8 @@ describe("the runner", function()
     end
   end)
 
-  local function interrupt_once(source)
+  -- Runs the script, sends it signals once it says that it is ready, and waits until it ends.
+  local function interrupt_once(source, kills)
     local path = write(source)
     local pid = write ""
     local command = ([[
@@ -319,36 +320,40 @@ describe("the runner", function()
       for i in $(seq 600); do grep -q ready %s.out 2>/dev/null && break; sleep 0.1; done
       sleep 0.1
       start=$(date +%%s%%N)
-      kill -INT $child
+      %s
       { sleep 60; kill -KILL $child; } 2>/dev/null &
       watchdog=$!
       wait $child
       code=$?
       kill $watchdog 2>/dev/null
       echo "$code $((($(date +%%s%%N) - start) / 1000000)) $usual" >%s]]):format(D.quote(D.runner), D.quote(D.runner),
-      path, path, path, path, pid)
+      path, path, path, path, kills or "kill -INT $child", pid)
     -- Not from a terminal, a background process of sh ignores interruptions: env of a monitor-mode shell does not.
     os.execute("bash -mc " .. D.quote(command) .. " 2>/dev/null")
     local file = assert(io.open(pid))
     local code, ms, usual = file:read "a":match "(%d+) (%d+) (%d+)"
     file:close()
-    file = assert(io.open(path .. ".err"))
-    local err = file:read "a"
-    file:close()
+    local function read(name)
+      local f = assert(io.open(path .. name))
+      local text = f:read "a"
+      f:close()
+      return text
+    end
+    local err, out = read ".err", read ".out"
     for _, p in ipairs { path, pid, path .. ".out", path .. ".err" } do os.remove(p) end
     -- How long it took, less twenty times what the machine of the moment takes to begin and end a program.
-    return tonumber(code), tonumber(ms) - 20 * tonumber(usual), err
+    return tonumber(code), tonumber(ms) - 20 * tonumber(usual), err, out
   end
 
   -- The first of ten tries that took less than `most` ms, or the last: a machine that does much else is slow once.
-  local function interrupt(source, most)
-    local code, ms, err
+  local function interrupt(source, most, kills)
+    local code, ms, err, out
     for _ = 1, 10 do
-      code, ms, err = interrupt_once(source)
+      code, ms, err, out = interrupt_once(source, kills)
       if ms < most then break end
     end
     assert.is_true(ms < most, source .. ms) -- the shell's own time is in it, too
-    return code, err
+    return code, err, out
   end
 
   it("is interrupted in Lua code and in a wait within 100 ms", function()
@@ -366,10 +371,104 @@ describe("the runner", function()
     }
     for i = D.tsan and 2 or 1, D.tsan and 3 or #sources do
       local source = sources[i]
-      local code, err = interrupt(source, D.tsan and 2500 or 400)
-      assert.are.equal(1, code, source .. err)
-      assert.is_truthy(err:lower():find "interrupted", err)
+      for signal, want in pairs { INT = 1, TERM = 143 } do
+        local code, err = interrupt(source, D.tsan and 2500 or 400, "kill -" .. signal .. " $child")
+        assert.are.equal(want, code, source .. err)
+        assert.is_truthy(err:lower():find "interrupted", err)
+      end
     end
+  end)
+
+  it("gives a script that SIGTERM has interrupted the time to save, and ends with 143", function()
+    local ready = "print 'ready' io.stdout:flush() "
+    local works = { "while true do end", "tide.cuda._sleep(1 << 40) tide.cuda.synchronize()",
+      "coroutine.wrap(function() while true do end end)()", "while true do tide.ones(500, 500):matmul(tide.ones(500, 500)) end",
+      "tide.multiprocessing.spawn(function() while true do end end, { nprocs = 2 })" }
+    for i = D.tsan and 2 or 1, D.tsan and 2 or #works do
+      -- 2 s: what the queue of a device may hold the end up
+      local code, err, out = interrupt(ready .. "local ok, e = pcall(function() " .. works[i] .. " end) print(ok, e.kind, 'saved')", 6000, "kill -TERM $child")
+      assert.are.equal(143, code, works[i] .. err)
+      assert.are.equal("", err)
+      assert.are.equal("ready\nfalse\tInterrupted\tsaved\n", out, works[i])
+    end
+    if D.tsan then return end
+    local code, _, out = interrupt(ready .. "local _ <close> = setmetatable({}, {__close = function() print 'closed' io.stdout:flush() end}) while true do end", 1000, "kill -TERM $child")
+    assert.are.equal(143, code)
+    assert.are.equal("ready\nclosed\n", out)
+    -- an error afterwards, and an exit code of the script's own
+    code = interrupt(ready .. "pcall(function() while true do end end) error 'later'", 1000, "kill -TERM $child")
+    assert.are.equal(143, code)
+    code = interrupt(ready .. "pcall(function() while true do end end) os.exit(7)", 1000, "kill -TERM $child")
+    assert.are.equal(7, code)
+  end)
+
+  it("ends at once by a second SIGTERM, and before the first where no script runs", function()
+    if D.tsan then return pending "not under the thread sanitizer" end
+    local ready = "print 'ready' io.stdout:flush() "
+    for _, work in ipairs { "while true do pcall(function() while true do end end) end", "pcall(function() while true do end end) tide.cuda._sleep(1 << 40) tide.cuda.synchronize()",
+      "pcall(function() while true do end end) os.execute 'sleep 4'" } do
+      local code, err, out = interrupt(ready .. work, 2000, "kill -TERM $child; sleep 0.3; kill -TERM $child")
+      assert.are.equal(143, code, work .. err)
+      assert.are.equal("ready\n", out)
+    end
+    local code, _, out = interrupt(ready .. "while true do pcall(function() while true do end end) print 'caught' io.stdout:flush() end", 1000,
+      "kill -TERM $child; sleep 1; kill -INT $child; sleep 1.5; kill -TERM $child")
+    assert.are.equal(143, code) -- Ctrl-C stays what it was
+    assert.are.equal("ready\ncaught\ncaught\n", out)
+  end)
+
+  it("breaks off a read for SIGTERM, and heeds one that its parent ignores no more than that", function()
+    if D.tsan then return pending "not under the thread sanitizer" end
+    local code, err = interrupt("local p = io.popen 'sleep 30' print 'ready' io.stdout:flush() p:read()", 4000, "kill -TERM $child")
+    assert.are.equal(143, code, err)
+    assert.is_truthy(err:find("interrupted", 1, true), err)
+    local path = write "os.execute 'kill -TERM $PPID' for _ = 1, 1e6 do end print 'on'"
+    local pipe = io.popen(("trap '' TERM; %s %s"):format(D.quote(D.runner), path))
+    assert.are.equal("on\n", pipe:read "a")
+    pipe:close()
+    os.remove(path)
+  end)
+
+  it("runs nothing more after SIGTERM, neither options nor the prompt", function()
+    local term = "pcall(function() os.execute 'kill -TERM $PPID' while true do end end) print 'caught'"
+    for _, words in ipairs { { "-e", term, "-e", "print 'next'" }, { "-i", "-e", term }, { "-e", term, "-" } } do
+      local out, err, code = D.run(words, { input = "print 'next'" })
+      assert.are.equal(143, code, err)
+      assert.is_truthy(out:find("caught\n", 1, true) and not out:find("next", 1, true), out)
+    end
+  end)
+
+  it("lets processes of spawn save once, too", function()
+    if D.tsan then return pending "not under the thread sanitizer" end
+    local folder = os.tmpname()
+    os.remove(folder)
+    assert(os.execute("mkdir " .. folder))
+    local work = ([[tide.multiprocessing.spawn(function(rank)
+      local ok, e = pcall(function() io.open("%s/begun" .. rank, "w"):close() while true do end end)
+      local f = io.open("%s/saved" .. rank, "w") f:write(e.kind) f:close()
+    end, { nprocs = 2, join = %s })]]):format(folder, folder, "%s")
+    local function begun() return "for rank = 0, 1 do while not io.open('" .. folder .. "/begun' .. rank) do end end print 'ready' io.stdout:flush() " end
+    local function saved()
+      for rank = 0, 1 do
+        local file = assert(io.open(folder .. "/saved" .. rank))
+        assert.are.equal("Interrupted", file:read "a")
+        file:close()
+      end
+      os.execute("rm -f " .. folder .. "/*")
+    end
+    -- the parent is asked to end and asks its children; or all are asked, as by a supervisor
+    local pids = ("local f = io.open('%s/pids', 'w') f:write(table.concat(c:pids(), ' ')) f:close() "):format(folder)
+    for _, kills in ipairs { "kill -TERM $child", "kill -TERM $child $(cat " .. folder .. "/pids)" } do
+      local code, err = interrupt_once("local c <close> = " .. work:format("false") .. pids .. begun() .. "c:join()", kills)
+      assert.are.equal(143, code, err)
+      saved()
+    end
+    -- one of them is
+    local text = [[local c = %s %s os.execute("kill -TERM " .. c:pids()[2]) local ok, e = pcall(c.join, c) print(ok, e.rank, e.exit_code)]]
+    local out, err, code = D.run { "-e", text:format(work:format("false"), begun()) }
+    assert.are.equal(0, code, err)
+    assert.are.equal("ready\nfalse\t1\t143\n", out)
+    os.execute("rm -r " .. folder)
   end)
 
   it("is interrupted within an operation of the CPU, and lives on", function()

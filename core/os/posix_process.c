@@ -91,7 +91,7 @@ static bool has_task(void) {
 }
 
 static char **task_environment(void) { return environ; }
-static void end_with_parent(void) { prctl(PR_SET_PDEATHSIG, SIGTERM); }
+static void end_with_parent(void) { prctl(PR_SET_PDEATHSIG, SIGKILL); } /* SIGTERM may be caught */
 
 #  else
 static const char task_variable[] = "TIDE_TASK_OF"; /* the parent, in the environment */
@@ -118,7 +118,7 @@ static char **task_environment(void) {
 
 static void *watch_parent(void *unused) {
   for (pid_t parent = getppid(); getppid() == parent;) tide__os_sleep(0.1);
-  kill(getpid(), SIGTERM);
+  kill(getpid(), SIGKILL);
   return unused;
 }
 
