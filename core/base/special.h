@@ -159,8 +159,8 @@ TIDE_FN double tide_lgamma_f64(double x) {
 #endif
 }
 
-/* The sum of (x + k)^-s over k, k + 1, ..., for s > 1 and x + k > 0, times 1 / scale^(s - 1), which is a power of 2 near
- * the largest term. x + k is taken exactly: s times its rounding would show. */
+/* The sum of (x + k)^-s over k, k + 1, ..., for s > 1 and x + k > 0, times 1 / scale^(s - 1), which is a power of 2
+ * near the largest term. x + k is taken exactly: s times its rounding would show. */
 TIDE_FN_LONG double tide_zeta(double s, double x, double k, double scale) {
   double sum = 0.0, high, power, least = 9.0 + 1.35 * s;
   for (;; k += 1.0) {

@@ -91,7 +91,9 @@ const char *tide_archive_dtype(const tide_archive *a, int64_t i) {
   return a && i >= 0 && i < a->count ? a->entry[i].type : NULL;
 }
 
-bool tide_archive_is_foreign(const tide_archive *a, int64_t i) { return a && i >= 0 && i < a->count && a->entry[i].foreign; }
+bool tide_archive_is_foreign(const tide_archive *a, int64_t i) {
+  return a && i >= 0 && i < a->count && a->entry[i].foreign;
+}
 
 const char *tide_archive_note(const char **value, const tide_archive *a, int64_t i) {
   if (!a) return NULL;

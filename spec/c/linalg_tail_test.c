@@ -108,7 +108,10 @@ static void begin(int which, const char *name) { routine = name, calls[which]++;
   }
 TYPES(POTRF)
 TYPES(GETRF)
-TYPES(GEQRF) TYPES(LARFT) TYPES(ORGQR) TYPES(TRSM)
+TYPES(GEQRF)
+TYPES(LARFT)
+TYPES(ORGQR)
+TYPES(TRSM)
 
 /* Complex ones have more arguments: room for real numbers. */
 #define GESDD(t, MORE, more)                                                                                           \
@@ -138,13 +141,18 @@ TYPES(GEQRF) TYPES(LARFT) TYPES(ORGQR) TYPES(TRSM)
 #define AND_COUNT  , void *reals, const int *count_reals
 #define REALS      , reals
 #define BOTH_REALS , reals, count_reals
-    GESDD(0, NOTHING, NOTHING) GESDD(1, NOTHING, NOTHING) GESDD(2, NO_COUNT, REALS) GESDD(3, NO_COUNT, REALS)
-        SYEVD(0, NOTHING, NOTHING) SYEVD(1, NOTHING, NOTHING) SYEVD(2, AND_COUNT, BOTH_REALS)
-            SYEVD(3, AND_COUNT, BOTH_REALS)
+GESDD(0, NOTHING, NOTHING)
+GESDD(1, NOTHING, NOTHING)
+GESDD(2, NO_COUNT, REALS)
+GESDD(3, NO_COUNT, REALS)
+SYEVD(0, NOTHING, NOTHING)
+SYEVD(1, NOTHING, NOTHING)
+SYEVD(2, AND_COUNT, BOTH_REALS)
+SYEVD(3, AND_COUNT, BOTH_REALS)
 
-    /* Of geev the arguments behind the matrix are in another order, but as many: `count` is argument 13 or 12. */
-    typedef void (*geev_fn)(const char *, const char *, const int *, void *, const int *, void *, void *, void *,
-                            void *, void *, void *, void *, void *, void *, size_t, size_t);
+/* Of geev the arguments behind the matrix are in another order, but as many: `count` is argument 13 or 12. */
+typedef void (*geev_fn)(const char *, const char *, const int *, void *, const int *, void *, void *, void *, void *,
+                        void *, void *, void *, void *, void *, size_t, size_t);
 #define GEEV(t)                                                                                                        \
   static void geev_##t(const char *left, const char *right, const int *n, void *a, const int *ld, void *x6, void *x7,  \
                        void *x8, void *x9, void *x10, void *x11, void *x12, void *x13, void *x14, size_t l,            \

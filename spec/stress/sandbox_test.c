@@ -367,7 +367,7 @@ static int do_step(lua_State *L, char step) {
   case 'p': return call(L, "package.loaded.tide = {}", "put") == LUA_OK;
   case 'w': return tide_lua_reload(L, "game", "other = 1", 9) == LUA_OK;
   case 'f': o.device = "cuda:7"; /* fall through */
-  case 'o': o.open = opener; /* fall through */
+  case 'o': o.open = opener;     /* fall through */
   default: return tide_lua_open(L, &o) == LUA_OK;
   }
 }

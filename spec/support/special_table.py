@@ -148,7 +148,12 @@ for name, (f, points) in FUNCTIONS.items():
     for key, some in ((name, points), ("wide " + name, WIDE.get(name, []))):
         if some:
             print('  ["%s"] = {' % key)
-            for x in some:
-                print("    %s," % line(name, f, x))
+            row = "   "
+            for text in [line(name, f, x) for x in some]:
+                if len(row) + len(text) > 118:
+                    print(row)
+                    row = "   "
+                row += " %s," % text
+            print(row)
             print("  },")
 print("}")

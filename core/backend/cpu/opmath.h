@@ -166,7 +166,7 @@ TIDE_NEXTAFTER(f64, double, int64_t, INT64_MIN)
 TIDE_DIVIDE(c64, float)
 TIDE_DIVIDE(c128, double)
 
-#define TIDE_SINC_COMPLEX(s, T, f)                                                                                      \
+#define TIDE_SINC_COMPLEX(s, T, f)                                                                                     \
   static inline T _Complex tide_sinc_##s(T _Complex x) {                                                               \
     T _Complex y = x * (T)3.14159265358979323846;                                                                      \
     return x == 0 ? 1 : tide_divide_##s(csin##f(y), y);                                                                \
@@ -225,15 +225,19 @@ static inline double tide_conj_f64(double x) { return x; }
 #define tide_ndtri(x)                             TIDE_FLOAT_PICK(tide_ndtri, x)(x)
 #define tide_ndtr(x)                              TIDE_FLOAT_PICK(tide_ndtr, x)(x)
 #define tide_sinc(x)                                                                                                   \
-  _Generic((x), float : tide_sinc_f32, double : tide_sinc_f64, float _Complex : tide_sinc_c64, default : tide_sinc_c128)(x)
-#define tide_log_add(a, b)                        TIDE_FLOAT_PICK(tide_log_add, a)(a, b)
-#define tide_entr(x)                              TIDE_FLOAT_PICK(tide_entr, x)(x)
-#define tide_frexp_fraction(x)                    TIDE_FLOAT_PICK(tide_frexp_fraction, x)(x)
-#define tide_frexp_exponent(x)                    TIDE_FLOAT_PICK(tide_frexp_exponent, x)(x)
-#define tide_copysign(a, b)                       TIDE_FLOAT_PICK(tide_copysign, a)(a, b)
-#define tide_nextafter(a, b)                      TIDE_FLOAT_PICK(tide_nextafter, a)(a, b)
-#define tide_signbit(x)                           TIDE_REAL_PICK(tide_signbit, x)(x)
-#define tide_gcd(a, b)                            TIDE_INT_PICK(tide_gcd, a)(a, b)
-#define tide_lcm(a, b)                            TIDE_INT_PICK(tide_lcm, a)(a, b)
+  _Generic((x), float                                                                                                  \
+           : tide_sinc_f32, double                                                                                     \
+           : tide_sinc_f64, float _Complex                                                                             \
+           : tide_sinc_c64, default                                                                                    \
+           : tide_sinc_c128)(x)
+#define tide_log_add(a, b)     TIDE_FLOAT_PICK(tide_log_add, a)(a, b)
+#define tide_entr(x)           TIDE_FLOAT_PICK(tide_entr, x)(x)
+#define tide_frexp_fraction(x) TIDE_FLOAT_PICK(tide_frexp_fraction, x)(x)
+#define tide_frexp_exponent(x) TIDE_FLOAT_PICK(tide_frexp_exponent, x)(x)
+#define tide_copysign(a, b)    TIDE_FLOAT_PICK(tide_copysign, a)(a, b)
+#define tide_nextafter(a, b)   TIDE_FLOAT_PICK(tide_nextafter, a)(a, b)
+#define tide_signbit(x)        TIDE_REAL_PICK(tide_signbit, x)(x)
+#define tide_gcd(a, b)         TIDE_INT_PICK(tide_gcd, a)(a, b)
+#define tide_lcm(a, b)         TIDE_INT_PICK(tide_lcm, a)(a, b)
 
 #endif

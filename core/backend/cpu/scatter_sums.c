@@ -10,8 +10,8 @@
 #include "scatter.h"
 
 enum { CHUNK = 512, FIRST = 2048, MOST = 1 << 30 };
-/* Of EVERY steps the sample has TOGETHER. A place is crowded if it has more than CROWD, and AVERAGES times the average.
- */
+/* Of EVERY steps the sample has TOGETHER. A crowded place has more than CROWD, and more than AVERAGES times the
+ * average. */
 enum { EVERY = 1024, TOGETHER = 8, COUNTERS = 1024, CROWD = 16, AVERAGES = 4, LEAST = 4096 };
 
 struct tide__sums {

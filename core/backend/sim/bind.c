@@ -1,7 +1,8 @@
 /* bind.c: operands of captured work replaced, on simulated devices.
  *
- * A node is a recorded operation, which stays as it is; what is changed is the copy that an instance has of it. A replay
- * queues copies of that, so that a change concerns the replays of this instance that are queued from then on alone.
+ * A node is a recorded operation, which stays as it is; what is changed is the copy that an instance has of it. A
+ * replay queues copies of that, so that a change concerns the replays of this instance that are queued from then on
+ * alone.
  *
  * Invariant: nodes are named by whoever holds their graph. */
 #include <stdlib.h>

@@ -8,9 +8,10 @@
  *
  * An instance has its own copies of what was recorded, as CUDA's have, so that one made anew knows nothing of what was
  * put into the one before. A replay queues copies of those, branch 0 on the stream of the replay and the others on
- * streams that belong to the instance, with new marks for the recorded events: the scheduler shuffles what the capture did not order, as it
- * does with everything. Since other branches begin with a wait and are waited for by branch 0, a replay is one piece of
- * the stream's order. What breaks a capture gets CUDA's error, and the rest of it is recorded no more.
+ * streams that belong to the instance, with new marks for the recorded events: the scheduler shuffles what the capture
+ * did not order, as it does with everything. Since other branches begin with a wait and are waited for by branch 0, a
+ * replay is one piece of the stream's order. What breaks a capture gets CUDA's error, and the rest of it is recorded no
+ * more.
  *
  * Invariants: stream->capture is set exactly while the stream is a branch of a capture under way; what was recorded
  * never changes once the capture has ended, and bind.c alone changes operands of an instance, which holds its graph. */
