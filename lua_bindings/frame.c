@@ -74,6 +74,21 @@ static int make_frame(lua_State *L) {
   return 0;
 }
 
+/* Does a script's function run, or a job? */
+bool ltide_in_script(lua_State *L) {
+  const ltide_state *S = ltide_state_of(L);
+  lua_State *of[2] = {L, S ? S->main : L};
+  lua_Debug ar;
+  for (int k = 0; k < 2; k++)
+    for (int i = 0; lua_getstack(of[k], i, &ar); i++)
+      if (lua_getinfo(of[k], "S", &ar) && *ar.what != 'C') return true;
+  return S && S->in_frame;
+}
+
+static const char *const in_script =
+    "frame: a script runs, got a call by one of its functions, expected one by the host";
+static int refuse(const char *why) { return tide_error_set(TIDE_STATE, why), 0; }
+
 static tide_frame_options read_options(const tide_frame_options *from) {
   const int64_t most = INT64_MAX / 4000; /* counted in nanoseconds, and added to the clock's */
   tide_frame_options o = {0};
@@ -106,9 +121,15 @@ static bool make(lua_State *L, lua_CFunction fn) {
 
 int ltide_frame_begin(lua_State *L, const tide_frame_options *options) {
   ltide_state *S = ltide_state_of(L);
+  if (!S) return refuse("frame_begin: the state has ended");
+  if (ltide_in_script(L)) return refuse(in_script);
+  if (options && (options->struct_size < sizeof(size_t) || options->struct_size > 65536))
+    return refuse("frame_begin: struct_size is wrong, expected sizeof(tide_frame_options)");
   tide_frame_options o = read_options(options);
-  if (!S || o.budget <= 0 || o.collect < 0 || o.device_budget < 0 || S->frame_open || !lua_checkstack(L, LUA_MINSTACK))
-    return 0;
+  if (o.budget <= 0 || o.collect < 0 || o.device_budget < 0 || (unsigned)o.on_wait > TIDE_FRAME_WAIT_YIELDS)
+    return refuse("frame_begin: wrong options, expected a budget of more than 0 and no negative number");
+  if (S->frame_open) return refuse("frame_begin: a frame is open, expected tide_frame_end first");
+  if (!lua_checkstack(L, LUA_MINSTACK)) return refuse("frame_begin: Lua has no memory");
   if (!S->frame && !make(L, make_frame)) return 0;
   ltide_frame *f = S->frame;
   f->open = true, f->o = o;
@@ -234,7 +255,7 @@ static int push_misuse(lua_State *L) {
   return 1;
 }
 
-static int fail(lua_State *L, int args, const char *message) {
+int ltide_fail_misuse(lua_State *L, int args, const char *message) {
   lua_pop(L, args);
   lua_pushcfunction(L, push_misuse);
   lua_pushlightuserdata(L, (void *)message);
@@ -258,12 +279,13 @@ int ltide_check_ended(lua_State *L) {
 /* Stack: the coroutine, then n results of its own. */
 static int take_results(lua_State *L, ltide_frame *f, lua_State *co, int n, int wanted) {
   if (wanted != LUA_MULTRET) {
-    if (!lua_checkstack(co, wanted)) return fail(L, 1, "frame_call: too many results");
+    if (!lua_checkstack(co, wanted)) return ltide_fail_misuse(L, 1, "frame_call: too many results");
     for (; n < wanted; n++) lua_pushnil(co);
     lua_pop(co, n - wanted);
     n = wanted;
   }
-  if (!lua_checkstack(L, n + 4)) return fail(L, 1, "frame_call: too many results, and no room on the stack");
+  if (!lua_checkstack(L, n + 4))
+    return ltide_fail_misuse(L, 1, "frame_call: too many results, and no room on the stack");
   lua_xmove(co, L, n);
   keep_idle(L, f, -n - 1);
   lua_remove(L, -n - 1);
@@ -275,7 +297,7 @@ static int call(lua_State *L, ltide_frame *f, int args, int results) {
   lua_insert(L, -args - 2);
   if (status != LUA_OK) return lua_pop(L, args + 1), status;
   lua_State *co = lua_tothread(L, -args - 2);
-  if (!lua_checkstack(co, args + LUA_MINSTACK)) return fail(L, args + 2, "frame_call: too many arguments");
+  if (!lua_checkstack(co, args + LUA_MINSTACK)) return ltide_fail_misuse(L, args + 2, "frame_call: too many arguments");
   const void *function = lua_topointer(L, -args - 1);
   if (!function) function = co; /* what is a number, or nil, raises that it cannot be called */
   lua_xmove(L, co, args + 1);
@@ -290,9 +312,13 @@ static int call(lua_State *L, ltide_frame *f, int args, int results) {
 
 int ltide_frame_call(lua_State *L, int args, int results) {
   ltide_frame *f = frame_of(L);
-  if (!f || !f->open) return fail(L, args + 1, "frame_call: no frame is open, expected tide_frame_begin before");
-  if (ltide_state_of(L)->in_frame) return fail(L, args + 1, "frame_call: a script of the frame is running");
-  if (!lua_checkstack(L, LUA_MINSTACK)) return fail(L, args + 1, "frame_call: no room on the stack");
+  if (args < 0 || args >= lua_gettop(L))
+    return ltide_fail_misuse(L, 0, "frame_call: args is not the number of arguments there");
+  if (results < LUA_MULTRET) return ltide_fail_misuse(L, args + 1, "frame_call: results is negative");
+  if (!f || !f->open)
+    return ltide_fail_misuse(L, args + 1, "frame_call: no frame is open, expected tide_frame_begin before");
+  if (ltide_in_script(L)) return ltide_fail_misuse(L, args + 1, in_script);
+  if (!lua_checkstack(L, LUA_MINSTACK)) return ltide_fail_misuse(L, args + 1, "frame_call: no room on the stack");
   tide_current *host = leave_host();
   int status = ltide_check_ended(L);
   if (status == LUA_OK) {
@@ -343,7 +369,8 @@ static int take_turn(lua_State *L, ltide_frame *f) {
 
 int ltide_frame_resume(lua_State *L) {
   ltide_frame *f = frame_of(L);
-  if (!f || !f->open || ltide_state_of(L)->in_frame || !lua_checkstack(L, LUA_MINSTACK)) return LUA_OK;
+  if (ltide_in_script(L)) return ltide_fail_misuse(L, 0, in_script);
+  if (!f || !f->open || !lua_checkstack(L, LUA_MINSTACK)) return LUA_OK;
   const ltide_state *S = ltide_state_of(L);
   tide_current *host = leave_host();
   int status = LUA_OK;
@@ -464,7 +491,10 @@ static bool collect_in_slack(lua_State *L, ltide_frame *f) {
 int ltide_frame_end(lua_State *L, tide_frame_stats *stats) {
   ltide_state *S = ltide_state_of(L);
   ltide_frame *f = S ? S->frame : NULL;
-  if (!f || !f->open || S->in_frame) return 0;
+  if (ltide_in_script(L)) return refuse(in_script);
+  if (!f || !f->open) return refuse("frame_end: no frame is open, expected tide_frame_begin first");
+  if (stats && (stats->struct_size < sizeof(size_t) || stats->struct_size > 65536))
+    return refuse("frame_end: struct_size is wrong, expected sizeof(tide_frame_stats)");
   tide_current *host = leave_host();
   int64_t begun = now();
   const char *before = tide_refuse_waits(refusal); /* finalisers are scripts, too */

@@ -12,5 +12,9 @@ int ltide_frame_end(lua_State *L, tide_frame_stats *stats);
 
 /* Has the state ended? Else LUA_OK; the error that says why is pushed. */
 int ltide_check_ended(lua_State *L);
+/* Does a script's function run, or a job? */
+bool ltide_in_script(lua_State *L);
+/* Pops so many arguments and pushes a StateError; LUA_ERRRUN. */
+int ltide_fail_misuse(lua_State *L, int args, const char *message);
 
 #endif

@@ -408,6 +408,10 @@ static int reload_text(lua_State *L) {
 
 int ltide_reload(lua_State *L, const char *name, const char *text, size_t size) {
   host_text t = {name, text, size};
+  if (!name || (!text && size)) return ltide_fail_misuse(L, 0, "reload: a name or a text is missing, got NULL");
+  if (ltide_in_script(L))
+    return ltide_fail_misuse(L, 0,
+                             "reload: a script runs, got a call by one of its functions, expected one by the host");
   int status = ltide_check_ended(L);
   if (status != LUA_OK) return status;
   lua_pushcfunction(L, reload_text);

@@ -14,7 +14,7 @@ static tide_lua_options read_options(lua_State *L) {
   lua_getfield(L, LUA_REGISTRYINDEX, "tide.options");
   const tide_lua_options *from = lua_touserdata(L, -1);
   lua_pop(L, 1);
-  if (from->struct_size < offsetof(tide_lua_options, device))
+  if (from->struct_size < offsetof(tide_lua_options, device) || from->struct_size > 65536)
     ltide_error(L, "ValueError", "options.struct_size: got %d, expected sizeof(tide_lua_options)",
                 (int)from->struct_size);
   memcpy(&o, from, from->struct_size < sizeof o ? from->struct_size : sizeof o);

@@ -7,8 +7,9 @@
  * threads at once, and what they hold may go from one to another: a tensor, event, stream, graph or generator has a
  * count of references that any thread may change.
  *
- * Errors: what pushes may raise a memory error of Lua's, so that it is called in protected mode (lua_pcall); nothing
- * else here raises, and nothing throws or jumps through the host's frames otherwise. What pushes, and any script, may
+ * Errors: tide_lua_push_tensor and the like may raise a memory error of Lua's: call them in protected mode (lua_pcall),
+ * or tide_lua_try_push_tensor and the like anywhere. Nothing else here raises, and nothing throws or jumps through the
+ * host's frames otherwise. A state that is NULL is one that has not required tide. What pushes, and any script, may
  * leave its coroutine's device and streams current on the thread: a host with work of its own binds its own again,
  * tide_current_bind(NULL).
  *
@@ -95,8 +96,9 @@ typedef struct tide_lua_api {
   int (*reload)(lua_State *L, const char *name, const char *text, size_t size); /* see tide_lua_reload */
 } tide_lua_api;
 
-/* Of any coroutine of the state; lives as long as the process. NULL before the state has required tide. */
+/* Of any coroutine of the state; lives as long as the process. NULL before the state has required tide, and of NULL. */
 static inline const tide_lua_api *tide_lua_get(lua_State *L) {
+  if (!L) return NULL;
   lua_getfield(L, LUA_REGISTRYINDEX, "tide.api");
   const tide_lua_api *api = (const tide_lua_api *)lua_touserdata(L, -1);
   lua_pop(L, 1);
@@ -170,6 +172,7 @@ static inline tide_lua_options tide_lua_defaults(void) {
  * already only L and the main one have quotas; under LuaJIT L is the main one, else this fails. */
 static inline int tide_lua_open(lua_State *L, const tide_lua_options *options) {
   const tide_lua_options none = tide_lua_defaults();
+  if (!L) return LUA_ERRRUN;
   if (!options) options = &none;
   if (tide_lua_get(L)) {
     lua_pushliteral(L, "tide_lua_open: already open in this Lua state, expected one without tide: open it once, before "
@@ -234,7 +237,7 @@ static inline int64_t tide_lua_quota_used(lua_State *L, tide_quota_kind kind) {
  * called from then on raises it: at once what calls tide, tide_frame_call and tide_lua_reload, within 1000 instructions
  * what does not. L is the main coroutine's. 1; 0 where there is no such state. */
 static inline int tide_lua_kill(const tide_lua_api *api, lua_State *L) {
-  return api && api->struct_size > offsetof(tide_lua_api, kill) ? api->kill(L) : 0;
+  return L && api && api->struct_size > offsetof(tide_lua_api, kill) ? api->kill(L) : 0;
 }
 
 /* ---- Objects in and out ---- */
@@ -258,6 +261,32 @@ static inline int tide_lua_kill(const tide_lua_api *api, lua_State *L) {
     api->push_##noun(L, noun);                                                                                         \
     return 1;                                                                                                          \
   }
+/* The same outside of protected mode, and a tensor as a global of the scripts (NULL: nil), without a script's code:
+ * they raise nothing. MEMORY: Lua has no memory; STATE: the state has not required tide, or it may not go on; ARGUMENT:
+ * an argument is NULL. Then nothing is pushed, or set. */
+typedef struct tide_lua_passed {
+  void *object;
+  const char *name;
+  int done;
+} tide_lua_passed;
+static inline tide_status tide_lua_protected(lua_State *L, lua_CFunction fn, tide_lua_passed *passed, int results) {
+  if (!lua_checkstack(L, 2)) return TIDE_MEMORY;
+  lua_pushcfunction(L, fn);
+  lua_pushlightuserdata(L, passed);
+  int status = lua_pcall(L, 1, results, 0);
+  if (status == LUA_OK && passed->done) return TIDE_OK;
+  lua_pop(L, status == LUA_OK ? results : 1);
+  return status == LUA_ERRMEM ? TIDE_MEMORY : TIDE_STATE;
+}
+#define TIDE_LUA_TRY_PUSH(noun)                                                                                        \
+  static inline int tide_lua_pushing_##noun(lua_State *L) {                                                            \
+    tide_lua_passed *passed = (tide_lua_passed *)lua_touserdata(L, 1);                                                 \
+    return passed->done = tide_lua_push_##noun(L, (tide_##noun *)passed->object);                                      \
+  }                                                                                                                    \
+  static inline tide_status tide_lua_try_push_##noun(lua_State *L, tide_##noun *noun) {                                \
+    tide_lua_passed passed = {noun, NULL, 0};                                                                          \
+    return L && noun ? tide_lua_protected(L, tide_lua_pushing_##noun, &passed, 1) : TIDE_ARGUMENT;                     \
+  }
 TIDE_LUA_TO(tensor)    /* tide_tensor *tide_lua_to_tensor(L, index) */
 TIDE_LUA_TO(stream)    /* tide_stream *tide_lua_to_stream(L, index) */
 TIDE_LUA_TO(event)     /* tide_event *tide_lua_to_event(L, index) */
@@ -268,6 +297,29 @@ TIDE_LUA_PUSH(stream)
 TIDE_LUA_PUSH(event)
 TIDE_LUA_PUSH(graph)
 TIDE_LUA_PUSH(generator)
+TIDE_LUA_TRY_PUSH(tensor) /* tide_status tide_lua_try_push_tensor(L, tensor) */
+TIDE_LUA_TRY_PUSH(stream)
+TIDE_LUA_TRY_PUSH(event)
+TIDE_LUA_TRY_PUSH(graph)
+TIDE_LUA_TRY_PUSH(generator)
+static inline int tide_lua_setting_tensor(lua_State *L) {
+  tide_lua_passed *passed = (tide_lua_passed *)lua_touserdata(L, 1);
+#ifdef LUA_GLOBALSINDEX
+  lua_pushvalue(L, LUA_GLOBALSINDEX);
+#else
+  lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+#endif
+  lua_pushstring(L, passed->name);
+  passed->done = passed->object ? tide_lua_push_tensor(L, (tide_tensor *)passed->object) : tide_lua_get(L) != NULL;
+  if (!passed->done) return 0;
+  if (!passed->object) lua_pushnil(L);
+  lua_rawset(L, -3);
+  return 0;
+}
+static inline tide_status tide_lua_set_global_tensor(lua_State *L, const char *name, tide_tensor *tensor) {
+  tide_lua_passed passed = {tensor, name, 0};
+  return L && name ? tide_lua_protected(L, tide_lua_setting_tensor, &passed, 0) : TIDE_ARGUMENT;
+}
 
 /* ---- Errors ---- */
 
@@ -277,7 +329,7 @@ static inline void tide_lua_error_plain(lua_State *L, int index, tide_lua_error_
       "(error object is nil)",        "(error object is a boolean)",  "(error object is a light userdata)",
       "(error object is a number)",   "(error object is a string)",   "(error object is a table)",
       "(error object is a function)", "(error object is a userdata)", "(error object is a thread)"};
-  int type = lua_type(L, index);
+  int type = L ? lua_type(L, index) : LUA_TNIL;
   memset(error, 0, sizeof *error);
   error->message = type == LUA_TSTRING ? lua_tolstring(L, index, NULL) : other[type < 0 ? 0 : type];
   error->name = error->traceback = "";
@@ -343,9 +395,10 @@ static inline int tide_lua_set_stream(lua_State *L, tide_stream *stream) {
  * does an operation collect garbage: Lua's collector stands still until tide_frame_end. An allocation that fails over
  * garbage fails. A driver may still load kernels of the library at their first use: tide_preload does that before.
  *
- * All of these are called on the thread that runs the state, never by a function that a script has called. Each state
- * has its own frames; lua_close may come in the middle of one. Without quotas nothing ends a script that goes on
- * beyond the budget: tide_lua_quota_set, or tide_lua_kill. */
+ * All of these are called on the thread that runs the state, never by a function that a script has called: there they
+ * do nothing, and fail, with the reason as tide_error_get's (STATE) or pushed. Each state has its own frames; lua_close
+ * may come in the middle of one. Without quotas nothing ends a script that goes on beyond the budget:
+ * tide_lua_quota_set, or tide_lua_kill. */
 
 /* What a script does that would wait. */
 typedef enum tide_frame_wait {
@@ -388,7 +441,8 @@ typedef struct tide_frame_stats {
   int64_t device, device_behind;
 } tide_frame_stats;
 
-/* 1; 0 before the state has required tide, without a budget, and where a frame is open. */
+/* 1; 0 with the reason in tide_error_get: before the state has required tide, where struct_size is not that of a
+ * struct, without a budget, where a frame is open, and in a script's call. */
 static inline int tide_frame_begin(lua_State *L, const tide_frame_options *options) {
   const tide_lua_api *api = tide_lua_get(L);
   return api && api->struct_size > offsetof(tide_lua_api, frame_begin) ? api->frame_begin(L, options) : 0;
@@ -399,19 +453,22 @@ static inline int tide_frame_begin(lua_State *L, const tide_frame_options *optio
 static inline int tide_frame_call(lua_State *L, int args, int results) {
   const tide_lua_api *api = tide_lua_get(L);
   if (TIDE_LUA_HAS(api, frame_call)) return api->frame_call(L, args, results);
+  if (!L || args < 0 || args >= lua_gettop(L)) return LUA_ERRRUN;
   lua_settop(L, -args - 2);
   lua_pushliteral(L, "tide_frame_call: this state has not opened tide, or one without it");
   return LUA_ERRRUN;
 }
 /* Resumes jobs, in turn, until a budget is used or all of them wait for a device. A job that yields by itself has its
  * turn again in the same frame; while a quota is used up, or after a kill, none has one. LUA_OK, or the status of a job
- * that has ended with an error, whose message is pushed: then the others want another call. */
+ * that has ended with an error, whose message is pushed: then the others want another call. In a script's call always
+ * LUA_ERRRUN, with a message. */
 static inline int tide_frame_resume(lua_State *L) {
   const tide_lua_api *api = tide_lua_get(L);
   return TIDE_LUA_HAS(api, frame_resume) ? api->frame_resume(L) : LUA_OK;
 }
 /* Collects, in steps of some 5 us, one of them longer, and never all at once, and releases what finalisers have left.
- * stats may be NULL. 1; 0 where no frame is open. */
+ * stats may be NULL. 1; 0 with the reason in tide_error_get: where no frame is open, and in a
+ * script's call. */
 static inline int tide_frame_end(lua_State *L, tide_frame_stats *stats) {
   const tide_lua_api *api = tide_lua_get(L);
   return api && api->struct_size > offsetof(tide_lua_api, frame_end) ? api->frame_end(L, stats) : 0;
@@ -423,10 +480,11 @@ static inline int tide_frame_end(lua_State *L, tide_frame_stats *stats) {
  * text makes, the first time or again, with the state that it had. What the text sets as globals belongs to it as well,
  * so it may be a script that returns nothing (then `true` is pushed). Scripts cannot call this where FILES is not
  * granted. LUA_OK, or another status of lua_pcall with the error pushed: then everything is as before. On the thread
- * that runs the state, between two calls of its scripts. */
+ * that runs the state, between two calls of its scripts: in one it fails. */
 static inline int tide_lua_reload(lua_State *L, const char *name, const char *text, size_t size) {
   const tide_lua_api *api = tide_lua_get(L);
   if (TIDE_LUA_HAS(api, reload)) return api->reload(L, name, text, size);
+  if (!L) return LUA_ERRRUN;
   lua_pushliteral(L, "tide_lua_reload: this state has not opened tide, or one without it");
   return LUA_ERRRUN;
 }

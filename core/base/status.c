@@ -7,6 +7,7 @@
  * Invariant: the record's strings point into the thread's own buffers, so they stay valid until its next failing call,
  * whatever happens to the device, the stream or the tensor that was concerned. */
 #include "base.h"
+#include "tide/debug.h"
 #include "tide/memory.h"
 
 #include <stdarg.h>
@@ -54,6 +55,10 @@ tide_status tide__fail(tide_status status, const char *format, ...) {
   vsnprintf(text, sizeof text, format, list);
   va_end(list);
   return tide__error_set(&(tide_error){.status = status, .device = TIDE_CPU}, text, "");
+}
+
+tide_status tide_error_set(tide_status status, const char *message) {
+  return tide__fail(status, "%s", message ? message : "");
 }
 
 /* ---- arguments ---- */

@@ -45,12 +45,24 @@ foreach(source IN LISTS c_tests)
   tide_test(c/${name} 600 COMMAND $<TARGET_FILE:${name}>)
 endforeach()
 
-# The calls of misuse_test, from the headers.
-add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/script/misuse_calls.inc VERBATIM
-  COMMAND tide_runner ${PROJECT_SOURCE_DIR}/spec/c/misuse.lua ${PROJECT_BINARY_DIR}/script/misuse_calls.inc ${public_headers}
-  DEPENDS tide_runner ${PROJECT_SOURCE_DIR}/spec/c/misuse.lua ${public_headers})
+# The calls of misuse_test, from the headers, and of the same test for tide_lua.h.
+set(misuse ${PROJECT_SOURCE_DIR}/spec/c/misuse.lua)
+set(tide_lua_h ${PROJECT_SOURCE_DIR}/lua_bindings/tide_lua.h)
+set(calls ${PROJECT_BINARY_DIR}/script/misuse_calls.inc)
+set(lua_calls ${PROJECT_BINARY_DIR}/script/misuse_lua_calls.inc)
+add_custom_command(OUTPUT ${calls} ${lua_calls} VERBATIM
+  COMMAND tide_runner ${misuse} ${calls} ${public_headers}
+  COMMAND tide_runner ${misuse} --lua ${lua_calls} ${tide_lua_h} ${public_headers}
+  DEPENDS tide_runner ${misuse} ${tide_lua_h} ${public_headers})
 if(TARGET misuse_test)
-  target_sources(misuse_test PRIVATE ${PROJECT_BINARY_DIR}/script/misuse_calls.inc)
+  target_sources(misuse_test PRIVATE ${calls})
+  add_executable(misuse_lua_test spec/c/misuse_test.c ${lua_calls})
+  target_compile_definitions(misuse_lua_test PRIVATE MISUSE_LUA)
+  target_include_directories(misuse_lua_test PRIVATE core lua_bindings ${PROJECT_BINARY_DIR}/script)
+  target_include_directories(misuse_lua_test SYSTEM PRIVATE ${TIDE_LUA_INCLUDE})
+  target_link_libraries(misuse_lua_test PRIVATE tide_flags tide_objects tide_binding_objects ${TIDE_LUA_ARCHIVE} m)
+  set_target_properties(misuse_lua_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
+  tide_test(c/misuse_lua_test 600 COMMAND $<TARGET_FILE:misuse_lua_test>)
 endif()
 
 if(TARGET tide_cuda)
@@ -137,6 +149,8 @@ tide_test(stress/bench_frame_jobs 60 ENV TIDE_SIM_DEVICES=1 COMMAND $<TARGET_FIL
 
 # Random calls in a state that is not trusted: memory is watched in the sanitizer's tree.
 tide_test(stress/sandbox_calls 600 COMMAND $<TARGET_FILE:sandbox_test> $<TARGET_FILE:tide_module> --calls 1 20)
+# Seeds whose multiples no int holds.
+tide_test(stress/sandbox_seeds 600 COMMAND $<TARGET_FILE:sandbox_test> $<TARGET_FILE:tide_module> --calls 5000000001 5000000004 50)
 
 # ---- memory that fails, tide's and Lua's: a host that holds all of both, so that it can take the place of malloc ----
 add_executable(ramp_test spec/stress/ramp_test.c)

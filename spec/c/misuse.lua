@@ -1,6 +1,7 @@
 -- misuse.lua: writes the calls that spec/c/misuse_test.c makes: each public function with every kind of argument that a
 -- host should not give. All of it is read from the headers, so that a new function is tested without a word here.
 -- usage: tide misuse.lua OUT HEADER...
+--        tide misuse.lua --lua OUT TIDE_LUA_H HEADER...      the functions of tide_lua.h alone
 --
 -- It writes, as C: one struct row for each struct with the kinds and places of its fields, one caller for each function,
 -- and one row for each function with its parameters: name, kind, the struct row or element size.
@@ -16,6 +17,10 @@ end
 local left_out = {
   tide_shutdown = "takes nothing",
   tide_sim_mem_free = "frees an address",
+  tide_lua_protected = "is behind others",
+  tide_lua_pushing_tensor = "is behind another one",
+  tide_lua_setting_tensor = "is behind another one",
+  tide_lua_error_plain = "is behind tide_lua_error",
   tide_process_sleep = "sleeps as long as it is asked to",
   tide_stream_sleep = "keeps a device busy as long as it is asked to",
   tide_allocator_open = "opens a library, which stays",
@@ -34,14 +39,17 @@ for name in ([[
   tide_tensor_to_dlpack.consumer tide_tensor_to_dlpack_unversioned.consumer tide_from_dlpack.producer
   tide_from_dlpack_unversioned.producer tide_allocator_take.stream tide_bincount.weights tide_current_override.device
   tide_device_processes.list tide_mempool_new_from.source tide_roll.dims
-  tide_comm_scatter.chunk_sizes tide_quota_spend.n tide_conv.bias tide_conv_transpose.bias tide_max_pool.indices
+  tide_lua_set_global_tensor.tensor tide_lua_readback.L tide_comm_scatter.chunk_sizes tide_quota_spend.n tide_conv.bias tide_conv_transpose.bias tide_max_pool.indices
 ]]):gmatch "%S+" do optional[name] = true end
 
 -- A huge count of a list whose length nothing else bounds reads behind it.
-local unbounded = {["tide_process_stop.n"] = true}
+local unbounded = {["tide_process_stop.n"] = "LENGTH", ["tide_lua_reload.size"] = "SHORT"}
 
 local plain, structs, enums, opaque, callbacks, functions = {}, {}, {}, {}, {}, {}
-for name in ("bool char int int64_t uint64_t uint32_t size_t double ptrdiff_t uint16_t"):gmatch "%S+" do plain[name] = true end
+callbacks.lua_CFunction = true
+for name in ("bool char int int64_t uint64_t uint32_t size_t double ptrdiff_t uint16_t unsigned"):gmatch "%S+" do plain[name] = true end
+
+local of_lua = arg[1] == "--lua" and table.remove(arg, 1)
 
 local function words(text) return (text:gsub("%s+", " "):gsub("^ ", ""):gsub(" $", "")) end
 
@@ -61,6 +69,10 @@ local function split(text)
   return list
 end
 
+local function note(result, name, parameters, pointer)
+  functions[#functions + 1] = {name = name, result = words(result) .. (pointer and " *" or ""), list = split(words(parameters:sub(2, -2)))}
+end
+
 for i = 2, #arg do
   local text = read(arg[i]):gsub("/%*.-%*/", " "):gsub("\\\n", " ")
   local bare = text:gsub("\n[ \t]*#[^\n]*", " "):gsub("^#[^\n]*", " ")
@@ -71,8 +83,22 @@ for i = 2, #arg do
   for name in bare:gmatch "typedef [%w_ %*]-%(%*([%w_]+)%)%(" do callbacks[name] = true end
   for result, name, parameters in bare:gmatch "TIDE_API%s+([%w_ %*]-)%s*%*?([%w_]+)(%b())%s*;" do
     local pointer = bare:find("%*%s*" .. name .. "%s*%(") ~= nil
-    local list = words(parameters:sub(2, -2))
-    functions[#functions + 1] = {name = name, result = words(result) .. (pointer and " *" or ""), list = split(list)}
+    if not of_lua then note(result, name, parameters, pointer) end
+  end
+end
+
+if of_lua then
+  local text = read(arg[2]):gsub("/%*.-%*/", " "):gsub("\\\n", " ")
+  for result, name, parameters in text:gmatch "\nstatic inline ([%w_ %*]-)%s*%*?([%w_]+)(%b())%s*{" do
+    note(result, name, parameters, text:find("%*%s*" .. name .. "%s*%(") ~= nil)
+  end
+  -- One macro for each kind of object.
+  for word, macro in pairs {TIDE_LUA_TO = "to", TIDE_LUA_PUSH = "push", TIDE_LUA_TRY_PUSH = "try_push"} do
+    for noun in text:gmatch("\n" .. word .. "%((%l+)%)") do
+      local object = ("tide_%s *%s"):format(noun, noun)
+      note(macro == "to" and "tide_" .. noun or macro == "push" and "int" or "tide_status", ("tide_lua_%s_%s"):format(macro, noun),
+        ("(lua_State *L, %s)"):format(macro == "to" and "int index" or object), macro == "to")
+    end
   end
 end
 
@@ -96,6 +122,7 @@ local function kind_of(declaration)
     if base == "bool" then return "BOOL", name, type end
     if base == "tide_scalar" then return "SCALAR", name, type end
     if base == "int" and devices[name] then return "DEVICE", name, type end
+    if of_lua and name == "index" then return "INDEX", name, type end
     if (base == "int" or base == "int64_t") and counts[name] then return "COUNT", name, type end
     if base == "size_t" then return name == "length" and "SHORT" or "BYTES", name, type end
     assert(plain[base], declaration)
@@ -108,7 +135,7 @@ local function kind_of(declaration)
     if base == "FILE" then return "FILE_", name, type end
     if callbacks[base] then return "PLACE", name, type end
     if plain[base] or enums[base] then return written and "PLACE" or (base == "int64_t" and "SIZES" or base == "int" and "INTS" or "MEMORY"), name, type end
-    if base == "tide_memory_snapshot" then return "OBJECT", name, type, base end -- made by tide alone
+    if base == "tide_memory_snapshot" or base == "tide_lua_api" then return "OBJECT", name, type, base end -- made by tide alone
     if structs[base] then
       if base == "tide_scalar" and not written then return "MEMORY", name, type end
       return written and "PLACE" or "STRUCT", name, type, base
@@ -132,10 +159,10 @@ for i, f in ipairs(functions) do
     local given, parameters = {}, {}
     for k, declaration in ipairs(f.list) do
       local kind, name, type, base = kind_of(declaration)
-    if unbounded[f.name .. "." .. name] then kind = "LENGTH" end
+    kind = unbounded[f.name .. "." .. name] or kind
       local v = ("v[%d]"):format(k - 1)
       local how = kind == "DOUBLE" and v .. ".d" or kind == "BOOL" and v .. ".i != 0" or kind == "SCALAR" and ("scalar_of(%s.i)"):format(v)
-        or (kind == "FUNCTION" and ("(void *)%s.p"):format(v)) or ((kind == "ENUM" or kind == "DEVICE" or kind == "COUNT" or kind == "NUMBER" or kind == "BYTES" or kind == "LENGTH" or kind == "SHORT") and ("(%s)%s.i"):format(type, v))
+        or (kind == "FUNCTION" and ("(void *)%s.p"):format(v)) or ((kind == "ENUM" or kind == "DEVICE" or kind == "COUNT" or kind == "NUMBER" or kind == "BYTES" or kind == "LENGTH" or kind == "SHORT" or kind == "INDEX") and ("(%s)%s.i"):format(type, v))
         or v .. ".p"
       given[k] = how
       local extra = "NULL"

@@ -4,6 +4,7 @@
  * misuse.lua reads the headers and writes the calls. Each function runs in a child with simulated devices, so a crash
  * is one line of the report with the arguments that led to it. A call has good arguments but for one or two; "good"
  * differs by world, so that most functions get past their checks in one of them.
+ * With MISUSE_LUA it is the test of tide_lua.h: in states that have opened tide, and others, with and without a frame.
  * usage: misuse_test [FUNCTION] */
 #include <dirent.h>
 #include <limits.h>
@@ -16,6 +17,12 @@
 
 #include "check.h"
 #include <tide_headers.inc>
+#ifdef MISUSE_LUA
+#  include "tide_lua.h"
+#  define CALLS <misuse_lua_calls.inc>
+#else
+#  define CALLS <misuse_calls.inc>
+#endif
 
 typedef union value {
   void *p;
@@ -41,6 +48,7 @@ typedef enum kind {
   LENGTH, /* a count that has to be right */
   SHORT,  /* a number of bytes that has to be right */
   NUMBER,
+  INDEX, /* of a value on Lua's stack */
   BYTES,
   BOOL,
   DOUBLE,
@@ -78,7 +86,7 @@ static tide_scalar scalar_of(int64_t i) {
   if (i == 2) s.kind = 'Q';
   return s;
 }
-#include <misuse_calls.inc>
+#include CALLS
 
 /* ---- worlds: what good arguments are ---- */
 
@@ -170,6 +178,25 @@ static void *kernel_new(void) {
   return kernel;
 }
 
+#ifdef MISUSE_LUA
+/* A tensor, a function and three arguments. */
+static void *lua_new(void) {
+  lua_State *L = luaL_newstate();
+  const tide_frame_options frame = {sizeof frame, 1000, 0, TIDE_FRAME_WAIT_RAISES, 0};
+  tide_lua_options o = tide_lua_defaults();
+  o.open = luaopen_tide;
+  luaL_openlibs(L);
+  if (world % 2 == 0) {
+    CHECK(tide_lua_open(L, &o) == LUA_OK);
+    CHECK(tide_lua_push_tensor(L, tensor_of(TIDE_FLOAT32)));
+  }
+  if (world == 2) CHECK(tide_frame_begin(L, &frame));
+  CHECK(luaL_loadstring(L, "return ...") == LUA_OK);
+  for (int i = 0; i < 3; i++) lua_pushinteger(L, i);
+  return L;
+}
+#endif
+
 #define MADE(type, call)                                                                                               \
   if (!strcmp(name, #type)) {                                                                                          \
     type *made = NULL;                                                                                                 \
@@ -180,6 +207,10 @@ static void *kernel_new(void) {
 static void *object_of(const char *name, const char *parameter_name) {
   int device = worlds[world].device < 0 ? 0 : worlds[world].device;
   if (!strcmp(name, "tide_tensor")) return !strcmp(parameter_name, "into") ? NULL : tensor_named(parameter_name);
+#ifdef MISUSE_LUA
+  if (!strcmp(name, "lua_State")) return lua_new();
+  if (!strcmp(name, "tide_lua_api")) return (void *)(uintptr_t)tide_lua_get(lua_new());
+#endif
   if (!strcmp(name, "tide_storage")) return tide_tensor_storage(tensor_of(TIDE_FLOAT32));
   if (!strcmp(name, "tide_current")) return tide_current_new(NULL);
   if (!strcmp(name, "tide_archive")) return archive_new();
@@ -221,7 +252,7 @@ static void *object_for(const row *r, const parameter *p) {
     void *object;
     int world;
   } kept[MOST];
-  static const char *const ends[] = {"release", "free", "finish", "close", "drop", "give"};
+  static const char *const ends[] = {"lua", "frame", "release", "free", "finish", "close", "drop", "give"};
   for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
     if (strstr(r->name, ends[i])) return object_of(p->type, p->name);
   int i = 0;
@@ -308,6 +339,7 @@ static int ways(const parameter *p) {
   case LENGTH: return N_COUNTS - 1;
   case NUMBER: return N_NUMBERS;
   case BYTES: return 3;
+  case INDEX: return 4;
   case DOUBLE: return 5;
   case SCALAR: return 4;
   default: return 2;
@@ -383,6 +415,7 @@ static value make(const row *r, const parameter *p, int k, int way) {
   case COUNT:
   case LENGTH: v.i = way ? counts[way] : !strcmp(p->name, "rank") && world == 5 ? 2 : worlds[world].ndim; break;
   case SHORT: v.i = way; break;
+  case INDEX: v.i = (const int[]){1, -1, 2, 99}[way]; break;
   case NUMBER: v.i = way == 0 ? (strstr(p->name, "dim") ? 0 : 1) : numbers[way]; break;
   case BYTES: v.i = way == 0 ? 64 : way == 1 ? 0 : -1; break;
   case DOUBLE: v.d = way == 4 ? (double)NAN : doubles[way]; break;

@@ -285,6 +285,79 @@ static void test_quota(void) {
   lua_close(L);
 }
 
+/* {==== Outside of protected mode */
+
+/* Of each kind one is pushed, or Lua has no memory and nothing is; where no pcall is about that would catch an error.
+ */
+static void test_try(void) {
+  lua_State *L = lua_newstate(some_memory, NULL);
+  tide_tensor *x = NULL;
+  int64_t two = 2;
+  check(tide_lua_try_push_tensor(NULL, NULL) == TIDE_ARGUMENT && tide_lua_try_push_tensor(L, NULL) == TIDE_ARGUMENT,
+        "NULL is pushed");
+  luaL_openlibs(L);
+  tide_lua_options o = tide_lua_defaults();
+  o.open = opener;
+  check(tide_lua_open(L, &o) == LUA_OK, "it does not open");
+  check(TIDE(tide_full)(&x, &two, 1, tide_float(3), NULL) == TIDE_OK, "full");
+  lua_State *bare = luaL_newstate();
+  check(tide_lua_try_push_tensor(bare, x) == TIDE_STATE && tide_lua_set_global_tensor(bare, "x", x) == TIDE_STATE &&
+            lua_gettop(bare) == 0,
+        "a state without tide takes a tensor");
+  lua_close(bare);
+  must(L, "setmetatable(_G, {__newindex = function() error 'a script runs' end})");
+  lua_settop(L, 0);
+  has_memory = false;
+  tide_status full = TIDE_OK, set = TIDE_OK;
+  for (int i = 0; i < 1000 && full == TIDE_OK; i++) full = tide_lua_try_push_tensor(L, x), lua_settop(L, 0);
+  set = tide_lua_set_global_tensor(L, "a name that is not there yet", x);
+  has_memory = true;
+  check(full == TIDE_MEMORY && set == TIDE_MEMORY && lua_gettop(L) == 0, "without memory it does not say so");
+  check(tide_lua_try_push_tensor(L, x) == TIDE_OK && lua_gettop(L) == 1 && tide_lua_to_tensor(L, 1), "a tensor");
+  check(tide_lua_set_global_tensor(L, NULL, x) == TIDE_ARGUMENT, "a global without a name");
+  check(tide_lua_set_global_tensor(L, "x", x) == TIDE_OK && lua_gettop(L) == 1, "a global");
+  must(L, "assert(x:sum():item() == 6)");
+  check(tide_lua_set_global_tensor(L, "x", NULL) == TIDE_OK, "a global is taken away");
+  must(L, "assert(rawget(_G, 'x') == nil)");
+  TIDE(tide_tensor_release)(x);
+  lua_close(L);
+}
+
+/* {==== In a script's call */
+
+/* What the host must not call there: each fails, and says why. */
+static int call_host(lua_State *L) {
+  const tide_frame_options o = {sizeof o, 1000, 0, TIDE_FRAME_WAIT_RAISES, 0};
+  int top = lua_gettop(L);
+  check(!tide_frame_begin(L, &o) && strstr(TIDE(tide_error_get)()->message, "a script runs"), "a frame begins");
+  check(!tide_frame_end(L, NULL) && strstr(TIDE(tide_error_get)()->message, "a script runs"), "a frame ends");
+  check(tide_frame_resume(L) == LUA_ERRRUN && lua_gettop(L) == top + 1, "jobs are resumed");
+  lua_pushvalue(L, 1);
+  check(tide_frame_call(L, 0, 0) == LUA_ERRRUN && lua_gettop(L) == top + 2, "a function is called in a frame");
+  check(tide_lua_reload(L, "m", "return 1", 8) == LUA_ERRRUN && lua_gettop(L) == top + 3, "a module is loaded again");
+  check(strstr(luaL_tolstring(L, -1, NULL), "a script runs") != NULL, "reload does not say why");
+  return 0;
+}
+
+static void test_inside(void) {
+  static const char text[] = "host(print) pcall(host, print) coroutine.wrap(function() host(print) end)()";
+  lua_State *L = open_state();
+  const tide_frame_options o = {sizeof o, 1000000, 0, TIDE_FRAME_WAIT_RAISES, 0};
+  tide_frame_options huge = o, small = o;
+  huge.struct_size = (size_t)-1, small.struct_size = 1;
+  lua_register(L, "host", call_host);
+  must(L, text);
+  lua_settop(L, 0);
+  check(!tide_frame_begin(L, &huge) && !tide_frame_begin(L, &small), "struct_size is not looked at");
+  check(tide_frame_begin(L, &o) == 1, "no frame begins");
+  check(!tide_frame_begin(L, &o) && strstr(TIDE(tide_error_get)()->message, "a frame is open"), "a second one begins");
+  check(luaL_loadstring(L, text) == LUA_OK && tide_frame_call(L, 0, 0) == LUA_OK, "the frame's call");
+  check(tide_frame_resume(L) == LUA_OK && tide_frame_end(L, NULL) == 1, "the frame does not end");
+  check(!tide_frame_end(L, NULL) && strstr(TIDE(tide_error_get)()->message, "no frame is open"), "it ends again");
+  check(tide_lua_reload(L, "m", "return 1", 8) == LUA_OK, "a module is not loaded between calls");
+  lua_close(L);
+}
+
 int main(int argc, char **argv) {
   if (argc != 2) return 2;
   module = argv[1];
@@ -304,6 +377,8 @@ int main(int argc, char **argv) {
   test_stream(L);
   lua_close(L);
   test_without();
+  test_try();
+  test_inside();
   test_quota();
   printf("face_test: %s\n", failed ? "failed" : "passed");
   return failed;

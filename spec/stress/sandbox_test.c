@@ -36,7 +36,7 @@
 
 typedef struct part {
   const char *file, *name, *text;
-  int line;
+  int64_t line; /* of the file; of random calls the seed */
   unsigned granted, left;
   char raises[200];
   bool debug, finalisers, strings, ends, from_zero;
@@ -48,7 +48,7 @@ static lua_CFunction opener;
 static int parts;
 
 static void check(bool holds, const part *p, const char *what) {
-  if (!holds) printf("%s:%d: %s: %s\n", p->file, p->line, p->name, what);
+  if (!holds) printf("%s:%lld: %s: %s\n", p->file, (long long)p->line, p->name, what);
   failed |= !holds;
 }
 
@@ -592,18 +592,18 @@ static void test_device(void) {
 
 /* The program is the host's own, so it has all of Lua's libraries and lets finalisers call tide, which has been granted
  * nothing, or waits alone. Some have few launches, others are killed somewhere. */
-static void run_calls(int seed, const char *calls) {
+static void run_calls(int64_t seed, const char *calls) {
   enum { MOST = 1 << 18 };
   part p = {
       .file = "spec/stress/calls.lua", .name = "random calls", .line = seed, .granted = seed % 2 ? TIDE_LUA_WAITS : 0};
   lua_State *L = luaL_newstate();
-  char text[12];
+  char text[24];
   tide_cpu_memory_stats memory;
   tide_lua_options o = {.struct_size = sizeof o, .capabilities = p.granted, .open = opener};
   o.quota[TIDE_QUOTA_HOST_BYTES] = o.quota[TIDE_QUOTA_DEVICE_BYTES] = MOST;
   if (seed % 5 == 0) o.quota[TIDE_QUOTA_LAUNCHES] = 20 * (1 + seed % 97);
-  o.quota[TIDE_QUOTA_KERNEL_MICROSECONDS] = 1000 + seed * 7919 % 20000;
-  if (seed % 4 == 2) p.kill = 1 + seed * 37 % 150;
+  o.quota[TIDE_QUOTA_KERNEL_MICROSECONDS] = 1000 + seed % 20000 * 7919 % 20000;
+  if (seed % 4 == 2) p.kill = 1 + (int)(seed % 150 * 37 % 150);
   o.indexes = seed % 3 ? TIDE_LUA_FROM_ONE : TIDE_LUA_FROM_ZERO;
   running = p.name;
   alarm(300);
@@ -614,7 +614,7 @@ static void run_calls(int seed, const char *calls) {
   if (tide_lua_open(L, &o) != LUA_OK) exit(2);
   lua_pop(L, 1);
   lua_setglobal(L, "setmetatable");
-  snprintf(text, sizeof text, "%d", seed);
+  snprintf(text, sizeof text, "%lld", (long long)seed);
   lua_newtable(L);
   const char *const arguments[] = {"--calls", calls, text};
   for (int i = 0; i < 3; i++) lua_pushstring(L, arguments[i]), lua_rawseti(L, -2, i + 1);
@@ -648,7 +648,8 @@ int main(int argc, char **argv) {
   opener = (lua_CFunction)(size_t)dlsym(tide, "luaopen_tide");
   take_leak();
   if (argc > 4 && !strcmp(argv[2], "--calls")) {
-    for (int seed = atoi(argv[3]); seed <= atoi(argv[4]); seed++) run_calls(seed, argc > 5 ? argv[5] : "300");
+    for (int64_t seed = atoll(argv[3]), last = atoll(argv[4]); seed <= last; seed++)
+      run_calls(seed, argc > 5 ? argv[5] : "300");
     return failed;
   }
   if (glob("spec/sandbox/*.lua", 0, NULL, &files)) return 2;

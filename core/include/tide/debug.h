@@ -23,6 +23,8 @@ TIDE_API tide_sync_debug tide_sync_debug_get(void);
  * before. */
 TIDE_API const char *tide_refuse_waits(const char *why);
 
+/* Makes this the calling thread's error, for what is built on tide, and returns `status`. */
+TIDE_API tide_status tide_error_set(tide_status status, const char *message);
 /* A launch that may have failed: the op, the script line that queued it ("a.lua:3", or "" if unknown), the stream's
  * handle, and how many launches of that line and op are meant. */
 typedef struct tide_candidate {

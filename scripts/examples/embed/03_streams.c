@@ -18,7 +18,8 @@ static tide_status draw(tide_tensor *picture, const tide_tensor *x) {
 int main(void) {
   const int64_t n = 1024;
   bool gpu = tide_init(NULL) == TIDE_OK && tide_is_available();
-  tide_options on = {TIDE_FLOAT32, gpu ? 0 : TIDE_CPU, false};
+  tide_options on = tide_options_defaults();
+  on.dtype = TIDE_FLOAT32, on.device = gpu ? 0 : TIDE_CPU;
   tide_stream *renderer = NULL, *scripts = NULL;
   tide_tensor *picture = NULL;
   lua_State *L = luaL_newstate();

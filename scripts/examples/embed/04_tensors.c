@@ -21,7 +21,8 @@ static void give_back(void *user) {
 int main(void) {
   static float heights[3][4] = {{1, 2, 3, 4}, {5, 6, 7, 8}, {9, 10, 11, 12}};
   const int64_t size[] = {3, 4};
-  const tide_options like = {TIDE_FLOAT32, TIDE_CPU, false};
+  tide_options like = tide_options_defaults();
+  like.dtype = TIDE_FLOAT32, like.device = TIDE_CPU;
   lua_State *L = luaL_newstate();
   tide_lua_options options = tide_lua_defaults();
   void *module = dlopen(TIDE_MODULE, RTLD_NOW);

@@ -50,7 +50,8 @@ int main(void) {
   size_t available = 0, total = 0;
   if (gpu && tide_device_mem_info(&available, &total, 0) == TIDE_OK) {
     int64_t most = (int64_t)(available - available / 4);
-    tide_options on = {TIDE_UINT8, 0, false};
+    tide_options on = tide_options_defaults();
+    on.dtype = TIDE_UINT8, on.device = 0;
     tide_lua_quota_set(L, kind, -1);
     fine = fine && tide_reclaim_add(drop_cache, NULL) == TIDE_OK && tide_empty(&cache, &most, 1, &on) == TIDE_OK;
     lua_pushinteger(L, most / 2);

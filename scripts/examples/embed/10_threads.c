@@ -49,7 +49,8 @@ int main(void) {
   worker w[STATES];
   tide_tensor *shared = NULL;
   bool gpu = tide_init(NULL) == TIDE_OK && tide_is_available(), fine = true;
-  const tide_options on = {TIDE_FLOAT32, gpu ? 0 : TIDE_CPU, false};
+  tide_options on = tide_options_defaults();
+  on.dtype = TIDE_FLOAT32, on.device = gpu ? 0 : TIDE_CPU;
   if (tide_full(&shared, &n, 1, tide_float(3), &on)) return EXIT_FAILURE;
   if (gpu && tide_device_synchronize(0)) return EXIT_FAILURE; /* other threads have other streams */
   for (int i = 0; i < STATES; i++) {

@@ -78,7 +78,8 @@ static void send_back(host *h, tide_tensor *result) {
   int64_t one = 1;
   if (h->under_way || tide_tensor_numel(result) != 1 || tide_view(&flat, result, &one, 1)) return;
   if (!h->landing) {
-    tide_options o = {tide_tensor_dtype(result), TIDE_CPU, h->stream != NULL};
+    tide_options o = tide_options_defaults();
+    o.dtype = tide_tensor_dtype(result), o.device = TIDE_CPU, o.pin_memory = h->stream != NULL;
     if (tide_empty(&h->landing, &one, 1, &o)) fprintf(stderr, "result: %s\n", tide_error_get()->message);
   }
   if (h->landing && !tide_copy(h->landing, flat, true)) {

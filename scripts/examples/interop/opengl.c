@@ -227,7 +227,10 @@ int main(int argc, char **argv) {
 
   tide_tensor *x, *y;
   tide_gl_texture *written = NULL;
-  tide_options floats = {TIDE_FLOAT32, shared ? 0 : TIDE_CPU, false}, bytes = {TIDE_UINT8, floats.device, false};
+  tide_options floats = tide_options_defaults();
+  floats.dtype = TIDE_FLOAT32, floats.device = shared ? 0 : TIDE_CPU;
+  tide_options bytes = tide_options_defaults();
+  bytes.dtype = TIDE_UINT8, bytes.device = floats.device;
   GLuint texture = 0, texels = 0;
   if (copies) texture = new_texture(TEXTURE, TEXTURE);
   if (!copies || !shared)

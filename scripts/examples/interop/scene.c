@@ -73,7 +73,8 @@ void scene_indices(uint32_t *out) {
 
 void scene_save(const char *path, void *pixels, double seconds) {
   const int64_t size[] = {HEIGHT, WIDTH, 4};
-  const tide_options bytes = {TIDE_UINT8, TIDE_CPU, false};
+  tide_options bytes = tide_options_defaults();
+  bytes.dtype = TIDE_UINT8, bytes.device = TIDE_CPU;
   const uint8_t *p = pixels;
   tide_tensor *image;
   int drawn = 0;

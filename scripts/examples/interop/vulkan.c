@@ -354,7 +354,8 @@ static void *map(const piece *p) {
 static tide_tensor *tensor_on(const piece *p, size_t offset, const int64_t *size, const int64_t *stride,
                               tide_dtype dtype, tide_semaphore *ready, tide_semaphore *done) {
   tide_tensor *x;
-  tide_options options = {dtype, shared ? 0 : TIDE_CPU, false};
+  tide_options options = tide_options_defaults();
+  options.dtype = dtype, options.device = shared ? 0 : TIDE_CPU;
   if (!shared) {
     OK(tide_from_ptr(&x, (char *)map(p) + offset, size, stride, 3, &options, NULL, NULL));
     return x;
