@@ -159,13 +159,20 @@ describe("comm.broadcast", function()
   end)
 
   it("keeps memory until the copies are done", function()
-    for i = 1, 20 do
+    local s, owner = cuda.Stream(0), cuda.current_stream(0)
+    for i = 1, 5 do
       local x = tide.full({ 4000 }, i, on(0))
-      local r = comm.broadcast(x, devices)
+      cuda.synchronize(0)
+      D.hold(s)
+      local r = cuda.stream(s, function() return comm.broadcast(x, devices) end)
       x:free()
-      local other = tide.full({ 4000 }, -1, on(0))
+      local others = {}
+      for k = 1, 4 do others[k] = tide.full({ 4000 }, -1, on(0)) end
+      owner:synchronize() -- they are filled, and the copies are still to come
+      D.release()
+      s:synchronize()
       if several then D.eq(i, r[n][4000]) end
-      other:free()
+      for k = 1, 4 do D.eq(-1, others[k][4000]) end
     end
   end)
 end)

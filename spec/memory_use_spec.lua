@@ -133,6 +133,13 @@ local function square(k, dtype)
 end
 local function with_index() return { ramp(6000), (ramp(2000, { dtype = "int64" }) * 3) % 6000 + 1, ramp(2000) } end
 
+-- What the current streams see of results.
+local function plus(list)
+  local out = {}
+  for i = 1, #list do out[i] = type(list[i]) == "table" and plus(list[i]) or list[i] + 1 end
+  return out
+end
+
 local function case(name, make, run, least)
   it(name, function()
     if least and D.devices < least then return pending("needs " .. least .. " devices") end
@@ -197,9 +204,9 @@ describe("memory that another stream uses", function()
       to:copy_(o[1], { non_blocking = true })
       return to
     end)
-    case("to another device", some(1), function(o) return o[1]:to("cuda:1", { non_blocking = true }) end, 2)
+    case("to another device", some(1), function(o) return o[1]:to("cuda:1", { non_blocking = true }) + 1 end, 2)
     case("from another device", function() return { ramp(6000, { device = "cuda:1" }) } end,
-      function(o) return o[1]:to("cuda:0", { non_blocking = true }) end, 2)
+      function(o) return o[1]:to("cuda:0", { non_blocking = true }) + 1 end, 2)
     case("between devices, to what is there", function() return { ramp(6000, { device = "cuda:1" }), ramp(6000) + 1 } end,
       function(o) o[1]:copy_(o[2], { non_blocking = true }) end, 2)
     case("between devices, packed and cast", function()
@@ -301,6 +308,16 @@ describe("memory that another stream uses", function()
   end)
 
   describe("in collectives:", function()
+    -- Alone, and between other work of the devices, which comes before and behind it.
+    local function collective(name, make, run)
+      case(name, make, run, 2)
+      case(name .. ", between other work", make, function(o)
+        for _, x in ipairs(collect({}, o)) do x:add_(1) end
+        local results = { run(o) }
+        for _, x in ipairs(collect({}, o)) do x:fill_(9) end
+        return results
+      end, 2)
+    end
     local function parts()
       local out = {}
       for d = 0, last do out[d + 1] = ramp(6000, { device = "cuda:" .. d }) + d end
@@ -313,65 +330,82 @@ describe("memory that another stream uses", function()
       end
       return out
     end
-    case("broadcast", some(1), function(o)
+    collective("broadcast", some(1), function(o)
       local r = comm.broadcast(o[1], devices)
-      return { table.unpack(r, 2) }
-    end, 2)
-    case("broadcast to what is there", parts, function(o) comm.broadcast(o[1], nil, { out = o }) end, 2)
-    case("broadcast of much", function() return { ramp(1 << 18) } end, function(o)
-      return { table.unpack(comm.broadcast(o[1], devices), 2) }
-    end, 2)
-    case("broadcast of what lies in pieces", square(1), function(o)
-      return { table.unpack(comm.broadcast(o[1]:t(), devices), 2) }
-    end, 2)
-    case("scatter", some(1), function(o)
-      local r = comm.scatter(o[1], devices)
-      for i = 1, #r do r[i] = r[i] + 1 end
-      return r
-    end, 2)
-    case("gather", parts, function(o) return comm.gather(o, { destination = 0 }) end, 2)
-    case("gather to what is there", function() return { parts(), ramp(6000 * n) } end,
-      function(o) comm.gather(o[1], { out = o[2] }) end, 2)
-    case("gather to another device", parts, function(o) return comm.gather(o, { destination = last }) end, 2)
-    case("reduce_add", parts, function(o) return comm.reduce_add(o, 0) end, 2)
-    case("reduce_add on another device", parts, function(o) return comm.reduce_add(o, last) end, 2)
-    case("reduce_add of what lies in pieces", function()
+      return plus { table.unpack(r, 2) }
+    end)
+    collective("broadcast to what is there", parts, function(o) comm.broadcast(o[1], nil, { out = o }) end)
+    collective("broadcast of much", function() return { ramp(1 << 18) } end, function(o)
+      return plus { table.unpack(comm.broadcast(o[1], devices), 2) }
+    end)
+    collective("broadcast of what lies in pieces", square(1), function(o)
+      return plus { table.unpack(comm.broadcast(o[1]:t(), devices), 2) }
+    end)
+    collective("scatter", some(1), function(o)
+      return plus(comm.scatter(o[1], devices))
+    end)
+    collective("gather", parts, function(o) return comm.gather(o, { destination = 0 }) + 1 end)
+    collective("gather to what is there", function() return { parts(), ramp(6000 * n) } end,
+      function(o) comm.gather(o[1], { out = o[2] }) end)
+    collective("gather to what is on a device of none of them", function() return { { table.unpack(parts(), 2) }, ramp(6000 * last) } end,
+      function(o) comm.gather(o[1], { out = o[2] }) end)
+    collective("gather to another device", parts, function(o) return comm.gather(o, { destination = last }) + 1 end)
+    collective("reduce_add", parts, function(o) return comm.reduce_add(o, 0) + 1 end)
+    collective("reduce_add on another device", parts, function(o) return comm.reduce_add(o, last) + 1 end)
+    collective("reduce_add of what lies in pieces", function()
       local out = parts()
-      for i = 1, #out do out[i] = out[i]:view(60, 100):narrow(2, 1, i == 1 and 50 or 50) end
+      for i = 1, #out do out[i] = out[i]:view(60, 100):narrow(2, 1, 50) end
       return out
-    end, function(o) return comm.reduce_add(o, 0) end, 2)
-    case("broadcast_coalesced", function() return lists()[1] end, function(o)
+    end, function(o) return comm.reduce_add(o, 0) + 1 end)
+    collective("broadcast_coalesced", function() return lists()[1] end, function(o)
       local r = comm.broadcast_coalesced(o, devices)
-      return { table.unpack(r, 2) }
-    end, 2)
-    case("reduce_add_coalesced", lists, function(o) return comm.reduce_add_coalesced(o, 0) end, 2)
+      return plus { table.unpack(r, 2) }
+    end)
+    collective("reduce_add_coalesced", lists, function(o) return plus(comm.reduce_add_coalesced(o, 0)) end)
     for _, f in ipairs { "all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter" } do
-      case("nccl." .. f, function()
-        local ins, outs = {}, {}
-        for d = 0, last do
-          local at = { device = "cuda:" .. d }
-          ins[d + 1] = ramp(600 * n, at) + d
-          outs[d + 1] = ramp(f == "all_gather" and 600 * n * n or f == "reduce_scatter" and 600 or 600 * n, at)
-        end
-        return { ins, outs }
-      end, function(o)
-        if f == "broadcast" then cuda.nccl.broadcast(o[1])
-        elseif f == "reduce" then cuda.nccl.reduce(o[1], { output = o[2][1] })
-        else cuda.nccl[f](o[1], o[2]) end
-      end, 2)
+      local function ins()
+        local out = {}
+        for d = 0, last do out[d + 1] = ramp(600 * n, { device = "cuda:" .. d }) + d end
+        return out
+      end
+      local function outs()
+        local out, count = {}, f == "all_gather" and 600 * n * n or f == "reduce_scatter" and 600 or 600 * n
+        for d = 0, last do out[d + 1] = tide.zeros(count, { device = "cuda:" .. d }) end
+        return out
+      end
+      local function call(from, to)
+        if f == "broadcast" then cuda.nccl.broadcast(from)
+        elseif f == "reduce" then cuda.nccl.reduce(from, { output = to[1] })
+        else cuda.nccl[f](from, to) end
+      end
+      collective("nccl." .. f .. " to what is there", function() return { ins(), outs() } end, function(o) call(o[1], o[2]) end)
+      collective("nccl." .. f, ins, function(o)
+        local to = f == "broadcast" and o or outs()
+        call(o, to)
+        return plus(to)
+      end)
     end
   end)
 
   describe("by peer access:", function()
-    it("kernels that read another device's memory", function()
-      if D.devices < 2 then return pending "needs two devices" end
-      if not cuda.can_device_access_peer(0, 1) then return pending "needs peer access" end
-      cuda.set_peer_access(0, 1, true)
-      local ok, e = pcall(check, function() return { ramp(6000), ramp(6000, { device = "cuda:1" }) } end,
-        function(o) return o[1] + o[2] end, true)
-      cuda.set_peer_access(0, 1, false)
-      assert(ok, e)
-    end)
+    local function make() return { ramp(6000), ramp(6000, { device = "cuda:1" }) } end
+    for name, run in pairs {
+      ["kernels that read another device's memory"] = function(o) return o[1] + o[2] end,
+      ["and between other work"] = function(o)
+        o[2]:add_(1)
+        local r = o[1] + o[2]
+        o[2]:fill_(9)
+        return r
+      end } do
+      it(name, function()
+        if D.devices < 2 then return pending "needs two devices" end
+        if not cuda.can_device_access_peer(0, 1) then return pending "needs peer access" end
+        cuda.set_peer_access(0, 1, true)
+        local ok, e = pcall(check, make, run, true)
+        cuda.set_peer_access(0, 1, false)
+        assert(ok, e)
+      end)
+    end
   end)
 
   it("that is noted by hand serves nobody else meanwhile", function()

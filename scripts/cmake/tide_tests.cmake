@@ -201,6 +201,11 @@ set(interpreted spec/kernel_lua_spec.lua spec/kernel_language_spec.lua spec/kern
 tide_test(specs-interpreted 300 ENV TIDE_DEVICE=cpu TIDE_CXX=/nonexistent COMMAND ${busted} ${interpreted})
 tide_test(specs-interpreted-sim 300 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual
   TIDE_CXX=/nonexistent COMMAND ${busted} ${interpreted})
+# Memory that other streams use, where devices reach each other in other ways.
+foreach(fault IN ITEMS nccl peer)
+  tide_test(specs-memory-without-${fault} 600 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual
+    TIDE_SIM_FAULT=${fault}:off COMMAND ${busted} spec/memory_use_spec.lua)
+endforeach()
 # Linear algebra by each LAPACK that is here, by name: which one a machine prefers depends on its packages.
 find_library(TIDE_OPENBLAS NAMES libopenblas.so.0)
 find_file(TIDE_LAPACK_REFERENCE liblapack.so.3 PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/lapack NO_DEFAULT_PATH)
