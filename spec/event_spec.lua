@@ -141,6 +141,14 @@ describe("events", function()
     end
     collectgarbage()
     cuda.synchronize()
+    -- What they were made of serves again, and is not done before its time.
+    local events = {}
+    D.hold()
+    for i = 1, 100 do events[i] = cuda.Event():record() end
+    for i = 1, 100 do assert.is_false(events[i]:query()) end
+    D.release()
+    cuda.synchronize()
+    for i = 1, 100 do assert.is_true(events[i]:query()) end
   end)
 
   it("refuse unknown options and objects", function()

@@ -464,7 +464,7 @@ describe("a fused function with numbers that change", function()
   end)
 
   it("takes no memory for what is computed on the way", function()
-    if not D.fake then return end
+    if not D.fake then return pending "needs simulated devices" end
     local x = fill { 512, 512 }
     local f = tide.fuse(function(a, t) return ((((a * t + 1) * 2 - a) * t + a) * 3 - t) * t end)
     f(x, 1) f(x, 2)

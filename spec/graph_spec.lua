@@ -202,9 +202,13 @@ describe("a graph", function()
   end)
 
   it("may be empty", function()
-    local g = capture(function() end)
-    g:replay()
-    cuda.synchronize()
+    local g, x = capture(function() end), tide.zeros(4, dev)
+    for i = 1, 3 do
+      x:add_(1)
+      g:replay()
+      x:mul_(2)
+      D.eq(2 ^ (i + 1) - 2, x[1])
+    end
   end)
 
   it("reports a bad index of a replay at the next wait", function()

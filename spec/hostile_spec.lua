@@ -87,7 +87,11 @@ describe("user code in the middle", function()
 
   it("may print the table of sizes as anything", function()
     local show = debug.getmetatable(tide.ones(1).shape).__tostring
-    for _, v in ipairs { io.stdout, 5, "x", {}, { {}, true }, print, tide.ones(2) } do pcall(show, v) end
+    for _, v in ipairs { io.stdout, 5, "x", {}, { {}, true }, print, tide.ones(2) } do
+      local ok, text = pcall(show, v)
+      assert.are.equal("string", type(ok and text or text.message), tostring(v))
+      assert.is_true(ok or text.kind == "ArgumentError", tostring(text))
+    end
   end)
 
   it("may come with 200 arguments, with no library of coroutines", function()

@@ -151,7 +151,7 @@ describe("kernel interpret", function()
     local plain, x = tide.ones(3), tide.ones(3, { device = D.dev })
     interpret(add, 3, plain)
     D.eq({ 27, 47, 67 }, plain)
-    if _VERSION ~= "Lua 5.4" then return end -- the spec's text is translated there, so that no kernel finds it
+    if _VERSION ~= "Lua 5.4" then return pending "the spec's text is translated, so that no kernel finds it" end
     for k = 1, 2 do list[k] = list[k]:to(D.dev) end
     tide.kernel(add)(3, x)
     D.eq(plain, x)

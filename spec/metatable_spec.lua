@@ -164,18 +164,23 @@ describe("metatables", function()
   end)
 
   it("leave an object usable whose finaliser was called by hand", function()
+    local count = 0
     for name, o in pairs(objects()) do
       local meta = debug.getmetatable(o)
       if meta and meta.__gc then
+        count = count + 1
         meta.__gc(o)
         meta.__gc(o)
         use(o)
+        local ok, text = pcall(tostring, o)
+        assert.is_true(ok and type(text) == "string" or text.kind ~= nil, name)
         local methods = type(meta.__index) == "table" and meta.__index or rawget(tide, name)
         for method, f in pairs(type(methods) == "table" and methods or {}) do
           if type(f) == "function" and method ~= "__call" then pcall(f, o) end
         end
       end
     end
+    assert.is_true(count > 3, count)
   end)
 
   it("of one class do not make a tensor of another object", function()

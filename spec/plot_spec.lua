@@ -196,13 +196,19 @@ describe("plot", function()
   end)
 
   it("has sensible ends where there is little or nothing to draw", function()
+    local function drawn(list, options)
+      options.width, options.height = 200, 150
+      local picture = tide.plot(list, options)
+      assert.are.same({ 150, 200 }, { picture:size(1), picture:size(2) })
+      assert.is_false(tide.equal(picture:min(), picture:max())) -- a frame at least
+    end
     for _, list in ipairs { {}, { 3 }, { 0 }, { 5, 5 }, { 0 / 0 }, { 1 / 0, -1 / 0 }, { 1e300, -1e300 }, { 1e-300, 2e-300 }, { 1e15, 1e15 + 1 },
       { 1.7e308, -1.7e308 }, { 0, 5e-324 }, { 5e-324, 5e-324 }, { 5e-324, 1.7e308 } } do
       for _, kind in ipairs { "line", "scatter", "hist" } do
-        for _, log in ipairs { "none", "y" } do tide.plot(list, { kind = kind, log = log, width = 200, height = 150 }) end
+        for _, log in ipairs { "none", "y" } do drawn(list, { kind = kind, log = log }) end
       end
       local map = tide.tensor({ list }, { dtype = "float64" })
-      if #list > 0 then tide.plot(map, { kind = "heat", width = 200, height = 150 }) end
+      if #list > 0 then drawn(map, { kind = "heat" }) end
     end
   end)
 

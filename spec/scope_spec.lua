@@ -103,12 +103,19 @@ describe("tide.scope", function()
   end)
 
   it("takes tensors that are freed or collected inside", function()
-    tide.scope(function()
-      local x = D.tensor { 1. }
+    local x
+    local left, kept = setmetatable({}, { __mode = "k" }), D.tensor { 3. }
+    local r = tide.scope(function()
+      x = D.tensor { 1. }
       x:free()
-      for _ = 1, 100 do D.tensor { 1. } end
+      for _ = 1, 100 do left[D.tensor { 1. }] = true end
       collectgarbage()
+      return kept + 1
     end)
+    collectgarbage()
+    D.eq({ 4 }, r)
+    D.raises("StateError", function() return x + 1 end)
+    if not rawget(_G, "jit") then assert.is_nil(next(left)) end -- compiled code may hold some
   end)
 
   if D.cuda then

@@ -160,7 +160,10 @@ describe("softmax", function()
       local first = x:log_softmax(1)
       for _ = 1, 3 do assert.is_true(tide.equal(first, x:log_softmax(1))) end
     end
-    if D.cuda then return end
+  end)
+
+  it("gives equal bits with any number of threads", function()
+    if D.cuda then return pending "is about the CPU alone" end
     local x, threads = tide.randn(300000), tide.get_num_threads()
     local many = x:softmax(1)
     tide.set_num_threads(1)

@@ -271,6 +271,21 @@ local function check_flags()
   end
 end
 
+-- A case that leaves its rest out would look as if it had succeeded: it is pending, with a reason.
+local function check_cases(path)
+  local inside -- the indent of its lines
+  each_line(read(path), function(line, number)
+    local indent = line:match "^( *)it%(.*function%(%)$"
+    if indent then
+      inside = indent .. "  "
+    elseif inside and line == inside:sub(3) .. "end)" then
+      inside = nil
+    elseif inside and line:match("^" .. inside .. "if .* then return end") then
+      complain(path, number, "a case that returns early says why: return pending \"...\"")
+    end
+  end)
+end
+
 for _, path in ipairs(list [[find core kernels lua_bindings -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh']]) do
   check_code(path)
 end
@@ -280,6 +295,7 @@ for _, path in ipairs(list [[find core kernels lua_bindings scripts spec .ci REA
     ! -name '*.png' ! -name '*.np[yz]' ! -name '*.safetensors' ! -name '*.bin' ! -name '*.csv' ! -name '*.pyc']]) do
   check_text(path)
 end
+for _, path in ipairs(list "ls spec/*_spec.lua") do check_cases(path) end
 check_lists()
 check_flags()
 print(failures == 0 and "rules: all kept" or ("rules: %d broken"):format(failures))

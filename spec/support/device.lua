@@ -4,6 +4,7 @@
 -- describe block fails a case that leaves bytes, another current device or another current stream behind.
 
 local tide = require "tide"
+local checks = require "spec.support.checks"
 
 local M = { cuda = (os.getenv "TIDE_DEVICE" or "cpu") ~= "cpu" }
 M.dev = M.cuda and "cuda:0" or "cpu"
@@ -65,6 +66,7 @@ end
 
 -- Fails unless x (a tensor, a nested table or a number) has the values of `expected`; NaN equals NaN.
 function M.eq(expected, x, tolerance, what)
+  checks.count = checks.count + 1
   local got = x
   if tide.is_tensor(x) then got = x:totable() end
   if tide.is_tensor(expected) then expected = expected:totable() end
@@ -98,6 +100,7 @@ end
 
 -- The error object that f(...) raises, of the given kind, with a message that has a colon (what: what was wrong).
 function M.raises(kind, f, ...)
+  checks.count = checks.count + 1
   local ok, e = pcall(f, ...)
   if ok then error("no error was raised, expected " .. kind, 2) end
   if type(e) ~= "table" and type(e) ~= "userdata" then error("not an error object: " .. tostring(e), 2) end
@@ -245,8 +248,8 @@ end
 local function quote(s) return "'" .. s:gsub("'", "'\\''") .. "'" end
 M.quote = quote
 
--- Runs the runner: env a table, args a list of strings or a ready command tail, input a string. Returns stdout, stderr and
--- the exit code.
+-- Runs the runner: env a table, args a list of strings or a ready command tail, input a string, limit seconds after which
+-- it is ended with code 124. Returns stdout, stderr and the exit code.
 function M.run(args, options)
   options = options or {}
   local out, err, inp = os.tmpname(), os.tmpname(), os.tmpname()
@@ -257,6 +260,7 @@ function M.run(args, options)
   for k, v in pairs(options.env or {}) do words[#words + 1] = k .. "=" .. quote(v) end
   table.sort(words)
   table.insert(words, 1, "env")
+  if options.limit then table.insert(words, 1, ("timeout -k 5 %d"):format(options.limit)) end
   words[#words + 1] = quote(M.runner)
   if type(args) == "string" then words[#words + 1] = args
   else for _, a in ipairs(args) do words[#words + 1] = quote(a) end end
@@ -272,16 +276,19 @@ function M.run(args, options)
   return take(out), take(err), how == "signal" and 128 + code or code
 end
 
--- Runs a piece of Lua in a process of its own on n simulated devices; fails unless it ends well. Returns its output.
-function M.simulate(n, source, env)
+-- Runs a piece of Lua in a process of its own on n simulated devices; fails unless it ends well, within `limit` seconds
+-- where that is given. Returns its output.
+function M.simulate(n, source, env, limit)
+  checks.count = checks.count + 1
   local all = { TIDE_SIM_DEVICES = tostring(n) }
   for k, v in pairs(env or {}) do all[k] = v end
   local path = os.tmpname()
   local file = assert(io.open(path, "w"))
   file:write(source)
   file:close()
-  local out, err, code = M.run({ path }, { env = all })
+  local out, err, code = M.run({ path }, { env = all, limit = limit })
   os.remove(path)
+  if code == 124 then error("has not ended within " .. limit .. " s: " .. out .. err, 2) end
   if code ~= 0 then error(("exit code %s: %s%s"):format(code, out, err), 2) end
   return out, err
 end
