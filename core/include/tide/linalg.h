@@ -1,5 +1,5 @@
-/* tide/linalg.h: linear algebra by LAPACK on the CPU and by cuSOLVER on CUDA, which are opened at the first call. LAPACK
- * is the library that the environment's TIDE_LAPACK names, else libopenblas.so.0 or liblapack.so.3.
+/* tide/linalg.h: linear algebra by LAPACK on the CPU and by cuSOLVER on CUDA, which are opened at the first call.
+ * LAPACK is the library that the environment's TIDE_LAPACK names, else libopenblas.so.0 or liblapack.so.3.
  *
  * x and a are [..., m, n], or [..., n, n] where they have to be square: a batch of matrices, of float32, float64,
  * complex64 or complex128, in any layout. Every function waits for the device, but where nothing has elements. VALUE
