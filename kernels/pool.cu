@@ -94,7 +94,7 @@ template <class S> static bool pool_pick(int *rc, cudaStream_t stream, const tid
 
 bool pool(int *rc, cudaStream_t stream, const tide_window_args *a) {
   const tide_taps *d = a->dim;
-  if (a->op != TIDE_WINDOW_MAX && a->op != TIDE_WINDOW_MEAN) return false;
+  if ((a->op != TIDE_WINDOW_MAX && a->op != TIDE_WINDOW_MEAN) || a->dtype == TIDE_INT64) return false;
   if (d[0].in * d[0].out * d[0].kernel != 1 || d[0].before || d[1].dilation * d[2].dilation != 1) return false;
   if (d[1].kernel != d[2].kernel || d[1].stride != d[2].stride) return false;
   switch (a->dtype) {

@@ -1,7 +1,7 @@
 /* window.cu: the maximum or mean of windows that pool.cu has none for, and fields of one or three dims in another size
  * (images: resize.cu). A thread makes some neighbours of a row of the result, which it writes at once where they lie at
  * a multiple of their bytes; what the other dims need of the input is known once for all of them. float16 and bfloat16
- * are computed in float32.
+ * are computed in float32; int64 has maxima alone.
  *
  * Invariant: of the input nothing is read but what a window covers. */
 #include "types.cuh"
@@ -73,6 +73,13 @@ static __device__ __forceinline__ void between(T (&v)[WINDOW_EACH], const Window
   }
 }
 
+template <class T> static __device__ __forceinline__ T least_of() {
+  if constexpr (std::is_integral_v<T>)
+    return INT64_MIN;
+  else
+    return (T)-INFINITY;
+}
+
 template <int OP, class S, class T>
 static __device__ __forceinline__ void window(T (&v)[WINDOW_EACH], int64_t (&at)[WINDOW_EACH], const WindowArgs &a,
                                               const S *plane, int64_t z, int64_t y, int64_t x) {
@@ -81,7 +88,7 @@ static __device__ __forceinline__ void window(T (&v)[WINDOW_EACH], int64_t (&at)
   for (int e = 0; e < WINDOW_EACH; e++) {
     tide_reach across = tide_reach_of(OP, &a.dim[2], x + e < a.dim[2].out ? x + e : x);
     bool any = false;
-    v[e] = OP == TIDE_WINDOW_MAX ? (T)-INFINITY : (T)0, at[e] = 0;
+    v[e] = OP == TIDE_WINDOW_MAX ? least_of<T>() : (T)0, at[e] = 0;
     for (int64_t k = 0; k < deep.count; k++)
       for (int64_t j = 0; j < down.count; j++) {
         int64_t row =
@@ -111,7 +118,7 @@ static __device__ __forceinline__ void window(T (&v)[WINDOW_EACH], int64_t (&at)
 template <int OP, int DEEP, class S, bool BIG>
 __global__ void __launch_bounds__(WINDOW_THREADS) window_kernel(const __grid_constant__ WindowArgs a) {
   kernel_begin();
-  using T = typename std::conditional<std::is_same<S, double>::value, double, float>::type;
+  using T = typename std::conditional<sizeof(S) == 8, S, float>::type;
   using U = typename std::conditional<BIG, uint64_t, uint32_t>::type;
   for (uint64_t i = (uint64_t)blockIdx.x * WINDOW_THREADS + threadIdx.x; i < a.count;
        i += (uint64_t)gridDim.x * WINDOW_THREADS) {
@@ -192,6 +199,7 @@ int tidek_window(cudaStream_t stream, const tide_window_args *a) {
   case TIDE_FLOAT16: return window_op<half>(stream, w, a->op);
   case TIDE_BFLOAT16: return window_op<bfloat16>(stream, w, a->op);
   case TIDE_FLOAT32: return window_op<float>(stream, w, a->op);
+  case TIDE_INT64: return window_run<TIDE_WINDOW_MAX, 1, int64_t>(stream, w);
   default: return window_op<double>(stream, w, a->op);
   }
 }

@@ -241,6 +241,36 @@ describe("windows", function()
     assert.are.same({ 0, 2, 2 }, tide.zeros(0, 2, 4, { device = D.dev }):max_pool1d(2):size())
   end)
 
+  -- int64 has no float that is as exact: neighbours differ at the ends of its range.
+  it("have maxima of integers, exactly", function()
+    tide.manual_seed(11)
+    local ends = { uint8 = { 0, 255 }, int8 = { -128, 127 }, int16 = { -32768, 32767 }, int32 = { -2147483648, 2147483647 },
+      int64 = { math.mininteger, math.maxinteger } }
+    for dtype, e in pairs(ends) do
+      local x = D.tensor({ { e[1], e[1], e[1] + 1, e[2] - 1, e[2], e[1] } }, dtype)
+      local values, indices = x:max_pool1d(2, 1, { return_indices = true })
+      assert.are.equal(x.dtype, values.dtype)
+      same({ { e[1], e[1] + 1, e[2] - 1, e[2], e[2] } }, values)
+      same({ { 1, 3, 4, 5, 5 } }, indices)
+      same({ { e[1], e[2] - 1, e[2] } }, x:max_pool1d(2))
+      for rank = 1, 3 do
+        local size = { 2, 3, 7, 6, 5 }
+        for _ = rank, 2 do table.remove(size) end
+        local y = tide.randint(0, 100, size):to(D.dev)
+        local pool = tide["max_pool" .. rank .. "d"]
+        for _, p in ipairs { { 2, 2, 0 }, { 3, 1, 1 }, { 3, 2, 1 }, { 2, 1, 1, 2 } } do
+          local want, places = pool(y:double(), p[1], p[2], p[3], p[4] or 1, { return_indices = true })
+          local got, at = pool(y:to(tide[dtype]), p[1], p[2], p[3], p[4] or 1, { return_indices = true })
+          assert.is_true(got:double():equal(want) and at:equal(places), dtype .. rank)
+          assert.is_true(pool(y:to(tide[dtype]), p[1], p[2], p[3], p[4] or 1):double():equal(want), dtype .. rank)
+        end
+      end
+    end
+    local long = tide.arange(5000, { device = D.dev, dtype = "int64" }):reshape(1, 1, 5000)
+    same(2049, long:max_pool1d(3, 1, 1)[{ 1, 1, 2049 }]:item())
+    same({ 5, 6 }, D.tensor({ { 5, 1, 6, 2 } }, "int16"):max_pool1d(2, { out = tide.empty(0, { dtype = "int16", device = D.dev }) })[1])
+  end)
+
   it("write to destinations", function()
     local x = D.tensor { { 1., 3., 2., 0. } }
     local values, places = tide.empty(0, { device = D.dev }), tide.empty(0, { device = D.dev, dtype = "int64" })
@@ -263,7 +293,8 @@ describe("windows", function()
 
   it("refuse what they cannot take", function()
     local x = tide.zeros(1, 4, 4, { device = D.dev })
-    D.raises("DtypeError", function() x:to("int32"):max_pool1d(2) end)
+    D.raises("DtypeError", function() x:to("int32"):avg_pool1d(2) end)
+    D.raises("DtypeError", function() x:to("bool"):max_pool1d(2) end)
     D.raises("DtypeError", function() x:to("complex64"):avg_pool1d(2) end)
     D.raises("ShapeError", function() x:max_pool3d(2) end)
     D.raises("ShapeError", function() x:max_pool2d(5) end)

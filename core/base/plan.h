@@ -294,11 +294,11 @@ typedef struct tide_taps {
 } tide_taps;
 
 /* Each of `planes` of up to three dims (dim[2] is the innermost; missing ones have one element) becomes one of another
- * size: ptr[0] from ptr[1], both contiguous, of a real floating dtype. MAX, MEAN: of each window; what is beyond the
- * borders counts for MEAN with with_border, and `divisor`, unless it is 0, stands for the number of elements. MAX:
- * where ptr[2] is not NULL, also the row-major place in its plane of each maximum, the first of equals, from index_base
- * (int64). AREA: the mean of what lies below an element of the result. LINEAR, CUBIC: between the nearest elements;
- * `align` puts the first and last ones over each other. */
+ * size: ptr[0] from ptr[1], both contiguous, of a real floating dtype; MAX of int64, too. MAX, MEAN: of each window;
+ * what is beyond the borders counts for MEAN with with_border, and `divisor`, unless it is 0, stands for the number of
+ * elements. MAX: where ptr[2] is not NULL, also the row-major place in its plane of each maximum, the first of equals,
+ * from index_base (int64). AREA: the mean of what lies below an element of the result. LINEAR, CUBIC: between the
+ * nearest elements; `align` puts the first and last ones over each other. */
 enum { TIDE_WINDOW_MAX, TIDE_WINDOW_MEAN, TIDE_WINDOW_AREA, TIDE_WINDOW_LINEAR, TIDE_WINDOW_CUBIC };
 typedef struct tide_window_args {
   tide_head head;

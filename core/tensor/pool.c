@@ -106,6 +106,15 @@ static tide_status pool_dims(tide_window_args *a, int rank, const tide_pool *poo
   return TIDE_OK;
 }
 
+/* Of maxima integers are accepted, too. */
+static tide_status check_pool(const tide_tensor *x, int op, const char *what) {
+  if (op != TIDE_WINDOW_MAX) return check_float(x, what);
+  int category = tide__category(x->dtype);
+  if (category == 1 || category == 2) return TIDE_OK;
+  return tide__fail(TIDE_DTYPE, "%s: dtype not accepted, got %s, expected a real floating or an integer dtype", what,
+                    tide_dtype_name((tide_dtype)x->dtype));
+}
+
 static tide_status pool_begin(tide_window_args *a, const tide_tensor *x, int rank, const tide_pool *pool,
                               const char *what) {
   TIDE_GIVEN(what, pool);
@@ -113,7 +122,7 @@ static tide_status pool_begin(tide_window_args *a, const tide_tensor *x, int ran
   TIDE_TRY(tide__check(x, what, "x"));
   if (rank < 1 || rank > 3)
     return tide__fail(TIDE_ARGUMENT, "%s: number of spatial dims, got %d, expected 1 to 3", what, rank);
-  TIDE_TRY(check_float(x, what));
+  TIDE_TRY(check_pool(x, a->op, what));
   TIDE_TRY(check_dims(x, rank + 1, rank + 2, rank, what));
   set_dims(a, x, rank);
   return pool_dims(a, rank, pool, what);
@@ -124,7 +133,16 @@ tide_status tide_max_pool(tide_tensor **out, tide_tensor **indices, const tide_t
   tide_window_args a = {.op = TIDE_WINDOW_MAX};
   TIDE_TRY(tide__out_check(out, NULL, "max_pool"));
   TIDE_TRY(pool_begin(&a, x, rank, pool, "max_pool"));
-  return windows(out, indices, &a, x, rank);
+  if (tide__category(x->dtype) == 2) return windows(out, indices, &a, x, rank);
+  tide_tensor *wide, *made; /* kernels know one integer dtype */
+  TIDE_TRY(tide__as_dtype(&wide, x, TIDE_INT64));
+  tide_status status = windows(&made, indices, &a, wide, rank);
+  tide_tensor_release(wide);
+  TIDE_TRY(status);
+  status = tide__as_dtype(out, made, (tide_dtype)x->dtype);
+  tide_tensor_release(made);
+  if (status != TIDE_OK && indices) tide_tensor_release(*indices), *indices = NULL;
+  return status;
 }
 
 tide_status tide_avg_pool(tide_tensor **out, const tide_tensor *x, int rank, const tide_pool *pool) {

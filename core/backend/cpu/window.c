@@ -3,7 +3,7 @@
  * A row of the result is made in two steps: the rows of the input that it needs are joined, each with its weight, which
  * is done in vectors; then the elements of that one row are. Long rows are made in segments. Where the places of maxima
  * are wanted, each row of the input is joined with the result's on its own. float16 and bfloat16 become float32 as rows
- * are read.
+ * are read. int64 has maxima alone.
  *
  * Invariant: of the input nothing is read but what a window covers. */
 #include "base/field.h"
@@ -16,7 +16,7 @@ enum { SEGMENT = 2048, MOST = 4 };
 typedef struct work {
   const tide_window_args *a;
   const tide__isa *isa;
-  int work, item;                      /* FLOAT32 or FLOAT64; bytes of an element of the tensors */
+  int work, item;                      /* FLOAT32, FLOAT64 or INT64; bytes of an element of the tensors */
   int64_t segments, most;              /* of a row; elements of the input that one of them covers, at most */
   int64_t in_row, in_plane, out_plane; /* elements of a row and of a plane; rows of a result's plane */
   _Atomic bool failed;
@@ -121,7 +121,8 @@ QUICK static int64_t between_two(const float *row, const float *w, const int32_t
     best[i] = better ? row[p] : best[i], at[i] = better ? base + p : at[i];                                            \
   }
 
-#define LOOPS(T, s_, how)                                                                                              \
+/* LEAST: what every element is more than. */
+#define WINDOWS(T, s_, how, LEAST)                                                                                     \
   how static void join_##s_(void *out_, const void *row_, int64_t n, bool maximum, bool first, double weight) {        \
     T *restrict out = out_;                                                                                            \
     const T *restrict row = row_, by = (T)weight;                                                                      \
@@ -135,7 +136,7 @@ QUICK static int64_t between_two(const float *row, const float *w, const int32_t
   static T window_##s_(const segment *s, const T *row, int64_t i) {                                                    \
     tide_reach r = tide_reach_of(s->a->op, &s->a->dim[2], i);                                                          \
     bool maximum = s->a->op == TIDE_WINDOW_MAX;                                                                        \
-    T sum = maximum ? (T)-INFINITY : 0;                                                                                \
+    T sum = maximum ? LEAST : 0;                                                                                       \
     for (int64_t t = 0; t < r.count && s->cells; t++) {                                                                \
       T x = row[r.first + t * r.step - s->low];                                                                        \
       sum = maximum ? MAXIMUM(sum, x) : sum + x;                                                                       \
@@ -176,18 +177,6 @@ QUICK static int64_t between_two(const float *row, const float *w, const int32_t
     if (from < to) inner_##s_(s, row, out + (from - s->from), from, to);                                               \
     for (int64_t i = to; i < s->to; i++) out[i - s->from] = window_##s_(s, row, i);                                    \
   }                                                                                                                    \
-  how static void between_##s_(const segment *s, const void *row_, void *out_) {                                       \
-    const T *row = row_, *w = s->weight;                                                                               \
-    T *restrict out = out_;                                                                                            \
-    const int32_t *at = s->at;                                                                                         \
-    if (s->a->op == TIDE_WINDOW_LINEAR)                                                                                \
-      for (int64_t i = sizeof(T) == 4 ? between_two(row_, s->weight, at, out_, s->to - s->from) : 0;                   \
-           i < s->to - s->from; i++)                                                                                   \
-        out[i] = w[2 * i] * row[at[2 * i]] + w[2 * i + 1] * row[at[2 * i + 1]];                                        \
-    else                                                                                                               \
-      for (int64_t i = 0; i < s->to - s->from; i++, at += 4, w += 4)                                                   \
-        out[i] = w[0] * row[at[0]] + w[1] * row[at[1]] + w[2] * row[at[2]] + w[3] * row[at[3]];                        \
-  }                                                                                                                    \
   /* A row of the input joins the maxima and where they stand; its first element is element `base` of its plane. */    \
   how static void place_##s_(const segment *s, const void *row_, int64_t base, void *best_, int64_t *restrict at) {    \
     const tide_taps *d = &s->a->dim[2];                                                                                \
@@ -203,6 +192,19 @@ QUICK static int64_t between_two(const float *row, const float *w, const int32_t
     }                                                                                                                  \
     for (int64_t t = 0; t < d->kernel; t++)                                                                            \
       for (int64_t i = from; i < to; i++) TAKE(i - s->from, i * d->stride - d->before + t * d->dilation)               \
+  }
+#define BETWEEN(T, s_, how)                                                                                            \
+  how static void between_##s_(const segment *s, const void *row_, void *out_) {                                       \
+    const T *row = row_, *w = s->weight;                                                                               \
+    T *restrict out = out_;                                                                                            \
+    const int32_t *at = s->at;                                                                                         \
+    if (s->a->op == TIDE_WINDOW_LINEAR)                                                                                \
+      for (int64_t i = sizeof(T) == 4 ? between_two(row_, s->weight, at, out_, s->to - s->from) : 0;                   \
+           i < s->to - s->from; i++)                                                                                   \
+        out[i] = w[2 * i] * row[at[2 * i]] + w[2 * i + 1] * row[at[2 * i + 1]];                                        \
+    else                                                                                                               \
+      for (int64_t i = 0; i < s->to - s->from; i++, at += 4, w += 4)                                                   \
+        out[i] = w[0] * row[at[0]] + w[1] * row[at[1]] + w[2] * row[at[2]] + w[3] * row[at[3]];                        \
   }                                                                                                                    \
   /* The mean of at[1] elements from at[0] on. */                                                                      \
   how static void area_##s_(const segment *s, const void *row_, void *out_) {                                          \
@@ -230,8 +232,11 @@ QUICK static int64_t between_two(const float *row, const float *w, const int32_t
       for (int t = (tide_between_##s_(cubic, &s->a->dim[2], s->a->align, i, from, w), 0); t < n; t++)                  \
         *at++ = (int32_t)(from[t] - s->low);                                                                           \
   }
-LOOPS(float, f32, QUICK)
-LOOPS(double, f64, PLAIN)
+WINDOWS(float, f32, QUICK, -INFINITY)
+WINDOWS(double, f64, PLAIN, -INFINITY)
+WINDOWS(int64_t, i64, PLAIN, INT64_MIN)
+BETWEEN(float, f32, QUICK)
+BETWEEN(double, f64, PLAIN)
 
 typedef struct kernels {
   void (*join)(void *out, const void *row, int64_t n, bool maximum, bool first, double weight);
@@ -242,7 +247,12 @@ typedef struct kernels {
   void (*place)(const segment *s, const void *row, int64_t base, void *best, int64_t *at);
 } kernels;
 static const kernels table[] = {{join_f32, across_f32, between_f32, area_f32, fill_f32, place_f32},
-                                {join_f64, across_f64, between_f64, area_f64, fill_f64, place_f64}};
+                                {join_f64, across_f64, between_f64, area_f64, fill_f64, place_f64},
+                                {join_i64, across_i64, NULL, NULL, NULL, place_i64}};
+
+static const kernels *kernels_of(const work *w) {
+  return &table[w->work == TIDE_FLOAT32 ? 0 : w->work == TIDE_FLOAT64 ? 1 : 2];
+}
 
 /* What a thread works in. */
 typedef struct room {
@@ -261,7 +271,7 @@ static const void *load(const work *w, const room *r, const char *row, int64_t l
 
 static void make(const work *w, const room *r, segment *s, int64_t row, int64_t end) {
   const tide_window_args *a = w->a;
-  const kernels *k = &table[w->work == TIDE_FLOAT64];
+  const kernels *k = kernels_of(w);
   const char *plane = (const char *)a->head.ptr[1] + row / w->out_plane * w->in_plane * w->item;
   const int64_t y = row % w->out_plane, n = s->to - s->from;
   const void *joined = r->joined;
@@ -275,7 +285,9 @@ static void make(const work *w, const room *r, segment *s, int64_t row, int64_t 
   for (int64_t i = 0; i < n && places; i++) {
     tide_reach x = tide_reach_of(a->op, &a->dim[2], s->from + i);
     bool some = x.count && s->cells;
-    if (w->work == TIDE_FLOAT64)
+    if (w->work == TIDE_INT64)
+      ((int64_t *)(void *)to)[i] = INT64_MIN;
+    else if (w->work == TIDE_FLOAT64)
       ((double *)(void *)to)[i] = -INFINITY;
     else
       ((float *)(void *)to)[i] = -INFINITY;
@@ -315,8 +327,7 @@ static void run(void *arg, int64_t begin, int64_t end) {
       last = i / rows;
       s.from = last * SEGMENT, s.to = s.from + SEGMENT < a->dim[2].out ? s.from + SEGMENT : a->dim[2].out;
       span(a, s.from, s.to, &s.low, &stop);
-      if ((is_between(a) || a->op == TIDE_WINDOW_AREA) && s.to > s.from)
-        table[w->work == TIDE_FLOAT64].fill(&s, r.at, r.weight);
+      if ((is_between(a) || a->op == TIDE_WINDOW_AREA) && s.to > s.from) kernels_of(w)->fill(&s, r.at, r.weight);
     }
     make(w, &r, &s, i % rows, stop);
   }
@@ -327,7 +338,7 @@ tide_status tide__cpu_window(tide_stream *stream, const tide_window_args *a) {
   (void)stream;
   const tide_taps *d = a->dim;
   work w = {.a = a, .isa = tide__isa_get(), .item = tide__item(a->dtype)};
-  w.work = a->dtype == TIDE_FLOAT64 ? TIDE_FLOAT64 : TIDE_FLOAT32;
+  w.work = a->dtype == TIDE_FLOAT64 || a->dtype == TIDE_INT64 ? a->dtype : TIDE_FLOAT32;
   w.in_row = d[2].in, w.in_plane = d[0].in * d[1].in * d[2].in, w.out_plane = d[0].out * d[1].out;
   const int64_t rows = a->planes * w.out_plane, cells = is_between(a) ? MOST : d[0].kernel * d[1].kernel;
   w.segments = (d[2].out + SEGMENT - 1) / SEGMENT;
