@@ -339,6 +339,8 @@ static bool is_hidden(int op) {
   case TIDE_OP_div_trunc:
   case TIDE_OP_frexp_fraction:
   case TIDE_OP_frexp_exponent:
+  case TIDE_OP_nextafter_half:
+  case TIDE_OP_nextafter_bfloat16:
   case TIDE_OP_entr:
   case TIDE_OP_ndtr:
   case TIDE_OP_ndtri: return true;

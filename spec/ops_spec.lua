@@ -138,6 +138,8 @@ local ops = {
   copysign = { f = function(a, b) return b < 0 and -math.abs(a) or math.abs(a) end },
   heaviside = { f = function(a, b) return a < 0 and 0 or a == 0 and b or 1 end },
   nextafter = { f = S.nextafter, only = "W", loose = 0 },
+  nextafter_half = { part_of = "nextafter" },
+  nextafter_bfloat16 = { part_of = "nextafter" },
   ldexp = { f = function(a, b) return a * 2.0 ^ b end, y = small },
   gcd = { f = bits(S.gcd), bool = true, x = whole, y = small },
   lcm = { f = function(a, b) return S.gcd(a, b) == 0 and 0 or math.abs(a * b) // S.gcd(a, b) end, x = whole, y = small, only = "I" },

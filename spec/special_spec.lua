@@ -39,11 +39,31 @@ describe("edge values", function()
     local x = D.tensor({ 0., 1., 1., inf, 2., nan }, "float64")
     local got = x:nextafter(D.tensor({ 1., 2., 0., 0., 2., 1. }, "float64"))
     D.eq({ 0x1p-1074, 1 + 0x1p-52, 1 - 0x1p-53, 0x1.fffffffffffffp1023, 2, nan }, got)
-    for _, dtype in ipairs { "float16", "bfloat16" } do
-      local ok, e = pcall(tide.nextafter, D.tensor({ 1. }, dtype), 2)
-      assert.is_false(ok)
-      assert.are.equal(("nextafter: dtype not accepted, got %s, expected float32 or float64"):format(dtype), e.message)
+  end)
+
+  -- Every number of 16 bits: the bits of a float are in the order of its sizes.
+  it("of nextafter in 16 bits", function()
+    local most = { float16 = 0x7C00, bfloat16 = 0x7F80 }
+    for dtype, infinity in pairs(most) do
+      local bits = tide.arange(0, infinity + 1, { dtype = "int64" }):to(tide.int16):to(D.dev)
+      local x = bits:view(dtype)
+      local up = (bits + 1):clamp { max = infinity }:to(tide.int16):view(dtype)
+      assert.is_true(x:nextafter(D.tensor({ inf }, dtype)):equal(up), dtype)
+      assert.is_true((-x):nextafter(D.tensor({ -inf }, dtype)):equal(-up), dtype)
+      local down = (bits - 1):clamp { min = 0 }:to(tide.int16):view(dtype)
+      assert.is_true(x:nextafter(D.tensor({ 0. }, dtype)):equal(down), dtype)
+      local y = x:clone()
+      assert.is_true(y:nextafter_(0) == y and y:equal(down), dtype)
+      assert.is_true((-x):nextafter(0):equal(-down), dtype)
+      assert.is_true((-x):nextafter(0):signbit():narrow(1, 2, infinity):all():item(), dtype)
+      local least = up[1]:item()
+      D.eq({ -least, least, nan, nan }, D.tensor({ 0., -0., nan, 1. }, dtype):nextafter(D.tensor({ -1., 1., 1., nan }, dtype)))
+      assert.are.equal(dtype, D.dtype_name(tide.nextafter(x, 1)))
+      -- beside a wider dtype the step is that dtype's
+      D.eq({ 1 + 2 ^ -23 }, D.tensor({ 1. }, dtype):nextafter(D.tensor { 2. }))
     end
+    local out = tide.empty(1, { dtype = "float64", device = D.dev })
+    D.eq({ 1 + 2 ^ -10 }, tide.nextafter(D.tensor({ 1. }, "float16"), 2, { out = out }))
   end)
 
   it("of gcd and lcm", function()

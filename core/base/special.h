@@ -251,6 +251,24 @@ TIDE_FN float tide_ndtr_f32(float x) {
   return 0.5f * (erfcf(z) - 1.12837917f * expf(-z * z) * rest);
 }
 
+/* nextafter of a and b in the 16-bit floats that lack `lost` bits of float32: 13 in float16, whose steps are all alike
+ * below 2^-14, or 16 in bfloat16, whose exponents are those of float32. */
+TIDE_FN float tide_nextafter_narrow(float a, float b, int lost) {
+  const int half = lost == 13, up = a < b;
+  if (a != a || b != b) return a + b;
+  if (a == b) return b;
+  float size = fabsf(a), least = half ? 0x1p-24f : 0x1p-133f;
+  if (a == 0) return copysignf(least, up ? 1.0f : -1.0f);
+  const int away = up == (a > 0);
+  if (half && (size < 0x1p-14f || (size == 0x1p-14f && !away))) return copysignf(away ? size + least : size - least, a);
+  if (half && size > 65504.0f) size = 65536.0f; /* infinity, which it becomes again */
+  uint32_t bits;
+  memcpy(&bits, &size, sizeof bits);
+  bits += (away ? 1u : ~0u) << lost;
+  memcpy(&size, &bits, sizeof size);
+  return copysignf(size, a);
+}
+
 #define TIDE_LOG_ADD(s, T, f)                                                                                          \
   TIDE_FN T tide_log_add_##s(T a, T b) {                                                                               \
     T low = a < b ? a : b, high = a < b ? b : a, apart = a == b ? (T)0 : low - high;                                   \

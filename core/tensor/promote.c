@@ -135,13 +135,13 @@ tide_status tide__op_types(tide__types *out, tide_op op, const tide_operand *in,
   if (category == 3 && !complex_ok)
     return refuse(op, common, rule == TIDE_RULE_BITS ? "integers or bool" : "a real dtype");
   if (rule == TIDE_RULE_BITS && category == 2) return refuse(op, common, "integers or bool");
-  if (rule == TIDE_RULE_EXACT && (common == TIDE_FLOAT16 || common == TIDE_BFLOAT16))
-    return refuse(op, common, "float32 or float64");
   if (rule <= TIDE_RULE_EXACT && category <= 1) /* the rules of functions of floats stand first */
     common = tide_get_default_dtype();
   if (rule == TIDE_RULE_CLOSE && category <= 1) common = TIDE_FLOAT64;
   if (op == TIDE_OP_square && category == 0) common = TIDE_INT64;
   out->op = op == TIDE_OP_bitwise_not && category == 0 ? TIDE_OP_logical_not : op;
+  if (rule == TIDE_RULE_EXACT && tide__itemsize(common) == 2)
+    out->op = common == TIDE_FLOAT16 ? TIDE_OP_nextafter_half : TIDE_OP_nextafter_bfloat16;
   out->common = common;
   out->compute = tide__compute_dtype(common);
   bool test = rule >= TIDE_RULE_TEST && rule <= TIDE_RULE_LOGIC;
