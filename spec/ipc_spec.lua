@@ -83,9 +83,10 @@ describe("tensors of another process", function()
   end)
 
   -- Each gives a function that adds x to y, and knows both from before.
+  local floats = { device = "cuda", dtype = "float32" }
   local adders = {
     ["a kernel with its arguments"] = function(x, y)
-      return tide.kernel(function(i, a, b) b[i] = b[i] + a[i] end):on(x:numel(), x, y)
+      return tide.kernel("function(i, a, b) b[i] = b[i] + a[i] end"):on(x:numel(), x, y)
     end,
     ["a raw kernel that is bound"] = function(x, y)
       local k = cuda.compile_kernel([[extern "C" __global__ void add_to(const float *a, float *b, int n) {
@@ -111,7 +112,7 @@ describe("tensors of another process", function()
   it("are followed by what was made before they moved", function()
     for what, make in pairs(adders) do
       if D.compiler or not what:find "kernel" then
-        local x, y = tide.full({ 1000 }, 1.0, { device = "cuda" }), tide.zeros(1000, { device = "cuda" })
+        local x, y = tide.full({ 1000 }, 1.0, floats), tide.zeros(1000, { device = "cuda" })
         local add = make(x, y)
         for _ = 1, 2 do add() end
         D.eq(2, y[1000], 0, what)
@@ -119,7 +120,7 @@ describe("tensors of another process", function()
           local ok, handle = pcall(t.ipc_handle, t) -- refused where a graph uses it
           if ok then cuda.tensor_from_ipc(handle):free() end
           local others = {}
-          for i = 1, 4 do others[i] = tide.full({ 1000 }, 50.0, { device = "cuda" }) end -- where it was
+          for i = 1, 4 do others[i] = tide.full({ 1000 }, 50.0, floats) end -- where it was
           x:add_(1)
           add()
         end

@@ -30,6 +30,8 @@ return {
   ["spec/kernel_block_spec.lua"] = compiles,
   ["spec/kernel_lua_spec.lua"] = text,
   ["spec/kernel_stop_spec.lua"] = text,
+  ["spec/kernel_math_spec.lua"] = bits,
+  ["spec/kernel_barrier_spec.lua"] = text,
   ["spec/kernel_hoist_spec.lua"] = "bounds of plain Lua's loops are integers of 64 bits",
   ["spec/kernel_spec.lua"] = compiles,
   ["spec/kernel_language_spec.lua"] = {
