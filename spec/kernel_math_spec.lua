@@ -105,13 +105,15 @@ local function compare(list, dtype, result, epsilon, ...)
   local names = #arguments == 2 and ", x, z" or ", x"
   local fn = load(program(list, names, dtype))()
   local k = tide.kernel(fn, dtype == "float32" and {} or { float = tide.float64 })
-  for pass = 1, D.compiler and 2 or 1 do
+  local passes, compared = D.compiler and 2 or 1, 0
+  for pass = 1, passes do
     local y = tide.zeros(#list, #arguments[1], { dtype = result, device = D.dev })
     k(#arguments[1], y, unpack(tensors))
     local got = y:totable()
     for row, f in ipairs(list) do
       for i = 1, #arguments[1] do
         local a, b = want[row][i], got[row][i]
+        compared = compared + 1
         if not near(a, b, f.exact, epsilon) then
           local z = arguments[2] and ", z = " .. ("%.17g"):format(arguments[2][i]) or ""
           error(("%s of %s%s, %s: plain Lua gives %.17g, the kernel %.17g"):format(f[1],
@@ -122,6 +124,7 @@ local function compare(list, dtype, result, epsilon, ...)
     end
     if D.compiler then k:wait() end
   end
+  assert.are.equal(passes * #list * #arguments[1], compared)
 end
 
 local function pairs_of(list)
