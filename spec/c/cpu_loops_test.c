@@ -33,8 +33,8 @@ static const int computes[TIDE_CTYPES] = {TIDE_INT32,   TIDE_INT64,     TIDE_FLO
 
 /* Ops whose functions have several right answers, some ulp apart. */
 static bool is_rounded(const tide_op_info *info) {
-  static const char *const words[] = {"exp", "log",   "sin",   "cos",  "tan", "pow",
-                                      "erf", "hypot", "gamma", "entr", "_i0", "ndtri"};
+  static const char *const words[] = {"exp",   "log",   "sin",  "cos", "tan",  "pow", "erf",
+                                      "hypot", "gamma", "entr", "_i0", "ndtr", "sinc"};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (strstr(info->expr, words[i])) return true;
   return false;
