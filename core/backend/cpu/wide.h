@@ -86,11 +86,11 @@ static inline __m512 wide_exp(__m512 x) {
   return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, WIDE(EXP_LEAST), _CMP_NLT_UQ), p + WIDE(1), n);
 }
 
-/* Within 1.5 ulp. The halves keep 2^128 finite where the result is. */
+/* Within 1.5 ulp. The halves keep 2^128 finite where the result is. The sign is x's, of zero too. */
 static inline __m512 wide_expm1(__m512 x) {
   __m512 n, p = wide_exp_parts(wide_clamp(x, -90, 90), &n), less = n - WIDE(1);
   __m512 half = _mm512_scalef_ps(p, less) + (_mm512_scalef_ps(WIDE(1), less) - WIDE(0.5f));
-  return half + half;
+  return wide_bits(_mm512_or_si512(wide_int(half + half), _mm512_and_si512(wide_int(x), _mm512_set1_epi32(INT32_MIN))));
 }
 
 static inline __m512 wide_exp2(__m512 x) {

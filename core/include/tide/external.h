@@ -76,7 +76,8 @@ static inline tide_external_memory tide_external_memory_defaults(void) {
 }
 
 /* A tensor of options->dtype on options->device. stride NULL: contiguous; of an image with VK_IMAGE_TILING_LINEAR the
- * strides come from vkGetImageSubresourceLayout's rowPitch, in elements. */
+ * strides come from vkGetImageSubresourceLayout's rowPitch, in elements. Of what is no multiple of an element, such as
+ * a 30-byte vertex, import the bytes (uint8): tide_from_ptr says how. */
 TIDE_API tide_status tide_import_memory(tide_tensor **out, const tide_external_memory *memory, const int64_t *size,
                                         const int64_t *stride, int ndim, const tide_options *options);
 /* x, or the tensor of which it is a view, is used by tide from now on; value: of a timeline semaphore. */

@@ -82,8 +82,10 @@ typedef struct tide_config {
   /* Warnings, on whichever thread warns: tide's own, and those of scripts (Lua's warn, errors in finalisers) in every
    * state that requires tide. It must return. Default: dropped, and Lua's stay with the state's own warn function. */
   void (*log)(void *user, const char *message);
-  /* Runs fn over [0, n) in pieces of at least `grain`, on any threads, and returns when all is done. Default: a pool of
-   * our own, whose threads start with the first large loop. */
+  /* Runs fn over [0, n) in pieces of at least `grain`, each once, on any threads, and returns when all is done.
+   * Default: a pool of our own, whose threads start with the first large loop. Threads: it is called by every thread
+   * that computes, by several at once, and by a thread that runs fn (a loop inside a loop): then it must not wait for
+   * threads that may all be busy, and may run fn itself. fn takes no lock that the caller holds, and does not throw. */
   void (*parallel_for)(void *user, int64_t n, int64_t grain, tide_task_fn fn, void *arg);
   int num_threads;       /* of our own pool; default: the cores that this process may use, at most 16 */
   int sim_devices;       /* > 0: this many simulated GPUs stand in for real ones; default: TIDE_SIM_DEVICES */
@@ -327,7 +329,9 @@ TIDE_API tide_status tide_linspace(tide_tensor **out, double a, double b, int64_
 TIDE_API tide_status tide_from_data(tide_tensor **out, const void *data, const int64_t *size, int ndim,
                                     const tide_options *options);
 /* Borrows foreign memory; `release(user)` runs once, from any thread, when the last view has gone and the work queued
- * on it is done. stride may be NULL (contiguous). */
+ * on it is done. stride may be NULL (contiguous). Strides count elements; there are none in bytes. Attributes that are
+ * interleaved at a stride that is a multiple of their size are a tensor each; of a 30-byte vertex take the bytes, uint8
+ * [n, 30], narrow a column's and copy it with tide_contiguous, then tide_view_dtype. */
 TIDE_API tide_status tide_from_ptr(tide_tensor **out, void *ptr, const int64_t *size, const int64_t *stride, int ndim,
                                    const tide_options *options, void (*release)(void *user), void *user);
 TIDE_API void tide_tensor_retain(tide_tensor *x);

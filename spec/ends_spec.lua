@@ -1,0 +1,103 @@
+-- Just beyond a range: every argument that is an integer refuses 2^63 and what lies beyond, the ends of every integer dtype
+-- are kept and the next numbers refused, and ranges of indexes end where the dimension does.
+
+local tide = require "tide"
+local D = require "spec.support.device"
+
+local above, below = 2.0 ^ 63, -2.0 ^ 63 - 2.0 ^ 11 -- the first floats that int64 does not hold
+local ends = { uint8 = { 0, 255 }, int8 = { -128, 127 }, int16 = { -32768, 32767 }, int32 = { -2 ^ 31 | 0, 2 ^ 31 - 1 | 0 },
+  int64 = { math.mininteger, math.maxinteger } }
+
+-- Those that end the process, or wait for as long as they are asked to.
+local left_out = { ["tide.cuda._sleep"] = true, ["tide.parallel.exit"] = true }
+
+-- A value for each required argument but `which`, which gets v.
+local function arguments(params, which, v)
+  local list = {}
+  for _, p in ipairs(params) do
+    if p == which then
+      list[#list + 1] = v
+      return list
+    end
+    if p.optional or p.option then return nil end
+    if p.type:find "tide.Tensor%[%]" then list[#list + 1] = { D.tensor { 1., 2. } }
+    elseif p.type:find "tide.Tensor" or p.type == "any" then list[#list + 1] = D.tensor({ { 1, 2 }, { 2, 1 } }, p.name:find "^ind" and "int64" or "float32")
+    elseif p.type:find "integer" or p.type:find "number" then list[#list + 1] = 1
+    elseif p.type:find "string" then list[#list + 1] = "x"
+    else return nil end
+  end
+end
+
+describe("beyond a range", function()
+  D.watch(before_each, after_each)
+
+  it("no integer of an argument is 2^63", function()
+    local asked = 0
+    for _, row in ipairs(tide._rows()) do
+      local name = row.path .. "." .. row.name
+      local f = row.path == "tide" and row.callable and tide[row.name] or row.path == "Tensor" and row.callable and tide.Tensor[row.name]
+      for _, p in ipairs(type(f) == "function" and not left_out[name] and row.params or {}) do
+        for _, v in ipairs(p.type == "integer" and { above, below, 0.5, 2.0 ^ 64, 1 / 0 } or {}) do
+          local list = arguments(row.params, p, v)
+          if list then
+            asked = asked + 1
+            local ok, e = pcall(f, table.unpack(list))
+            assert(not ok, ("%s takes %s for %s"):format(name, v, p.name))
+            assert(type(e) ~= "string" and e.kind, ("%s, %s = %s: %s"):format(name, p.name, v, tostring(e)))
+          end
+        end
+      end
+    end
+    assert.is_true(asked > 300, asked)
+  end)
+
+  it("the ends of a dtype are kept, and the next numbers refused", function()
+    for dtype, range in pairs(ends) do
+      local low, high = range[1], range[2]
+      D.eq({ low, high }, D.tensor({ low, high }, dtype))
+      local x = D.tensor({ 0, 0 }, dtype)
+      x:fill_(high)
+      D.eq({ high, high }, x)
+      x[1] = low
+      D.eq({ low, high }, x)
+      D.eq({ low }, tide.full({ 1 }, low, { dtype = dtype, device = D.dev }))
+      assert.are.equal(high, x:max():item())
+      assert.are.equal(low, x:min():item())
+      -- Down to -255 a number is its remainder in uint8, as in PyTorch.
+      local outside = dtype == "int64" and { above, below } or { high + 1, dtype == "uint8" and -256 or low - 1, above, below }
+      for _, v in ipairs(outside) do
+        local what = ("%s %s"):format(dtype, v)
+        assert(not pcall(x.fill_, x, v), "fill_: " .. what)
+        assert(not pcall(tide.full, { 1 }, v, { dtype = dtype, device = D.dev }), "full: " .. what)
+        assert(not pcall(function() x[1] = v end), "an element: " .. what)
+        assert(not pcall(D.tensor, { v }, dtype), "tensor: " .. what)
+        assert(not pcall(tide.masked_fill, x, D.tensor({ true, false }), v), "masked_fill: " .. what)
+        D.eq({ low, high }, x)
+      end
+    end
+  end)
+
+  it("ranges of indexes end with the dimension", function()
+    for _, n in ipairs { 1, 5 } do
+      local t = {}
+      for i = 1, n do t[i] = i end
+      local x = D.tensor(t, "int64")
+      D.eq({ n }, x[{ { n, -1 } }])
+      D.eq(t, x[{ { 1, -1 } }])
+      D.eq(t, x[{ { -n, n } }])
+      for _, range in ipairs { { n + 1, -1 }, { n + 2, -1 }, { 1, n + 1 }, { n + 1, n + 1 }, { -n - 1, n }, { 0, n }, { n + 2, 1 }, { 1, -n - 2 },
+        { math.maxinteger, -1 }, { 1, math.maxinteger }, { math.mininteger, n } } do
+        local ok, got = pcall(function() return x[{ range }] end)
+        assert(not ok, ("{%d, %d} of %d gives %s"):format(range[1], range[2], n, tostring(got)))
+        assert.are.equal("IndexError", got.kind)
+        assert(not pcall(function() x[{ range }] = 0 end))
+      end
+      D.eq(t, x)
+      assert.are.equal(n, x[n]:item())
+      assert.are.equal(1, x[-n]:item())
+      for _, i in ipairs { n + 1, 0, -n - 1, math.maxinteger, math.mininteger } do
+        D.raises("IndexError", function() return x[i]:item() end)
+      end
+    end
+  end)
+end)
