@@ -287,8 +287,7 @@ static void test_quota(void) {
 
 /* {==== Outside of protected mode */
 
-/* Of each kind one is pushed, or Lua has no memory and nothing is; where no pcall is about that would catch an error.
- */
+/* A tensor is pushed, or Lua has no memory and nothing is: outside of every pcall. */
 static void test_try(void) {
   lua_State *L = lua_newstate(some_memory, NULL);
   tide_tensor *x = NULL;
