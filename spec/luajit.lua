@@ -32,6 +32,9 @@ return {
   ["spec/kernel_stop_spec.lua"] = text,
   ["spec/kernel_math_spec.lua"] = bits,
   ["spec/kernel_barrier_spec.lua"] = text,
+  ["spec/kernel_edge_spec.lua"] = text,
+  ["spec/ends_spec.lua"] = bits,
+  ["spec/narrow_spec.lua"] = "the spec tells integers from numbers without a fraction",
   ["spec/kernel_hoist_spec.lua"] = "bounds of plain Lua's loops are integers of 64 bits",
   ["spec/kernel_spec.lua"] = compiles,
   ["spec/kernel_language_spec.lua"] = {
