@@ -27,9 +27,9 @@ struct RandomArgs {
   void *to;
   const void *p; /* probabilities, or NULL */
   int64_t n;
-  double a, b;
-  float fa, fb, unit; /* a and b, and the value of a draw's lowest bit */
-  uint32_t shift;     /* of a draw for a uniform number */
+  double a, b, least, most;
+  float fa, fb, fleast, fmost, unit; /* those as floats, and the value of a draw's lowest bit */
+  uint32_t shift;                    /* of a draw for a uniform number */
   int64_t lo;
   uint64_t range, counter;
   uint32_t key[20];      /* of the ten rounds */
@@ -37,6 +37,7 @@ struct RandomArgs {
   int32_t kind, dtype, p_dtype, ndim, flat;
   int32_t plain;    /* flat, aligned, of a dtype that is_plain: whole pieces leave in vectors */
   int32_t unscaled; /* uniform in [0, 1) */
+  int32_t limited;  /* by least and most */
   int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS][2];
 };
 
@@ -100,8 +101,21 @@ static __device__ __forceinline__ float unit(uint32_t x, const RandomArgs &a) { 
 static __device__ __forceinline__ double unit(uint64_t x, const RandomArgs &) { return tide_unit_f64(x); }
 static __device__ __forceinline__ float unit_open(uint32_t x) { return tide_unit_open_f32(x); }
 static __device__ __forceinline__ double unit_open(uint64_t x) { return tide_unit_open_f64(x); }
-static __device__ __forceinline__ float uniform(float u, float a, float b) { return tide_uniform_f32(u, a, b); }
-static __device__ __forceinline__ double uniform(double u, double a, double b) { return tide_uniform_f64(u, a, b); }
+static __device__ __forceinline__ float uniform(float u, const RandomArgs &a) {
+  return tide_uniform_f32(u, a.fa, a.fb, a.fmost);
+}
+static __device__ __forceinline__ double uniform(double u, const RandomArgs &a) {
+  return tide_uniform_f64(u, a.a, a.b, a.most);
+}
+static __device__ __forceinline__ float within(float v, const RandomArgs &a) {
+  return tide_within_f32(v, a.fleast, a.fmost);
+}
+static __device__ __forceinline__ double within(double v, const RandomArgs &a) {
+  return tide_within_f64(v, a.least, a.most);
+}
+/* -ln of a unit_open, of 1 half a step. */
+static __device__ __forceinline__ float minus_log(float u) { return fmaxf(-log_unit(u), 0x1p-25f); }
+static __device__ __forceinline__ double minus_log(double u) { return fmax(-log_unit(u), 0x1p-54); }
 static __device__ __forceinline__ float tangent(float x) { return tanf(CUDART_PI_F * x); }
 static __device__ __forceinline__ double tangent(double x) { return tan(CUDART_PI * x); }
 
@@ -116,7 +130,7 @@ template <class T> static __device__ __forceinline__ T second_param(const Random
 template <class T, class D> static __device__ T rare(const RandomArgs &a, D draw) {
   T x = first_param<T>(a);
   switch (a.kind) {
-  case TIDE_EXPONENTIAL: return -log_unit(unit_open(draw)) / x;
+  case TIDE_EXPONENTIAL: return minus_log(unit_open(draw)) / x;
   case TIDE_CAUCHY: return x + second_param<T>(a) * tangent(unit(draw, a) - (T)0.5);
   default: return fmax((T)1, ceil(log_unit(unit_open(draw)) / log1p(-x)));
   }
@@ -124,15 +138,23 @@ template <class T, class D> static __device__ T rare(const RandomArgs &a, D draw
 
 /* ---- four values ---- */
 
-template <int KIND, class T, class D>
-static __device__ __forceinline__ void four(T (&v)[4], const RandomArgs &a, const D (&draw)[4]) {
+template <class P>
+static __device__ __noinline__ uint64_t bounded_again(const RandomArgs &a, const P &place, uint64_t i) {
+  uint64_t seed = (uint64_t)place.key(a, 1) << 32 | place.key(a, 0);
+  return tide_bounded(tide_random_group(seed, place.counter(a) * 4, tide_spare_group(i)), a.range);
+}
+
+/* Of the elements 4 quad to 4 quad + 3. */
+template <int KIND, class T, class D, class P>
+static __device__ __forceinline__ void four(T (&v)[4], const RandomArgs &a, const P &place, int64_t quad,
+                                            const D (&draw)[4]) {
   T x = first_param<T>(a), y = second_param<T>(a);
   if constexpr (KIND == TIDE_UNIFORM) {
 #pragma unroll
     for (int e = 0; e < 4; e++) v[e] = unit(draw[e], a);
     if (!a.unscaled) {
 #pragma unroll
-      for (int e = 0; e < 4; e++) v[e] = uniform(v[e], x, y);
+      for (int e = 0; e < 4; e++) v[e] = uniform(v[e], a);
     }
   } else if constexpr (KIND == TIDE_NORMAL || KIND == TIDE_LOG_NORMAL) {
     normal_pair(draw[0], draw[1], x, y, v[0], v[1]);
@@ -142,10 +164,21 @@ static __device__ __forceinline__ void four(T (&v)[4], const RandomArgs &a, cons
       if constexpr (KIND == TIDE_LOG_NORMAL) v[e] = exp(v[e]);
   } else if constexpr (KIND == TIDE_RANDINT) {
 #pragma unroll
-    for (int e = 0; e < 4; e++) v[e] = (T)((uint64_t)a.lo + (a.range ? draw[e] % (D)a.range : draw[e]));
+    for (int e = 0; e < 4; e++) {
+      const D range = (D)a.range;
+      uint64_t in = range ? draw[e] % range : draw[e];
+      if (range && draw[e] - (D)in > (D)0 - range) in = bounded_again(a, place, (uint64_t)quad * 4 + e);
+      v[e] = (T)((uint64_t)a.lo + in);
+    }
   } else {
 #pragma unroll
     for (int e = 0; e < 4; e++) v[e] = rare<T>(a, draw[e]);
+  }
+  if constexpr (KIND != TIDE_RANDINT && KIND != TIDE_UNIFORM) {
+    if (a.limited) {
+#pragma unroll
+      for (int e = 0; e < 4; e++) v[e] = within(v[e], a);
+    }
   }
 }
 
@@ -284,7 +317,7 @@ static __device__ __noinline__ void any_piece(const RandomArgs &a, const P &plac
     D draw[4];
     T v[4];
     draw_four(draw, a, place, piece, threadIdx.x + q * THREADS);
-    four<KIND>(v, a, draw);
+    four<KIND>(v, a, place, quad, draw);
     store_four(a, quad * 4, v);
   }
 }
@@ -307,7 +340,7 @@ __global__ void __launch_bounds__(THREADS, (blocks_of<KIND, T>())) random_kernel
       for (int q = 0; q < QUADS; q++) {
         D draw[4];
         draw_four(draw, a, place, piece, threadIdx.x + q * THREADS);
-        four<KIND>(v[q], a, draw);
+        four<KIND>(v[q], a, place, piece + threadIdx.x + q * THREADS, draw);
       }
       store_piece(a, piece, v);
       continue;
@@ -350,7 +383,8 @@ template <class P> __global__ void __launch_bounds__(THREADS) single_kernel(cons
     int64_t offset[1] = {offset_of(a, i, 1)};
     load_any(rate, a.p, offset, a.p_dtype);
     uint64_t seed = (uint64_t)place.key(a, 1) << 32 | place.key(a, 0);
-    store_any(a.to, offset_of(a, i, 0), a.dtype, tide_poisson_draw(rate[0], seed, place.counter(a) * 4, (uint64_t)i));
+    double v = tide_poisson_draw(rate[0], seed, place.counter(a) * 4, (uint64_t)i);
+    store_any(a.to, offset_of(a, i, 0), a.dtype, a.limited ? within(v, a) : v);
   } else {
     uint32_t draw[4];
     group_of(draw, a, place, (uint32_t)(i / 2), (uint32_t)(i / 2 >> 32));
@@ -416,6 +450,7 @@ int tidek_random(cudaStream_t stream, const tide_random_args *a) {
   RandomArgs r = {};
   r.to = a->head.ptr[0], r.p = a->kind >= TIDE_POISSON || a->kind == TIDE_BERNOULLI ? a->head.ptr[1] : nullptr;
   r.n = a->numel, r.a = a->a, r.b = a->b, r.fa = (float)a->a, r.fb = (float)a->b, r.lo = a->lo, r.range = a->range;
+  r.limited = a->limited, r.least = a->least, r.most = a->most, r.fleast = (float)a->least, r.fmost = (float)a->most;
   prepare(r, a);
   r.kind = a->kind, r.dtype = a->dtype, r.p_dtype = a->dtype2, r.ndim = a->ndim, r.flat = a->flat;
   int bytes = dtype_bytes(a->dtype);

@@ -1,12 +1,15 @@
 /* kernel_words.c: what kernels that are written in Lua can call, for plain Lua: random numbers by counter, atomic
  * operations, the words of a block; and tide.kernel.interpret, which runs a kernel's function in plain Lua.
  *
- * Random numbers are those of the text of kernels (lua/kernel_prelude.lua), to the bit where the C library is the same.
- * The words of a block (barrier, shared, sums) have a meaning only where lua/kernel_interpret.lua runs the threads of
- * one as coroutines: they ask it whether it does, and yield to it what they want. It gives the result when it resumes.
+ * Random numbers are those of core's base/philox.h, as in kernels (lua/kernel_prelude.lua), to the bit where the C
+ * library is the same. The words of a block (barrier, shared, sums) have a meaning only where lua/kernel_interpret.lua
+ * runs the threads of one as coroutines: they ask it whether it does, and yield to it what they want. It gives the
+ * result when it resumes.
  *
  * Invariant: a word of a block that may not run here raises before anything is changed. */
 #include <math.h>
+
+#include <tide_philox.h>
 
 #include "each.h"
 #include "names.h"
@@ -15,31 +18,20 @@
 
 /* {==== Philox 4x32-10, as kernels have it */
 
-typedef struct words {
-  uint32_t v[4];
-} words;
-
-static words philox(words c, uint64_t key) {
-  uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-  for (int round = 0; round < 10; round++) {
-    uint64_t a = 0xD2511F53ull * c.v[0], b = 0xCD9E8D57ull * c.v[2];
-    c = (words){{(uint32_t)(b >> 32) ^ c.v[1] ^ k0, (uint32_t)b, (uint32_t)(a >> 32) ^ c.v[3] ^ k1, (uint32_t)a}};
-    k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
-  }
-  return c;
+static tide_philox philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint64_t key) {
+  return tide_philox4x32_10(c0, c1, c2, c3, (uint32_t)key, (uint32_t)(key >> 32));
 }
 
 /* Of the seed at 1 and the counters from `first` on. */
-static words draw(lua_State *L, int first) {
+static tide_philox draw(lua_State *L, int first) {
   int n = lua_gettop(L);
   uint64_t seed = (uint64_t)ltide_check_integer(L, 1, "seed"), i = (uint64_t)ltide_check_integer(L, first, "i"), j = 0;
   if (n > first) j = (uint64_t)ltide_check_integer(L, first + 1, "j");
-  words c = philox((words){{(uint32_t)i, (uint32_t)(i >> 32), (uint32_t)j, (uint32_t)(j >> 32)}}, seed);
-  for (int k = first + 2; k <= n; k++) c = philox(c, seed ^ (uint64_t)ltide_check_integer(L, k, "a counter"));
+  tide_philox c = philox((uint32_t)i, (uint32_t)(i >> 32), (uint32_t)j, (uint32_t)(j >> 32), seed);
+  for (int k = first + 2; k <= n; k++)
+    c = philox(c.v[0], c.v[1], c.v[2], c.v[3], seed ^ (uint64_t)ltide_check_integer(L, k, "a counter"));
   return c;
 }
-
-static uint64_t bits53(uint32_t low, uint32_t high) { return ((uint64_t)high << 32 | low) >> 11; }
 
 /* Does interpret run a kernel that computes in float32? */
 static const char key_single;
@@ -51,21 +43,20 @@ static bool is_single(lua_State *L) {
 
 static int luniform(lua_State *L) {
   ltide_enter(L);
-  words c = draw(L, 2);
-  double u = is_single(L) ? (double)((float)(c.v[0] >> 8) * 0x1p-24f) : (double)bits53(c.v[0], c.v[1]) * 0x1p-53;
-  lua_pushnumber(L, u);
+  tide_philox c = draw(L, 2);
+  lua_pushnumber(L, is_single(L) ? (double)tide_unit_f32(c.v[0], 24) : tide_unit_f64(tide_random_u64(&c, 0)));
   return 1;
 }
 
 static int lnormal(lua_State *L) {
   ltide_enter(L);
-  words c = draw(L, 2);
+  tide_philox c = draw(L, 2);
   if (is_single(L)) {
-    float u = (float)((c.v[0] >> 8) + 1u) * 0x1p-24f, v = (float)(c.v[1] >> 8) * 0x1p-24f;
+    float u = tide_unit_open_f32(c.v[0]), v = tide_unit_f32(c.v[1], 24);
     lua_pushnumber(L, (double)(sqrtf(-2.0f * logf(u)) * cosf(6.28318530717958647692f * v)));
     return 1;
   }
-  double u = (double)(bits53(c.v[0], c.v[1]) + 1) * 0x1p-53, v = (double)bits53(c.v[2], c.v[3]) * 0x1p-53;
+  double u = tide_unit_open_f64(tide_random_u64(&c, 0)), v = tide_unit_f64(tide_random_u64(&c, 1));
   lua_pushnumber(L, sqrt(-2.0 * log(u)) * cos(6.28318530717958647692 * v));
   return 1;
 }
@@ -73,8 +64,8 @@ static int lnormal(lua_State *L) {
 static int linteger(lua_State *L) {
   ltide_enter(L);
   uint64_t low = (uint64_t)ltide_check_integer(L, 2, "low"), high = (uint64_t)ltide_check_integer(L, 3, "high");
-  words c = draw(L, 4);
-  if ((int64_t)high > (int64_t)low) low += ((uint64_t)c.v[1] << 32 | c.v[0]) % (high - low);
+  tide_philox c = draw(L, 4);
+  if ((int64_t)high > (int64_t)low) low += tide_bounded(c, high - low);
   return ltide_give_integer(L, (lua_Integer)low);
 }
 

@@ -135,6 +135,9 @@ float tide__from_bfloat16(uint16_t h);
 /* Drops dims of size 1, orders by stride of operand 0 (unless keep_order) and merges neighbours that all operands
  * allow. stride[k][d] for k < operands; returns the new number of dims (at least 1). */
 int tide__collapse(int64_t *size, int64_t (*stride)[TIDE_MAX_DIMS], int operands, int ndim, bool keep_order);
+typedef struct tide_random_args tide_random_args;
+/* limits.c: once kind, dtype, a and b are set. */
+void tide__random_limits(tide_random_args *a);
 extern const char *const tide__random_names[]; /* of each kind of random numbers */
 extern const char *const tide__linalg_names[]; /* of each routine */
 

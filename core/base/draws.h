@@ -29,9 +29,15 @@ TIDE_FN double tide_poisson_draw(double rate, uint64_t seed, uint64_t offset, ui
   return floor(rate); /* never, but for rates that float64 cannot tell from their neighbours */
 }
 
+/* unit times the last running sum, below which it stays: of subnormal ones the product is rounded up to it. */
+TIDE_FN double tide_pick_sum(double unit, double last) {
+  double at = unit * last;
+  return at < last ? at : last - 4.9406564584124654e-324;
+}
+
 /* The first of n running sums that is above unit times the last one. */
 TIDE_FN int64_t tide_pick_place(const double *sums, int64_t n, double unit) {
-  double at = unit * sums[n - 1];
+  double at = tide_pick_sum(unit, sums[n - 1]);
   int64_t from = 0, to = n - 1;
   while (from < to) {
     int64_t middle = from + (to - from) / 2;

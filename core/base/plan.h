@@ -215,13 +215,15 @@ typedef struct tide_compact_args {
 /* Fills ptr[0] (random.h defines the values). ptr[1]: for BERNOULLI the probabilities (dtype2, strides [1]) or NULL: a;
  * for POISSON the rates, likewise; for PICK running sums (float64, contiguous), a line of `range` for every `a`
  * elements of ptr[0], which is int64 and contiguous and counts from lo. Element i counts in row-major order of the
- * tensor as the user sees it, so the dims keep their order here (collapsed only where neighbours). bits: RANDINT takes
- * lo + (random mod range), range 0 means all 2^64. */
+ * tensor as the user sees it, so the dims keep their order here (collapsed only where neighbours). RANDINT gives lo to
+ * lo + range - 1; range 0 means all 2^64. tide__random_limits sets what is set last: of UNIFORM a becomes the least
+ * value, b the length, and from `most` on a takes the value's place; others stay within least and most where
+ * `limited`. */
 typedef struct tide_random_args {
   tide_head head;
-  int32_t kind, ndim, flat;
+  int32_t kind, ndim, flat, limited;
   uint8_t dtype, dtype2;
-  double a, b;
+  double a, b, least, most;
   int64_t lo;
   uint64_t range, seed, offset;
   const uint64_t

@@ -78,6 +78,7 @@ static tide_status run(const tide_tensor *x, const draw *d, tide_generator *g) {
   a.kind = d->kind;
   a.dtype = x->dtype, a.dtype2 = d->p ? d->p->dtype : x->dtype;
   a.a = d->a, a.b = d->b, a.lo = d->lo, a.range = d->range;
+  tide__random_limits(&a);
   a.numel = x->numel;
   memcpy(a.size, x->size, (size_t)x->ndim * sizeof *a.size);
   memcpy(a.stride[0], x->stride, (size_t)x->ndim * sizeof *a.size);
@@ -149,6 +150,22 @@ static int64_t largest_exact(tide_dtype dtype) {
   }
 }
 
+/* The numbers of a floating dtype in lo to last are those from the new lo to the new last that it holds: what lies
+ * between is rounded, and stays between. */
+static tide_status representable(int64_t *lo, int64_t *last, tide_dtype dtype) {
+  const uint64_t exact = (uint64_t)largest_exact(dtype);
+  uint64_t low = *lo < 0 ? 0 - (uint64_t)*lo : (uint64_t)*lo, high = *last < 0 ? 0 - (uint64_t)*last : (uint64_t)*last;
+  uint64_t below = 0, above = 0; /* the digits that do not fit */
+  while (low >= exact) low >>= 1, below = below << 1 | 1;
+  while (high >= exact) high >>= 1, above = above << 1 | 1;
+  uint64_t up = (0 - (uint64_t)*lo) & below, down = (uint64_t)*last & above;
+  if (up + down < up || up + down > (uint64_t)*last - (uint64_t)*lo)
+    return tide__fail(TIDE_VALUE, "random: %s holds no number of the range, got %lld to %lld, expected a longer one",
+                      tide_dtype_name(dtype), (long long)*lo, (long long)*last + 1);
+  *lo = (int64_t)((uint64_t)*lo + up), *last = (int64_t)((uint64_t)*last - down);
+  return TIDE_OK;
+}
+
 tide_status tide_random_int(tide_tensor *x, int64_t lo, int64_t hi, tide_generator *generator) {
   TIDE_TRY(begin(x, &generator, "random"));
   TIDE_TRY(check_dtype(x, false, "random"));
@@ -162,7 +179,9 @@ tide_status tide_random_int(tide_tensor *x, int64_t lo, int64_t hi, tide_generat
     return tide__fail(TIDE_VALUE, "random: bound does not fit, got %lld, expected one that %s can hold",
                       (long long)(low ? lo : hi - 1), tide_dtype_name(dtype));
   TIDE_TRY(tide__scalar_check(tide_int(lo), dtype, "random"));
-  draw d = {.kind = TIDE_RANDINT, .lo = lo, .range = (uint64_t)hi - (uint64_t)lo};
+  int64_t last = hi - 1;
+  if (tide__category(dtype) == 2) TIDE_TRY(representable(&lo, &last, dtype));
+  draw d = {.kind = TIDE_RANDINT, .lo = lo, .range = (uint64_t)last - (uint64_t)lo + 1};
   return run(x, &d, generator);
 }
 

@@ -3,7 +3,7 @@
 -- Integers are Lua's: 64 bits that wrap around, division and remainder towards minus infinity, shifts of any distance.
 -- A reported failure goes into the mailbox that the slots name (kernels/mailbox.cuh); the first one of all stays.
 --
--- Random numbers: Philox 4x32-10 of Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2, 3 (2011).
+-- Random numbers: core's base/philox.h, which CMake makes the text of kernel_philox.
 --
 -- Invariant: every name begins with tide_, tk_ or TIDE_, so that none of a script's can clash.
 
@@ -467,34 +467,27 @@ static inline void tk_all_wait() { __syncthreads(); }
 ]] .. meets
 
 local random = [[
-struct tk_words { unsigned x, y, z, w; };
-TIDE_FN tk_words tk_philox(tk_words c, tide_u key) {
-  unsigned k0 = (unsigned)key, k1 = (unsigned)(key >> 32);
-  for (int round = 0; round < 10; round++) {
-    tide_u a = 0xD2511F53ull * c.x, b = 0xCD9E8D57ull * c.z;
-    c = tk_words{(unsigned)(b >> 32) ^ c.y ^ k0, (unsigned)b, (unsigned)(a >> 32) ^ c.w ^ k1, (unsigned)a};
-    k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
-  }
-  return c;
+TIDE_FN tide_philox tk_words(unsigned c0, unsigned c1, unsigned c2, unsigned c3, tide_u key) {
+  return tide_philox4x32_10(c0, c1, c2, c3, (unsigned)key, (unsigned)(key >> 32));
 }
-TIDE_FN tk_words tk_draw(tide_i seed, tide_i i, tide_i j) {
-  return tk_philox(tk_words{(unsigned)i, (unsigned)((tide_u)i >> 32), (unsigned)j, (unsigned)((tide_u)j >> 32)}, (tide_u)seed);
+TIDE_FN tide_philox tk_draw(tide_i seed, tide_i i, tide_i j) {
+  return tk_words((unsigned)i, (unsigned)((tide_u)i >> 32), (unsigned)j, (unsigned)((tide_u)j >> 32), (tide_u)seed);
 }
-TIDE_FN tk_words tk_more(tk_words c, tide_i seed, tide_i n) { return tk_philox(c, (tide_u)seed ^ (tide_u)n); }
-TIDE_FN tide_u tk_bits53(unsigned low, unsigned high) { return (((tide_u)high << 32) | low) >> 11; }
-TIDE_FN float tk_uniform(tk_words c, float) { return (float)(c.x >> 8) * 5.9604644775390625e-8f; }
-TIDE_FN double tk_uniform(tk_words c, double) { return (double)tk_bits53(c.x, c.y) * 1.1102230246251565e-16; }
-TIDE_FN float tk_normal(tk_words c, float) {
-  float u = (float)((c.x >> 8) + 1u) * 5.9604644775390625e-8f, v = (float)(c.y >> 8) * 5.9604644775390625e-8f;
+TIDE_FN tide_philox tk_more(tide_philox c, tide_i seed, tide_i n) {
+  return tk_words(c.v[0], c.v[1], c.v[2], c.v[3], (tide_u)seed ^ (tide_u)n);
+}
+TIDE_FN float tk_uniform(tide_philox c, float) { return tide_unit_f32(c.v[0], 24); }
+TIDE_FN double tk_uniform(tide_philox c, double) { return tide_unit_f64(tide_random_u64(&c, 0)); }
+TIDE_FN float tk_normal(tide_philox c, float) {
+  float u = tide_unit_open_f32(c.v[0]), v = tide_unit_f32(c.v[1], 24);
   return sqrtf(-2.0f * logf(u)) * cosf(6.28318530717958647692f * v);
 }
-TIDE_FN double tk_normal(tk_words c, double) {
-  double u = (double)(tk_bits53(c.x, c.y) + 1) * 1.1102230246251565e-16, v = (double)tk_bits53(c.z, c.w) * 1.1102230246251565e-16;
+TIDE_FN double tk_normal(tide_philox c, double) {
+  double u = tide_unit_open_f64(tide_random_u64(&c, 0)), v = tide_unit_f64(tide_random_u64(&c, 1));
   return sqrt(-2.0 * log(u)) * cos(6.28318530717958647692 * v);
 }
-TIDE_FN tide_i tk_integer(tk_words c, tide_i low, tide_i high) {
-  if (high <= low) return low;
-  return tk_add(low, (tide_i)((((tide_u)c.y << 32) | c.x) % ((tide_u)high - (tide_u)low)));
+TIDE_FN tide_i tk_integer(tide_philox c, tide_i low, tide_i high) {
+  return high <= low ? low : tk_add(low, (tide_i)tide_bounded(c, (tide_u)high - (tide_u)low));
 }
 ]]
 
@@ -623,7 +616,7 @@ function kernel_prelude(of, body)
   for n = 1, 8 do
     if of.ndims[n] then texts[#texts + 1] = access(n) end
   end
-  if of.random then texts[#texts + 1] = random end
+  if of.random then texts[#texts + 1] = kernel_philox() .. random end
   if of.stops then texts[#texts + 1] = of.host and host_stops or device_stops end
   if of.meets then texts[#texts + 1] = of.host and host_meets or device_meets end
   if next(of.sums) then texts[#texts + 1] = of.host and host_sums or device_sums end

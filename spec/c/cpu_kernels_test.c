@@ -554,8 +554,8 @@ static double random_exact(const tide_random_args *a, int64_t i, bool wide) {
   double unit = wide ? tide_unit_f64(y) : (double)tide_unit_f32(x, 24), turn, radius;
   switch (a->kind) {
   case TIDE_UNIFORM:
-    return wide ? tide_uniform_f64(unit, a->a, a->b)
-                : (double)tide_uniform_f32(tide_unit_f32(x, bits), (float)a->a, (float)a->b);
+    return wide ? tide_uniform_f64(unit, a->a, a->b, a->most)
+                : (double)tide_uniform_f32(tide_unit_f32(x, bits), (float)a->a, (float)a->b, (float)a->most);
   case TIDE_BERNOULLI: return wide ? unit < a->a : (float)unit < (float)a->a;
   case TIDE_EXPONENTIAL: return -log(open) / a->a;
   case TIDE_CAUCHY: return a->a + a->b * tan(pi * (unit - 0.5));
@@ -575,6 +575,7 @@ static void random_trial(int kind, int dtype) {
   a.head.device = TIDE_CPU, a.kind = kind, a.dtype = (uint8_t)dtype, a.seed = next_random(),
   a.offset = (uint64_t)below(1000) * 4;
   a.a = kind == TIDE_GEOMETRIC || kind == TIDE_BERNOULLI ? 0.3 : kind == TIDE_EXPONENTIAL ? 2 : 0.5, a.b = 1.25;
+  tide__random_limits(&a);
   a.ndim = random_size(a.size), a.flat = below(2) == 0;
   if (a.flat) a.size[0] = numel_of(a.size, a.ndim), a.ndim = 1;
   a.numel = numel_of(a.size, a.ndim);
@@ -620,9 +621,10 @@ static void randint_trial(uint64_t range) {
   CHECK(tide__cpu_random(NULL, &a) == TIDE_OK, "random");
   for (int64_t i = 0; i < N; i++) {
     tide_philox p = tide_random_group(a.seed, 0, (uint64_t)(i / (wide ? 2 : 4)));
-    uint64_t x = wide ? tide_random_u64(&p, (int)(i % 2)) : p.v[i % 4];
-    CHECK(out[i] == (int64_t)((uint64_t)-17 + (range ? x % range : x)), "randint below %llu",
-          (unsigned long long)range);
+    uint64_t x = wide ? tide_random_u64(&p, (int)(i % 2)) : p.v[i % 4], place = range ? x % range : x;
+    p = tide_random_group(a.seed, 0, tide_spare_group((uint64_t)i));
+    if (range && x - place > (wide ? UINT64_MAX : UINT32_MAX) - range + 1) place = tide_bounded(p, range);
+    CHECK(out[i] == (int64_t)((uint64_t)-17 + place), "randint below %llu", (unsigned long long)range);
   }
 }
 
@@ -648,14 +650,12 @@ static void test_chances(void) {
 }
 
 static void test_random(void) {
-  static const uint64_t ranges[] = {0, 1, 2, 6, 256, UINT32_MAX, (uint64_t)1 << 32, ((uint64_t)1 << 40) + 7};
-  static const int floats[] = {TIDE_FLOAT16, TIDE_BFLOAT16, TIDE_FLOAT32, TIDE_FLOAT64};
+  static const uint64_t ranges[] = {0, 2, 6, 256, UINT32_MAX, 1ull << 32, (1ull << 40) + 7, 3ull << 30, 3ull << 62};
   for (int kind = 0; kind <= TIDE_GEOMETRIC; kind++)
-    for (int f = 0; f < 4 && kind != TIDE_RANDINT; f++)
-      for (int k = 0; k < 3; k++) random_trial(kind, floats[f]);
+    for (int k = 0; k < 12 && kind != TIDE_RANDINT; k++) random_trial(kind, TIDE_FLOAT16 + k % 4);
   random_trial(TIDE_BERNOULLI, TIDE_INT32), random_trial(TIDE_BERNOULLI, TIDE_BOOL),
       random_trial(TIDE_GEOMETRIC, TIDE_INT64);
-  for (int r = 0; r < 8; r++) randint_trial(ranges[r]);
+  for (int r = 0; r < 9; r++) randint_trial(ranges[r]);
   test_chances();
 }
 

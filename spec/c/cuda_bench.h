@@ -171,7 +171,7 @@ static void bench_reductions(void) {
 
 static void bench_random(void) {
   tide_random_args a = {
-      .head = {.ptr = {big[0]}}, .kind = TIDE_UNIFORM, .ndim = 1, .flat = 1, .dtype = TIDE_FLOAT32, .b = 1};
+      .head = {.ptr = {big[0]}}, .kind = TIDE_UNIFORM, .ndim = 1, .flat = 1, .dtype = TIDE_FLOAT32, .b = 1, .most = 1};
   a.seed = 5, a.offset = 4, a.numel = a.size[0] = MANY, a.stride[0][0] = 1;
   bandwidth("bw_uniform_", 4.0 * MANY, do_random, &a);
   a.kind = TIDE_NORMAL;

@@ -438,6 +438,7 @@ static void random_case(int kind, int dtype, int p_dtype, uint64_t range, int wh
   tide_random_args a = {.head = {.nptr = 2}, .kind = kind, .ndim = l.ndim, .flat = is_flat(&l, 2), .numel = l.numel};
   a.dtype = (uint8_t)dtype, a.dtype2 = (uint8_t)(p_dtype < 0 ? TIDE_FLOAT32 : p_dtype), a.a = 0.3, a.b = 1.7, a.lo = -5;
   a.range = range, a.seed = 0x123456789abcdefu, a.offset = 8;
+  tide__random_limits(&a);
   memcpy(a.size, l.size, sizeof a.size);
   memcpy(a.stride, l.stride, sizeof a.stride);
   operand x = make(dtype, l.numel, l.at, 1, false), p = make(a.dtype2, l.numel, 0, 1, false);
@@ -456,12 +457,12 @@ static void random_case(int kind, int dtype, int p_dtype, uint64_t range, int wh
 
 static void test_random(void) {
   static const int layouts[] = {FLAT, SHIFTED, TRANSPOSED};
-  static const uint64_t ranges[] = {1, 10, 0xffffffffu, 0x100000000u, 0};
+  static const uint64_t ranges[] = {1, 10, 0xffffffffu, 0x100000000u, 0, (uint64_t)3 << 30, (uint64_t)3 << 62};
   for (int w = 0; w < 3; w++) {
     for (int dtype = TIDE_FLOAT16; dtype <= TIDE_FLOAT64; dtype++)
       for (int kind = 0; kind < 8; kind++)
         if (kind != TIDE_RANDINT) random_case(kind, dtype, -1, 0, layouts[w], 37, 1001);
-    for (int r = 0; r < 5; r++)
+    for (int r = 0; r < 7; r++)
       for (int dtype = TIDE_UINT8; dtype <= TIDE_FLOAT64; dtype++)
         if (ranges[r] <= 10 || dtype == TIDE_INT64)
           random_case(TIDE_RANDINT, dtype, -1, ranges[r], layouts[w], 37, 1001);

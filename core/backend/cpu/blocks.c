@@ -15,6 +15,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/philox.h"
 #include "room.h"
 
 #define REG(j)     tide__reg(r, i->x[j])
@@ -293,24 +294,27 @@ static void more(const tide__block_run *r, const tide__inst *i) {
   r->lanes->philox(r->words, REG(0), VARIES(0), REG(1), VARIES(1), apart, r->n);
 }
 
-static uint64_t bits53(uint32_t low, uint32_t high) { return ((uint64_t)high << 32 | low) >> 11; }
+static tide_philox words_of(const tide__block_run *r, int64_t l) {
+  const uint32_t *w = r->words + l;
+  return (tide_philox){{w[0], w[r->stride], w[2 * r->stride], w[3 * r->stride]}};
+}
 
-static double uniform_f64(const uint32_t w[4]) { return (double)bits53(w[0], w[1]) * 0x1p-53; }
-static float uniform_f32(const uint32_t w[4]) { return (float)(w[0] >> 8) * 0x1p-24f; }
-static double normal_f64(const uint32_t w[4]) {
-  double u = (double)(bits53(w[0], w[1]) + 1) * 0x1p-53, v = (double)bits53(w[2], w[3]) * 0x1p-53;
+static double uniform_f64(tide_philox w) { return tide_unit_f64(tide_random_u64(&w, 0)); }
+static float uniform_f32(tide_philox w) { return tide_unit_f32(w.v[0], 24); }
+static double normal_f64(tide_philox w) {
+  double u = tide_unit_open_f64(tide_random_u64(&w, 0)), v = tide_unit_f64(tide_random_u64(&w, 1));
   return sqrt(-2.0 * log(u)) * cos(6.28318530717958647692 * v);
 }
-static float normal_f32(const uint32_t w[4]) {
-  float u = (float)((w[0] >> 8) + 1u) * 0x1p-24f, v = (float)(w[1] >> 8) * 0x1p-24f;
+static float normal_f32(tide_philox w) {
+  float u = tide_unit_open_f32(w.v[0]), v = tide_unit_f32(w.v[1], 24);
   return sqrtf(-2.0f * logf(u)) * cosf(6.28318530717958647692f * v);
 }
 
 static void random_float(const tide__block_run *r, const tide__inst *i, bool normal) {
-  const int64_t apart = r->stride, n = lanes_of(r, VARIES(0));
+  const int64_t n = lanes_of(r, VARIES(0));
   void *to = REG(0);
   for (int64_t l = 0; l < n; l++) {
-    const uint32_t w[4] = {r->words[l], r->words[apart + l], r->words[2 * apart + l], r->words[3 * apart + l]};
+    const tide_philox w = words_of(r, l);
     if (r->of->wide)
       ((double *)to)[l] = normal ? normal_f64(w) : uniform_f64(w);
     else
@@ -324,8 +328,7 @@ static void between(const tide__block_run *r, const tide__inst *i) {
   int64_t *to = REG(0);
   for (int64_t l = 0; l < n; l++) {
     const int64_t low = LANE(1, l), high = LANE(2, l);
-    const uint64_t bits = (uint64_t)r->words[r->stride + l] << 32 | r->words[l];
-    to[l] = high <= low ? low : add(low, (int64_t)(bits % ((uint64_t)high - (uint64_t)low)));
+    to[l] = high <= low ? low : add(low, (int64_t)tide_bounded(words_of(r, l), (uint64_t)high - (uint64_t)low));
   }
   if (!VARIES(0)) set_scalar(r, i->x[0], *to);
 }

@@ -81,14 +81,16 @@ static void draw_philox(uint32_t *restrict out, uint64_t seed, uint64_t offset, 
   }
 }
 
-static void draw_unit_f32(float *restrict out, const uint32_t *restrict bits, int64_t n, int width, float a, float b) {
-  for (int64_t i = 0; i < n; i++) out[i] = tide_uniform_f32(tide_unit_f32(bits[i], width), a, b);
+static void draw_unit_f32(float *restrict out, const uint32_t *restrict bits, int64_t n, int width, float a,
+                          float scale, float end) {
+  for (int64_t i = 0; i < n; i++) out[i] = tide_uniform_f32(tide_unit_f32(bits[i], width), a, scale, end);
 }
 
 static inline uint64_t draw_wide(const uint32_t *bits) { return (uint64_t)bits[0] | (uint64_t)bits[1] << 32; }
 
-static void draw_unit_f64(double *restrict out, const uint32_t *restrict bits, int64_t n, double a, double b) {
-  for (int64_t i = 0; i < n; i++) out[i] = tide_uniform_f64(tide_unit_f64(draw_wide(bits + 2 * i)), a, b);
+static void draw_unit_f64(double *restrict out, const uint32_t *restrict bits, int64_t n, double a, double scale,
+                          double end) {
+  for (int64_t i = 0; i < n; i++) out[i] = tide_uniform_f64(tide_unit_f64(draw_wide(bits + 2 * i)), a, scale, end);
 }
 
 /* The sine and cosine of u turns, 0 <= u < 1. The nearest quarter turn is taken off exactly (adding a large number

@@ -119,8 +119,8 @@ typedef struct tide__isa {
 
   /* Draws of groups group .. group + n - 1, four 32-bit words each. */
   void (*philox)(uint32_t *out, uint64_t seed, uint64_t offset, uint64_t group, int64_t groups);
-  void (*unit_f32)(float *out, const uint32_t *bits, int64_t n, int width, float a, float b);
-  void (*unit_f64)(double *out, const uint32_t *bits, int64_t n, double a, double b);
+  void (*unit_f32)(float *out, const uint32_t *bits, int64_t n, int width, float a, float scale, float end);
+  void (*unit_f64)(double *out, const uint32_t *bits, int64_t n, double a, double scale, double end);
   void (*normal_f32)(float *out, const uint32_t *bits, int64_t groups, float mean, float deviation);
   void (*normal_f64)(double *out, const uint32_t *bits, int64_t groups, double mean, double deviation);
 

@@ -33,9 +33,10 @@ static int unit_bits(int dtype) { return dtype == TIDE_FLOAT16 ? 11 : dtype == T
 static const void *draw_uniform(const work *w, room *r, int64_t lead, int64_t n) {
   const tide_random_args *a = w->a;
   if (w->wide)
-    w->isa->unit_f64((double *)r->value, r->bits + 2 * lead, n, a->a, a->b);
+    w->isa->unit_f64((double *)r->value, r->bits + 2 * lead, n, a->a, a->b, a->most);
   else
-    w->isa->unit_f32((float *)r->value, r->bits + lead, n, unit_bits(a->dtype), (float)a->a, (float)a->b);
+    w->isa->unit_f32((float *)r->value, r->bits + lead, n, unit_bits(a->dtype), (float)a->a, (float)a->b,
+                     (float)a->most);
   return r->value;
 }
 
@@ -52,20 +53,50 @@ static uint64_t wide_draw(const uint32_t *bits, int64_t i) {
   return (uint64_t)bits[2 * i] | (uint64_t)bits[2 * i + 1] << 32;
 }
 
-static const void *draw_integers(const work *w, room *r, int64_t lead, int64_t n) {
+/* x % range, without a division: D. Lemire, O. Kaser and N. Kurz, "Faster remainder by direct computation", Software:
+ * Practice and Experience 49, 2019. */
+static inline uint32_t remainder_of(uint32_t x, uint32_t range, uint64_t inverse) {
+  return (uint32_t)(((unsigned __int128)(inverse * x) * range) >> 64);
+}
+
+/* Draws again for the elements whose own draws are above `last`, behind which no whole range is left: where these are
+ * many, the groups of all at once. */
+static __attribute__((noinline, cold)) void redraw(const work *w, room *r, const uint32_t *bits, int64_t first,
+                                                   int64_t n, uint64_t last, bool many) {
+  const tide_random_args *a = w->a;
+  tide_philox *groups = (tide_philox *)(void *)r->raw;
+  int64_t *out = (int64_t *)r->value;
+  if (many) w->isa->philox((uint32_t *)(void *)r->raw, a->seed, a->offset, tide_spare_group((uint64_t)first), n);
+  for (int64_t i = 0; i < n; i++) {
+    if ((w->wide ? wide_draw(bits, i) : bits[i]) <= last) continue;
+    if (!many) groups[i] = tide_random_group(a->seed, a->offset, tide_spare_group((uint64_t)(first + i)));
+    out[i] = (int64_t)((uint64_t)a->lo + tide_bounded(groups[i], a->range));
+  }
+}
+
+static const void *draw_integers(const work *w, room *r, int64_t first, int64_t lead, int64_t n) {
   const tide_random_args *a = w->a;
   int64_t *out = (int64_t *)r->value;
   uint64_t lo = (uint64_t)a->lo;
+  bool above = false;
   if (w->wide) {
     const uint32_t *bits = r->bits + 2 * lead;
-    for (int64_t i = 0; i < n; i++)
-      out[i] = (int64_t)(lo + (a->range ? wide_draw(bits, i) % a->range : wide_draw(bits, i)));
+    const uint64_t last = a->range ? UINT64_MAX - (0 - a->range) % a->range : UINT64_MAX;
+    for (int64_t i = 0; i < n; i++) {
+      uint64_t x = wide_draw(bits, i);
+      above |= x > last;
+      out[i] = (int64_t)(lo + (a->range ? x % a->range : x));
+    }
+    if (above) redraw(w, r, bits, first, n, last, last < UINT64_MAX / 8 * 7);
   } else {
-    const uint32_t *bits = r->bits + lead, range = (uint32_t)a->range;
+    const uint32_t *bits = r->bits + lead, range = (uint32_t)a->range, last = UINT32_MAX - (0u - range) % range;
+    const uint64_t inverse = UINT64_MAX / range + 1;
     if ((range & (range - 1)) == 0)
       for (int64_t i = 0; i < n; i++) out[i] = (int64_t)(lo + (bits[i] & (range - 1)));
     else
-      for (int64_t i = 0; i < n; i++) out[i] = (int64_t)(lo + bits[i] % range);
+      for (int64_t i = 0; i < n; i++)
+        above |= bits[i] > last, out[i] = (int64_t)(lo + remainder_of(bits[i], range, inverse));
+    if (above) redraw(w, r, bits, first, n, last, last < UINT32_MAX / 8 * 7);
   }
   return out;
 }
@@ -73,9 +104,9 @@ static const void *draw_integers(const work *w, room *r, int64_t lead, int64_t n
 /* Uniform numbers in [0, 1) as float32 or float64. */
 static void draw_units(const work *w, room *r, int64_t lead, int64_t n) {
   if (w->wide)
-    w->isa->unit_f64((double *)r->value, r->bits + 2 * lead, n, 0, 1);
+    w->isa->unit_f64((double *)r->value, r->bits + 2 * lead, n, 0, 1, 1);
   else
-    w->isa->unit_f32((float *)r->value, r->bits + lead, n, 24, 0, 1);
+    w->isa->unit_f32((float *)r->value, r->bits + lead, n, 24, 0, 1, 1);
 }
 
 static const void *draw_bernoulli(const work *w, room *r, const tide__chunk *c, int64_t lead, int64_t n) {
@@ -123,7 +154,7 @@ static const void *draw_picks(const work *w, room *r, int64_t first, int64_t lea
     int64_t from[TOGETHER] = {0};
     for (int j = 0; j < TOGETHER; j++) {
       const int64_t k = i + j < n ? i + j : n - 1;
-      line[j] = sums + (first + k) / each * length, at[j] = unit[k] * line[j][length - 1];
+      line[j] = sums + (first + k) / each * length, at[j] = tide_pick_sum(unit[k], line[j][length - 1]);
     }
     for (int64_t left = length, half; left > 1; left -= half) {
       half = left / 2;
@@ -152,7 +183,7 @@ static void apply(const work *w, room *r, int op, int64_t n) {
     if (cauchy)                                                                                                        \
       for (int64_t i = 0; i < n; i++) x[i] = a + b * x[i];                                                             \
     else if (w->a->kind == TIDE_EXPONENTIAL)                                                                           \
-      for (int64_t i = 0; i < n; i++) x[i] = -x[i] / a;                                                                \
+      for (int64_t i = 0; i < n; i++) x[i] = (-x[i] > SPACING / 2 ? -x[i] : SPACING / 2) / a;                          \
     else                                                                                                               \
       for (int64_t i = 0; i < n; i++) x[i] = x[i] / scale > 1 ? ceil##f(x[i] / scale) : 1;                             \
   }
@@ -171,6 +202,18 @@ static const void *draw_log_normal(const work *w, room *r, int64_t lead, int64_t
   return r->value + lead * tide__item(w->value_dtype);
 }
 
+/* Keeps n values within the limits. */
+static void limit(const work *w, const void *value, int64_t n) {
+  const tide_random_args *a = w->a;
+  const float least = (float)a->least, most = (float)a->most;
+  float *narrow = (float *)value;
+  double *wide = (double *)value;
+  if (w->value_dtype == TIDE_FLOAT64)
+    for (int64_t i = 0; i < n; i++) wide[i] = tide_within_f64(wide[i], a->least, a->most);
+  else
+    for (int64_t i = 0; i < n; i++) narrow[i] = tide_within_f32(narrow[i], least, most);
+}
+
 /* The n elements from number `first` on, of chunk c. */
 static const void *draw(const work *w, room *r, const tide__chunk *c, int64_t first, int64_t n) {
   const tide_random_args *a = w->a;
@@ -182,7 +225,7 @@ static const void *draw(const work *w, room *r, const tide__chunk *c, int64_t fi
   case TIDE_NORMAL: return draw_normal(w, r, lead, groups);
   case TIDE_LOG_NORMAL: return draw_log_normal(w, r, lead, groups);
   case TIDE_PICK: return draw_picks(w, r, first, lead, n);
-  case TIDE_RANDINT: return draw_integers(w, r, lead, n);
+  case TIDE_RANDINT: return draw_integers(w, r, first, lead, n);
   case TIDE_BERNOULLI: return draw_bernoulli(w, r, c, lead, n);
   default: return draw_others(w, r, lead, n);
   }
@@ -195,6 +238,7 @@ static void run_chunks(void *arg, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i++) {
     tide__grid_chunk(&c, &w->grid, i);
     const void *value = draw(w, &r, &c, c.first, c.n);
+    if (w->a->limited) limit(w, value, c.n);
     tide__chunk_store(w->isa, w->a->head.ptr[0], r.raw, value, &w->grid, &c, 0, w->a->dtype, w->value_dtype, false);
   }
 }
