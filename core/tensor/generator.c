@@ -2,7 +2,9 @@
  *
  * The numbers themselves come from a counter (random.h), so a generator is 16 bytes of state and every call just moves
  * the offset on by 4. Each device has a default generator, which exists whether or not the device has been opened:
- * seeding all of them needs no driver.
+ * seeding all of them needs no driver. It begins with a seed from the system's entropy, another one for each device and
+ * process; a forked child takes new ones where nobody has set the seed. All Lua states of a process share these
+ * generators. Other generators begin with one fixed seed.
  *
  * Several generators may stand at one place and advance it together: so a captured graph, which is tied to a generator,
  * can be led to another sequence and back.
@@ -12,11 +14,12 @@
 #include "tide/device.h"
 
 enum { CALL_STEP = 4 };
-#define DEFAULT_SEED UINT64_C(67280421310721)
+#define FIRST_SEED UINT64_C(67280421310721) /* of a generator that is not a default one */
 
 typedef struct place {
   int64_t refs; /* of generators; those of the default ones count one more and stay */
   uint64_t seed, offset;
+  bool seeded; /* by a call, not by entropy */
 } place;
 
 struct tide_generator {
@@ -33,7 +36,7 @@ static place default_places[TIDE_MAX_DEVICES + 1];
 /* Makes a generator at the place, or at a new one. */
 static tide_status make(tide_generator **out, int device, place *at) {
   tide_generator *g = calloc(1, sizeof *g);
-  if (g && !at && (at = calloc(1, sizeof *at))) at->seed = DEFAULT_SEED;
+  if (g && !at && (at = calloc(1, sizeof *at))) at->seed = FIRST_SEED;
   if (!g || !at) {
     free(g);
     return tide__fail_memory(TIDE_CPU, sizeof *g, 0, 0, 0, 0, "Generator: no host memory, got %zu bytes refused",
@@ -72,16 +75,31 @@ void tide_generator_release(tide_generator *g) {
   free(g);
 }
 
+static void before_fork(void) { pthread_mutex_lock(&lock); }
+static void parent_after_fork(void) { pthread_mutex_unlock(&lock); }
+
+static void child_after_fork(void) {
+  for (int i = 0; i <= TIDE_MAX_DEVICES; i++)
+    if (defaults[i].at && !default_places[i].seeded)
+      default_places[i].seed = tide_random_seed(), default_places[i].offset = 0;
+  pthread_mutex_unlock(&lock);
+}
+
 /* To be called with the lock held. */
 static tide_generator *default_of(int device) {
+  static bool watching;
   tide_generator *g = &defaults[device + 1];
+  if (!watching) watching = pthread_atfork(before_fork, parent_after_fork, child_after_fork) == 0;
   if (!g->at) {
     g->device = device, g->is_default = true;
     g->at = &default_places[device + 1];
-    *g->at = (place){2, DEFAULT_SEED, 0};
+    *g->at = (place){2, tide_random_seed(), 0, false};
   }
   return g;
 }
+
+/* To be called with the lock held. */
+static void set_seed(place *at, uint64_t seed) { at->seed = seed, at->offset = 0, at->seeded = true; }
 
 tide_status tide_generator_share(tide_generator **out, tide_generator *g) {
   TIDE_GIVEN("generator_share", out);
@@ -139,8 +157,7 @@ int tide_generator_device(const tide_generator *g) { return g ? g->device : TIDE
 void tide_generator_seed(tide_generator *g, uint64_t seed) {
   if (!g) return;
   pthread_mutex_lock(&lock);
-  g->at->seed = seed;
-  g->at->offset = 0;
+  set_seed(g->at, seed);
   pthread_mutex_unlock(&lock);
 }
 
@@ -201,10 +218,6 @@ void tide__generator_untake(const tide__draw *draw, tide_generator *g, tide_stre
 
 void tide_manual_seed(uint64_t seed) {
   pthread_mutex_lock(&lock);
-  for (int device = TIDE_CPU; device < TIDE_MAX_DEVICES; device++) {
-    tide_generator *g = default_of(device);
-    g->at->seed = seed;
-    g->at->offset = 0;
-  }
+  for (int device = TIDE_CPU; device < TIDE_MAX_DEVICES; device++) set_seed(default_of(device)->at, seed);
   pthread_mutex_unlock(&lock);
 }

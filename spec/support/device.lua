@@ -6,6 +6,8 @@
 local tide = require "tide"
 local checks = require "spec.support.checks"
 
+tide.manual_seed(20261128) -- what specs draw without a generator is the same in every run
+
 local M = { cuda = (os.getenv "TIDE_DEVICE" or "cpu") ~= "cpu" }
 M.dev = M.cuda and "cuda:0" or "cpu"
 M.devices = M.cuda and tide.cuda.device_count() or 0

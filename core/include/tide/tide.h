@@ -573,7 +573,9 @@ TIDE_API tide_determinism tide_get_deterministic(void);
 /* ---- Random numbers
  * -------------------------------------------------------------------------------------------------------------- */
 
-/* Philox4x32-10 with torch's state: (seed, offset). Element i of a call depends on seed, offset and i alone. */
+/* Philox4x32-10 with torch's state: (seed, offset). Element i of a call depends on seed, offset and i alone. The
+ * default generators begin with seeds from the system's entropy, another one for each device and process, others with
+ * 67280421310721. */
 TIDE_API tide_status tide_generator_new(tide_generator **out, int device);
 TIDE_API void tide_generator_retain(tide_generator *g);
 TIDE_API void tide_generator_release(tide_generator *g);
@@ -583,7 +585,7 @@ TIDE_API void tide_generator_seed(tide_generator *g, uint64_t seed); /* offset b
 TIDE_API uint64_t tide_generator_get_seed(const tide_generator *g);
 TIDE_API uint64_t tide_generator_get_offset(const tide_generator *g);
 TIDE_API tide_status tide_generator_set_offset(tide_generator *g, uint64_t offset); /* a multiple of 4 */
-TIDE_API uint64_t tide_random_seed(void);                                           /* from the system's entropy */
+TIDE_API uint64_t tide_random_seed(void);      /* 53 bits from the system's entropy */
 TIDE_API void tide_manual_seed(uint64_t seed); /* every default generator, also of devices not opened yet */
 
 typedef enum tide_random_kind {
