@@ -6,6 +6,7 @@
 -- folder of its own, empty, and then once more as the first run has left it, with the same salt: what a warm start takes.
 -- NVRTC keeps a cache of its own (CUDA_CACHE_DISABLE=1 turns it off).
 local tide = require "tide"
+tide.manual_seed(1)
 package.path = arg[0]:match "^(.-)[^/]*$" .. "?.lua;" .. package.path
 local bench = require "bench"
 local salt, first = tonumber(arg[1] or os.time()) % 100000, arg[2] or "fuse"

@@ -1,5 +1,6 @@
 -- cpu.lua: loops over 2^24 float32, single functions, products, and the cost of a call, on the CPU with 2 threads. The peer is cpu_torch.py.
 local tide = require "tide"
+tide.manual_seed(1)
 package.path = arg[0]:match("^(.-)[^/]*$") .. "?.lua;" .. package.path
 local bench = require "bench"
 tide.set_num_threads(2)

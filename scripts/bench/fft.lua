@@ -1,6 +1,7 @@
 -- fft.lua: Fourier transforms on cuda:0, microseconds of one of ten between two events. The peers are fft_torch.py and
 -- bare_fft.cu.
 local tide = require "tide"
+tide.manual_seed(1)
 package.path = arg[0]:match("^(.-)[^/]*$") .. "?.lua;" .. package.path
 local bench = require "bench"
 

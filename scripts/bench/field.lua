@@ -1,6 +1,7 @@
 -- field.lua: borders, windows, convolutions, other sizes and values between points on cuda:0, billions of elements of the
 -- result a second between two events; convolutions in TFLOP/s. The peer is field_torch.py.
 local tide = require "tide"
+tide.manual_seed(1)
 package.path = arg[0]:match("^(.-)[^/]*$") .. "?.lua;" .. package.path
 local bench = require "bench"
 

@@ -1,6 +1,7 @@
 -- fuse.lua: tide.fuse on cuda:0 (TIDE_DEVICE=cpu: the CPU, with smaller tensors), beside the same functions one operation
 -- at a time. The peer is fuse_torch.py: eager and torch.compile. How long the kernels take to be there: compile.lua.
 local tide = require "tide"
+tide.manual_seed(1)
 package.path = arg[0]:match "^(.-)[^/]*$" .. "?.lua;" .. package.path
 local bench = require "bench"
 local cpu = os.getenv "TIDE_DEVICE" == "cpu"

@@ -1,5 +1,6 @@
 -- gpu.lua: host cost of small calls, bandwidth of large ones, matrix products, on cuda:0. The peer is gpu_torch.py.
 local tide = require "tide"
+tide.manual_seed(1)
 package.path = arg[0]:match("^(.-)[^/]*$") .. "?.lua;" .. package.path
 local bench = require "bench"
 

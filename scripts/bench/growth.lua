@@ -6,6 +6,7 @@
 -- A time is that of one call among as many as fill 20 ms, at least 3, until all are done: where calls are short it is
 -- what a call costs the host or the device, whichever is more; where they are long it is the device's. The median of 3.
 local tide = require "tide"
+tide.manual_seed(1)
 package.path = arg[0]:match("^(.-)[^/]*$") .. "?.lua;" .. package.path
 local bench = require "bench"
 

@@ -1,6 +1,7 @@
 -- index.lua: reads, writes and sums at indexed places on cuda:0, billions of elements a second between two events. The
 -- peers are index_torch.py and bare_index.cu.
 local tide = require "tide"
+tide.manual_seed(1)
 package.path = arg[0]:match("^(.-)[^/]*$") .. "?.lua;" .. package.path
 local bench = require "bench"
 

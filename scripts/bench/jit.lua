@@ -4,6 +4,7 @@
 -- Compare a folder of its own in TIDE_KERNEL_CACHE_PATH, empty and then full. NVRTC keeps a cache of its own, so that each
 -- run should have its own salt, a number that stands in every kernel, unless that cache is what is measured.
 local tide = require "tide"
+tide.manual_seed(1)
 package.path = arg[0]:match "^(.-)[^/]*$" .. "?.lua;" .. package.path
 local bench = require "bench"
 local order, kernels, salt = arg[1] or "turn", tonumber(arg[2] or 50), tonumber(arg[3] or os.time()) % 1000000 * 100

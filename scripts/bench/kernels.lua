@@ -4,6 +4,7 @@
 -- all kernels new to NVRTC's own cache, and TIDE_KERNEL_CACHE_PATH should name an empty folder where that is measured.
 -- Prints lines as bench.lua does, `cuda` those of CUDA C; `compare kernels` makes a table of them, beside NVIDIA Warp's.
 local tide = require "tide"
+tide.manual_seed(1)
 package.path = arg[0]:match "^(.-)[^/]*$" .. "?.lua;" .. package.path
 local bench = require "bench"
 local salt = tonumber(arg[1] or 0)

@@ -1,6 +1,7 @@
 -- kernels_cpu.lua: kernels written in Lua on the CPU with 2 threads, milliseconds a call: compiled, and by the block
 -- interpreter, which runs them until a compiler is done. The peer is kernels_cpu_numba.py, Numba's parallel kernels.
 local tide = require "tide"
+tide.manual_seed(1)
 package.path = arg[0]:match("^(.-)[^/]*$") .. "?.lua;" .. package.path
 local bench = require "bench"
 tide.set_num_threads(2)

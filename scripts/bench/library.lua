@@ -3,6 +3,7 @@
 -- usage: library.lua [samples=5 [pattern of cases [threads=2]]]
 -- With one thread the clock is the processor's time of the process, which no neighbour takes part of.
 local tide = require "tide"
+tide.manual_seed(1)
 package.path = arg[0]:match("^(.-)[^/]*$") .. "?.lua;" .. package.path
 local bench = require "bench"
 local samples, wanted, threads = tonumber(arg[1]) or 5, arg[2] or "", tonumber(arg[3]) or 2

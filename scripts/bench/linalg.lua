@@ -1,6 +1,7 @@
 -- linalg.lua: linear algebra, milliseconds of one call: on cuda:0 where there is one, then on the CPU. The peer is
 -- linalg_torch.py.
 local tide = require "tide"
+tide.manual_seed(1)
 package.path = arg[0]:match("^(.-)[^/]*$") .. "?.lua;" .. package.path
 local bench = require "bench"
 

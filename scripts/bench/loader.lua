@@ -1,6 +1,7 @@
 -- loader.lua: a loop of load, copy and compute on cuda:0, 128 batches, beside the slowest of the three alone, all of
 -- them in turns: 1 is perfect. Loading alone takes the same memory again, the loops leave theirs to the collector.
 local tide = require "tide"
+tide.manual_seed(1)
 package.path = arg[0]:match("^(.-)[^/]*$") .. "?.lua;" .. package.path
 local bench = require "bench"
 

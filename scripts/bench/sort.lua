@@ -1,6 +1,7 @@
 -- sort.lua: lines in order and what stands on them: on cuda:0 billions of elements a second between two events, on the
 -- CPU millions. The peer is sort_torch.py. Without a GPU, or with the word cpu, the CPU's alone.
 local tide = require "tide"
+tide.manual_seed(1)
 package.path = arg[0]:match("^(.-)[^/]*$") .. "?.lua;" .. package.path
 local bench = require "bench"
 

@@ -3,6 +3,7 @@
 -- into three tensors in turns, which is what memory allows to temporaries: in place a loop moves half as many bytes, through one buffer.
 -- usage: tide temporaries.lua [iterations] [GiB] [cuda | cpu]
 local tide = require "tide"
+tide.manual_seed(1)
 local device = arg[3] or "cuda"
 local n, gib = tonumber(arg[1]) or 2000, tonumber(arg[2]) or (device == "cpu" and 1 / 256 or 16)
 local memory = device == "cpu" and tide.cpu or tide.cuda

@@ -6,6 +6,7 @@
 --   tide memory.lua [--steps 30] [--out memory.json]
 --   tide scripts/memory_page.lua memory.json memory.html      makes a page of it; open that in any browser
 local tide = require "tide"
+tide.manual_seed(1)
 local cuda = tide.cuda
 local options = { steps = "30", out = "memory.json" }
 for i = 1, #arg - 1, 2 do options[arg[i]:gsub("^%-%-", "")] = arg[i + 1] end

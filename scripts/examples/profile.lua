@@ -6,6 +6,7 @@
 --
 --   tide profile.lua [--steps 20] [--size 512] [--out trace.json]        open the file at ui.perfetto.dev
 local tide = require "tide"
+tide.manual_seed(1)
 local cuda, nvtx, profiler = tide.cuda, tide.cuda.nvtx, tide.cuda.profiler
 local options = { steps = "20", size = "256", out = "trace.json" }
 for i = 1, #arg - 1, 2 do options[arg[i]:gsub("^%-%-", "")] = arg[i + 1] end

@@ -11,6 +11,7 @@
 -- steps of a frame are recorded once and replayed by one call: what differs between frames lies in `strengths`, memory
 -- that is overwritten before each replay.
 local tide = require "tide"
+tide.manual_seed(1)
 local here = arg[0]:match("^(.*/)") or "./"
 package.path = here .. "lib/?.lua;" .. package.path
 local Terminal = require "terminal"

@@ -1,6 +1,7 @@
 -- game.lua: the script of host.c. A ring of particles pulled to the middle; `update(dt)` steps them on the host's stream and
 -- returns their mean kinetic energy, a tensor that the host reads back when it is ready. Edit it while the host runs.
 local tide = require "tide"
+tide.manual_seed(1)
 local device = tide.cuda.is_available() and "cuda" or "cpu"
 local n = 1 << 16
 local opts = {device = device, dtype = tide.float32}
