@@ -5,6 +5,7 @@ local tide = require "tide"
 local D = require "spec.support.device"
 local math, unpack = math, table.unpack or unpack
 
+local is_54 = _VERSION == "Lua 5.4" -- else numbers have 53 bits, and kernels are given as texts
 local n = 1000000
 local floats = { "float16", "bfloat16", "float32", "float64" }
 local largest = { float16 = 65504, bfloat16 = 0x1.fep127, float32 = 0x1.fffffep127, float64 = 0x1.fffffffffffffp1023 }
@@ -199,7 +200,8 @@ describe("other distributions", function()
       float32 = { { 0, 2 ^ 25 }, { 16777217, 16777220 }, { 2 ^ 40 + 1, 2 ^ 41 }, { -2 ^ 25 - 1, -2 ^ 25 + 3 } },
       float64 = { { 0, 2 ^ 55 }, { 2 ^ 53 - 1, 2 ^ 53 + 3 }, { -2 ^ 60, 2 ^ 60 } },
     }
-    local tointeger = math.tointeger or function(x) return x end
+    local tointeger = is_54 and math.tointeger or function(x) return x end
+    if not is_54 then cases.float64 = nil end
     for dtype, list in pairs(cases) do
       for _, range in ipairs(list) do
         local a, b = tointeger(range[1]), tointeger(range[2])
@@ -251,7 +253,7 @@ describe("other distributions", function()
     end)
   end
 
-  if D.compiler then
+  if D.compiler and is_54 then
     it("are in their ranges in kernels", function()
       local draw = tide.kernel(function(i, u, v, k)
         u[i] = tide.random.uniform(5, i)

@@ -59,7 +59,6 @@ TIDE_FN uint64_t tide_spare_group(uint64_t i) { return i + ((uint64_t)1 << 48); 
  *   POISSON      tide_poisson_draw, whose element i takes groups i, i + 2^48 and so on
  *   PICK         the first place of the line whose running sum is above unit of float64 times the last one
  * Values of float16, bfloat16 and integer dtypes are computed as float32, those of float64 as float64, those of POISSON
- * always. tide__random_limits says what keeps them inside the support of the kind once they are rounded to the dtype.
- */
+ * always. tide__random_limits says what keeps them inside the support of the kind when they are rounded. */
 
 #endif

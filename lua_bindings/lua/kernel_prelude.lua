@@ -467,14 +467,14 @@ static inline void tk_all_wait() { __syncthreads(); }
 ]] .. meets
 
 local random = [[
-TIDE_FN tide_philox tk_words(unsigned c0, unsigned c1, unsigned c2, unsigned c3, tide_u key) {
+TIDE_FN tide_philox tk_philox(unsigned c0, unsigned c1, unsigned c2, unsigned c3, tide_u key) {
   return tide_philox4x32_10(c0, c1, c2, c3, (unsigned)key, (unsigned)(key >> 32));
 }
 TIDE_FN tide_philox tk_draw(tide_i seed, tide_i i, tide_i j) {
-  return tk_words((unsigned)i, (unsigned)((tide_u)i >> 32), (unsigned)j, (unsigned)((tide_u)j >> 32), (tide_u)seed);
+  return tk_philox((unsigned)i, (unsigned)((tide_u)i >> 32), (unsigned)j, (unsigned)((tide_u)j >> 32), (tide_u)seed);
 }
 TIDE_FN tide_philox tk_more(tide_philox c, tide_i seed, tide_i n) {
-  return tk_words(c.v[0], c.v[1], c.v[2], c.v[3], (tide_u)seed ^ (tide_u)n);
+  return tk_philox(c.v[0], c.v[1], c.v[2], c.v[3], (tide_u)seed ^ (tide_u)n);
 }
 TIDE_FN float tk_uniform(tide_philox c, float) { return tide_unit_f32(c.v[0], 24); }
 TIDE_FN double tk_uniform(tide_philox c, double) { return tide_unit_f64(tide_random_u64(&c, 0)); }
