@@ -6,6 +6,7 @@
  * Invariant: what was refused is not counted. */
 #include "quota.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -13,7 +14,11 @@
 
 struct tide_quota {
   _Atomic int64_t refs;
-  _Atomic int64_t limit[TIDE_QUOTA_KINDS], used[TIDE_QUOTA_KINDS]; /* of the time, the moment when it began */
+  _Atomic int64_t limit[TIDE_QUOTA_KINDS], used[TIDE_QUOTA_KINDS]; /* of times, the moment when they began */
+  _Atomic int64_t overrun[TIDE_QUOTA_KINDS];                       /* when it was first noticed, and 1 */
+  _Atomic int64_t cpu_look; /* before this moment the processor time cannot be used up, which is slow to ask for */
+  _Atomic int cpu_clock;    /* of the thread that has set its limit */
+  _Atomic int refused;      /* the kind of time that could not pay for some work, or 0 */
   _Atomic bool stopped, no_waits;
   _Atomic uint64_t ended;
   uint16_t owner;
@@ -46,10 +51,26 @@ _Atomic uint64_t tide__launch_numbers;
 uint64_t tide__quota_ended(const tide_quota *q) { return atomic_load(&q->ended); }
 uint16_t tide__quota_owner(const tide_quota *q) { return q ? q->owner : 0; }
 
-static int64_t microseconds(void) {
+/* 0 of a thread that is no more. */
+static int64_t read_clock(clockid_t clock) {
   struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * (int64_t)1000000 + t.tv_nsec / 1000;
+  return clock_gettime(clock, &t) ? 0 : t.tv_sec * (int64_t)1000000 + t.tv_nsec / 1000;
+}
+
+static int64_t microseconds(void) { return read_clock(CLOCK_MONOTONIC); }
+
+static bool is_time(int kind) { return kind == TIDE_QUOTA_MICROSECONDS || kind == TIDE_QUOTA_CPU; }
+
+/* The moment from which a kind of time counts: now, on this thread. */
+static int64_t begin_time(tide_quota *q, int kind) {
+  clockid_t clock = CLOCK_THREAD_CPUTIME_ID; /* of whoever asks, where no other one's can be read */
+  if (kind == TIDE_QUOTA_MICROSECONDS) return microseconds();
+#ifdef __linux__
+  pthread_getcpuclockid(pthread_self(), &clock);
+#endif
+  atomic_store(&q->cpu_clock, (int)clock);
+  atomic_store(&q->cpu_look, 0);
+  return read_clock(clock);
 }
 
 tide_status tide_quota_new(tide_quota **out) {
@@ -59,7 +80,8 @@ tide_status tide_quota_new(tide_quota **out) {
   atomic_init(&q->refs, 1);
   q->owner = owner_take();
   for (int k = 0; k < TIDE_QUOTA_KINDS; k++) atomic_init(&q->limit[k], -1);
-  atomic_store(&q->used[TIDE_QUOTA_MICROSECONDS], microseconds());
+  for (int k = 0; k < TIDE_QUOTA_KINDS; k++)
+    if (is_time(k)) atomic_store(&q->used[k], begin_time(q, k));
   atomic_fetch_add(&tide__quotas, 1);
   *out = q;
   return TIDE_OK;
@@ -83,7 +105,9 @@ void tide_quota_limit(tide_quota *q, tide_quota_kind kind, int64_t limit) {
   if (!q) return;
   if ((unsigned)kind >= TIDE_QUOTA_KINDS) return;
   if (tide__quota_over(q)) atomic_store(&q->ended, atomic_load(&tide__launch_numbers));
-  if (!is_bytes(kind)) atomic_store(&q->used[kind], kind == TIDE_QUOTA_MICROSECONDS ? microseconds() : 0);
+  if (!is_bytes(kind)) atomic_store(&q->used[kind], is_time(kind) ? begin_time(q, kind) : 0);
+  atomic_store(&q->overrun[kind], 0);
+  if (atomic_load(&q->refused) == (int)kind) atomic_store(&q->refused, 0);
   atomic_store(&q->limit[kind], limit < 0 ? -1 : limit);
 }
 
@@ -96,7 +120,14 @@ int64_t tide_quota_used(const tide_quota *q, tide_quota_kind kind) {
   if (!q) return 0;
   if ((unsigned)kind >= TIDE_QUOTA_KINDS) return 0;
   int64_t used = atomic_load_explicit(&q->used[kind], memory_order_relaxed);
-  return kind == TIDE_QUOTA_MICROSECONDS ? microseconds() - used : used;
+  if (!is_time(kind)) return used;
+  int64_t now = read_clock(kind == TIDE_QUOTA_CPU ? (clockid_t)atomic_load(&q->cpu_clock) : (clockid_t)CLOCK_MONOTONIC);
+  return now > used ? now - used : 0;
+}
+
+int64_t tide_quota_overrun(const tide_quota *q, tide_quota_kind kind) {
+  int64_t noted = (unsigned)kind < TIDE_QUOTA_KINDS ? atomic_load(&q->overrun[kind]) : 0;
+  return noted ? noted - 1 : 0;
 }
 
 void tide_quota_stop(tide_quota *q, bool stopped) {
@@ -110,11 +141,27 @@ void tide_quota_refuse_waits(tide_quota *q, bool refused) {
 
 /* ---- what may go on ---- */
 
-static const char *const names[] = {"bytes on devices", "bytes in host memory", "launches",
-                                    "compilations",     "instructions",         "microseconds"};
+static const char *const names[TIDE_QUOTA_KINDS] = {"bytes on devices",
+                                                    "bytes in host memory",
+                                                    "launches",
+                                                    "compilations",
+                                                    "instructions",
+                                                    "microseconds",
+                                                    "microseconds of a kernel",
+                                                    "microseconds of processor time"};
 
 static int64_t limit_of(const tide_quota *q, int kind) {
   return atomic_load_explicit(&q->limit[kind], memory_order_relaxed);
+}
+
+static bool cpu_is_spent(const tide_quota *quota, int64_t limit) {
+  tide_quota *q = (tide_quota *)quota; /* the moment is only remembered */
+  if (limit < 0) return false;
+  int64_t now = microseconds();
+  if (now < atomic_load_explicit(&q->cpu_look, memory_order_relaxed)) return false;
+  int64_t left = limit - tide_quota_used(q, TIDE_QUOTA_CPU);
+  if (left >= 0) atomic_store_explicit(&q->cpu_look, now + left, memory_order_relaxed);
+  return left < 0;
 }
 
 /* The kind that is used up, or KINDS. */
@@ -123,12 +170,37 @@ static int spent(const tide_quota *q) {
     int64_t limit = limit_of(q, k);
     if (limit >= 0 && tide_quota_used(q, (tide_quota_kind)k) > limit) return k;
   }
-  return TIDE_QUOTA_KINDS;
+  if (cpu_is_spent(q, limit_of(q, TIDE_QUOTA_CPU))) return TIDE_QUOTA_CPU;
+  int refused = atomic_load_explicit(&q->refused, memory_order_relaxed);
+  return refused ? refused : TIDE_QUOTA_KINDS;
 }
 
-static tide_status fail_spent(const tide_quota *q, int kind) {
-  return tide__fail(TIDE_QUOTA, "quota: the %lld %s that the host allows are used up", (long long)limit_of(q, kind),
-                    names[kind]);
+static tide_status fail_spent(tide_quota *q, int kind) {
+  int64_t over = tide_quota_used(q, (tide_quota_kind)kind) - limit_of(q, kind), none = 0;
+  atomic_compare_exchange_strong(&q->overrun[kind], &none, over > 0 ? over + 1 : 1);
+  return tide__fail(TIDE_QUOTA, "quota: the %lld %s that the host allows are used up%s", (long long)limit_of(q, kind),
+                    names[kind], over < 0 ? ": what is left is less than one operation takes" : "");
+}
+
+int64_t tide_quota_left(const tide_quota *q) {
+  int64_t least = INT64_MAX;
+  for (int k = TIDE_QUOTA_MICROSECONDS; k < TIDE_QUOTA_KINDS; k++) {
+    int64_t limit = is_time(k) ? limit_of(q, k) : -1;
+    if (limit < 0) continue;
+    int64_t left = limit - tide_quota_used(q, (tide_quota_kind)k);
+    if (left < least) least = left;
+  }
+  return least > 0 ? least : 0;
+}
+
+tide_status tide_quota_afford(tide_quota *q, int64_t more) {
+  for (int k = TIDE_QUOTA_MICROSECONDS; k < TIDE_QUOTA_KINDS; k++) {
+    int64_t limit = is_time(k) ? limit_of(q, k) : -1;
+    if (limit < 0 || tide_quota_used(q, (tide_quota_kind)k) <= limit + limit / 40 + 2000 - more) continue;
+    atomic_store(&q->refused, k);
+    break;
+  }
+  return tide_quota_check(q);
 }
 
 tide_status tide_quota_check(tide_quota *q) {
@@ -143,7 +215,7 @@ tide_status tide_quota_spend(tide_quota *q, tide_quota_kind kind, int64_t n) {
   TIDE_GIVEN("quota_spend", q);
   TIDE_RANGE("quota_spend", kind, TIDE_QUOTA_KINDS);
   TIDE_TRY(tide_quota_check(q));
-  if (kind < TIDE_QUOTA_LAUNCHES || kind >= TIDE_QUOTA_MICROSECONDS) return TIDE_OK;
+  if (kind < TIDE_QUOTA_LAUNCHES || kind >= TIDE_QUOTA_MICROSECONDS) return TIDE_OK; /* times pass by themselves */
   int64_t limit = limit_of(q, kind), before = atomic_fetch_add_explicit(&q->used[kind], n, memory_order_relaxed);
   return limit >= 0 && before + n > limit ? fail_spent(q, kind) : TIDE_OK;
 }
@@ -157,6 +229,8 @@ void tide__quota_uncount(tide_quota *q, tide_quota_kind kind) {
 bool tide__quota_over(const tide_quota *q) {
   return atomic_load_explicit(&q->stopped, memory_order_relaxed) || spent(q) < TIDE_QUOTA_KINDS;
 }
+
+bool tide_quota_ended(const tide_quota *q) { return tide__quota_over(q); }
 
 bool tide__quota_ends(void) {
   const tide_quota *q = tide__quota_bound();

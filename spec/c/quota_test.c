@@ -106,6 +106,31 @@ static void test_spending(void) {
   OK(tide_quota_spend(quota, TIDE_QUOTA_HOST_BYTES, 1 << 30));
 }
 
+/* Time that passes while the thread sleeps is no processor time; what cannot be paid for is refused before it begins. */
+static void test_times(void) {
+  tide_quota_limit(quota, TIDE_QUOTA_CPU, 1000000);
+  tide_quota_limit(quota, TIDE_QUOTA_MICROSECONDS, 10000000);
+  usleep(30000);
+  CHECK(used(TIDE_QUOTA_MICROSECONDS) >= 30000 && used(TIDE_QUOTA_CPU) < used(TIDE_QUOTA_MICROSECONDS));
+  CHECK(tide_quota_left(quota) <= 1000000 && !tide_quota_ended(quota));
+  OK(tide_quota_afford(quota, 1000));
+  CHECK(tide_quota_afford(quota, 2000000) == TIDE_QUOTA && says("1000000 microseconds of processor time"));
+  CHECK(tide_quota_check(quota) == TIDE_QUOTA && tide_quota_ended(quota));
+  CHECK(tide_quota_overrun(quota, TIDE_QUOTA_CPU) == 0);
+  tide_quota_limit(quota, TIDE_QUOTA_CPU, -1);
+  OK(tide_quota_check(quota));
+  tide_quota_limit(quota, TIDE_QUOTA_MICROSECONDS, 1000);
+  usleep(20000);
+  CHECK(tide_quota_check(quota) == TIDE_QUOTA && says("the 1000 microseconds"));
+  int64_t over = tide_quota_overrun(quota, TIDE_QUOTA_MICROSECONDS);
+  usleep(2000);
+  CHECK(over >= 19000 && tide_quota_check(quota) == TIDE_QUOTA);
+  CHECK(tide_quota_overrun(quota, TIDE_QUOTA_MICROSECONDS) == over); /* when it was first noticed */
+  CHECK(tide_quota_overrun(quota, TIDE_QUOTA_KINDS) == 0);
+  tide_quota_limit(quota, TIDE_QUOTA_MICROSECONDS, -1);
+  CHECK(tide_quota_overrun(quota, TIDE_QUOTA_MICROSECONDS) == 0 && tide_quota_left(quota) == INT64_MAX);
+}
+
 static void *stop_soon(void *unused) {
   usleep(20000);
   return tide_quota_stop(quota, true), unused;
@@ -167,6 +192,7 @@ int main(void) {
   test_launches(1);
   test_objects();
   test_spending();
+  test_times();
   test_ends();
   test_waits();
   tide_tensor *kept = NULL;

@@ -26,6 +26,9 @@ typedef enum tide_quota_kind {
    * that the work has launched on the device so far, and its failure, QUOTA, is reported as that of an index outside
    * is: the work goes on. Its use is always 0. */
   TIDE_QUOTA_KERNEL_MICROSECONDS,
+  /* Microseconds of the processor time of the thread that set the limit, from then on. Time for which the system runs
+   * others does not count, nor does that of tide's own threads, which share long operations. Spent, as above. */
+  TIDE_QUOTA_CPU,
   TIDE_QUOTA_KINDS
 } tide_quota_kind;
 
@@ -35,6 +38,17 @@ TIDE_API void tide_quota_release(tide_quota *quota);   /* NULL is allowed; stora
 TIDE_API void tide_quota_limit(tide_quota *quota, tide_quota_kind kind, int64_t limit);
 TIDE_API int64_t tide_quota_get_limit(const tide_quota *quota, tide_quota_kind kind);
 TIDE_API int64_t tide_quota_used(const tide_quota *quota, tide_quota_kind kind);
+/* How far the use of a kind was beyond its limit when that was first noticed, which is when the work had to end; 0: it
+ * has not been. Setting the limit of the kind sets it to 0. */
+TIDE_API int64_t tide_quota_overrun(const tide_quota *quota, tide_quota_kind kind);
+/* Work that nothing can end, and that takes so many microseconds, asks this before it begins. QUOTA where less than
+ * that is left of MICROSECONDS or of CPU, and the use would exceed the limit by more than 2 ms and 1/40: that kind
+ * counts as used up from then on. */
+TIDE_API tide_status tide_quota_afford(tide_quota *quota, int64_t microseconds);
+/* Would tide_quota_check fail? Sets no error and notes no overrun. */
+TIDE_API bool tide_quota_ended(const tide_quota *quota);
+/* Microseconds that are left until the time or the processor time is used up; INT64_MAX: neither has a limit. */
+TIDE_API int64_t tide_quota_left(const tide_quota *quota);
 /* From any thread: every operation fails with INTERRUPTED from now on, and one that runs, or waits for a device, ends
  * soon, as do kernels written in Lua; false takes it back. */
 TIDE_API void tide_quota_stop(tide_quota *quota, bool stopped);
