@@ -87,7 +87,9 @@ void ltide_open_api(lua_State *L, ltide_state *S) {
                                    .frame_call = ltide_frame_call,
                                    .frame_resume = ltide_frame_resume,
                                    .frame_end = ltide_frame_end,
-                                   .reload = ltide_reload};
+                                   .reload = ltide_reload,
+                                   .quota_overrun = ltide_quota_overrun,
+                                   .sethook = ltide_hook_set};
   lua_pushlightuserdata(L, (void *)&api);
   lua_setfield(L, LUA_REGISTRYINDEX, "tide.api");
 }

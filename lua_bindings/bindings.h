@@ -92,19 +92,31 @@ typedef struct ltide_state {
   bool in_vain;                  /* it freed little of them */
   size_t step_room, vain_room;   /* how many more ask for the next step, and asked for the last one in vain */
   double step_cost, step_end;
-  size_t heap;             /* KiB of Lua's that the last step or collection left */
-  _Atomic int wanted;      /* of the collector, by ltide_pace */
-  _Atomic uint64_t asked;  /* when another thread has run out of memory and waits for a collection; 0: none has */
-  _Atomic int gc;          /* tide_lua_gc: what the host lets operations collect */
-  bool told;               /* that a stopped collector had to run */
-  bool started;            /* by tide_init, and not ended since */
-  bool has_options;        /* of tide_lua_open */
-  bool from_zero;          /* of those: scripts count indexes and dimensions from 0 */
-  bool has_device;         /* likewise; then */
-  int device;              /* where its coroutines' factories make tensors */
-  unsigned granted;        /* tide_lua_capability: what the host lets its scripts do */
-  tide_quota *quota;       /* of every coroutine; NULL: the host has opened the module without options */
-  size_t steps;            /* of functions of Lua's library, that no quota has counted yet */
+  size_t heap;               /* KiB of Lua's that the last step or collection left */
+  _Atomic int wanted;        /* of the collector, by ltide_pace */
+  _Atomic uint64_t asked;    /* when another thread has run out of memory and waits for a collection; 0: none has */
+  _Atomic int gc;            /* tide_lua_gc: what the host lets operations collect */
+  bool told;                 /* that a stopped collector had to run */
+  bool started;              /* by tide_init, and not ended since */
+  bool has_options;          /* of tide_lua_open */
+  bool from_zero;            /* of those: scripts count indexes and dimensions from 0 */
+  bool has_device;           /* likewise; then */
+  int device;                /* where its coroutines' factories make tensors */
+  unsigned granted;          /* tide_lua_capability: what the host lets its scripts do */
+  tide_quota *quota;         /* of every coroutine; NULL: the host has opened the module without options */
+  size_t steps;              /* of functions of Lua's library, that no quota has counted yet */
+  struct ltide_clock *clock; /* quota_clock.c, or NULL */
+  struct ltide_alloc *alloc; /* quota_alloc.c, or NULL */
+  bool makes_coroutine;      /* one that gets its hook afterwards */
+  struct {                   /* the host's hook, which quota_hook.c calls */
+    lua_Hook fn;
+    int mask, count, counted;
+    bool adopted;                                       /* by lua_sethook, not by tide_lua_sethook */
+    bool is_free;                                       /* scripts run without a hook where they can */
+    lua_State *running;                                 /* what the clock watches */
+    void (*on)(struct ltide_state *S, lua_State *co);   /* ltide_hook_on */
+    void (*close)(lua_State *L, struct ltide_state *S); /* when the state ends */
+  } hook;
   _Atomic bool ended;      /* by the host, or with what a quota allows: no call begins any more */
   struct ltide_held *held; /* held.c */
   int held_count, held_room;
@@ -225,6 +237,19 @@ static inline void *ltide_test_meta(lua_State *L, int arg, const void *meta) {
   if (room < sizeof(uintptr_t) || room % sizeof(uintptr_t)) return NULL;
   return *ltide_seal_word(u, room) == ((uintptr_t)meta ^ (uintptr_t)u) ? u : NULL;
 }
+typedef struct ltide_clock ltide_clock;
+/* quota_hook.c */
+void ltide_hook_open(lua_State *L, ltide_state *S);
+/* L runs on this thread from now on: its hook is there, and counts what it is to. */
+void ltide_hook_run(lua_State *L, ltide_state *S);
+/* A new coroutine has the hook, whatever L has. */
+void ltide_hook_on(ltide_state *S, lua_State *co);
+/* Around lua_resume(co) by L. */
+bool ltide_hook_enter(lua_State *L, ltide_state *S, lua_State *co);
+void ltide_hook_leave(lua_State *L, ltide_state *S, bool entered);
+void ltide_alloc_open(lua_State *L, ltide_state *S); /* quota_alloc.c */
+void ltide_alloc_close(lua_State *L, ltide_state *S);
+int ltide_hook_set(lua_State *L, lua_Hook fn, int mask, int count); /* tide_lua_sethook */
 /* running.c */
 void ltide_state_list(ltide_state *S);
 void ltide_state_unlist(ltide_state *S);

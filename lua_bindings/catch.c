@@ -86,6 +86,54 @@ static int call_original(lua_State *L) {
   return failed && error_passes(L) ? let_pass(L) : lua_gettop(L);
 }
 
+/* Where hooks guard the state the flag is in its struct. */
+static ltide_state *guarding(lua_State *L) {
+  return (ltide_state *)((char *)lua_touserdata(L, lua_upvalueindex(1)) - offsetof(ltide_state, ended));
+}
+
+#if !LTIDE_FFI
+/* Runs the coroutine on with the arguments above `below` values of L; what it gave, or its error, lies there then. */
+static int resume_coroutine(lua_State *L, lua_State *co, int below) {
+  int n = lua_gettop(L) - below;
+  ltide_state *S = guarding(L);
+  if (!lua_checkstack(co, n)) {
+    lua_settop(L, below);
+    lua_pushliteral(L, "too many arguments to resume");
+    return LUA_ERRRUN;
+  }
+  lua_xmove(L, co, n);
+  bool entered = ltide_hook_enter(L, S, co);
+  int status = lua_resume(co, L, n, &n);
+  ltide_hook_leave(L, S, entered);
+  if (status > LUA_YIELD) {
+    lua_xmove(co, L, 1);
+  } else if (lua_checkstack(L, n + 1)) {
+    lua_xmove(co, L, n);
+  } else {
+    lua_pop(co, n);
+    lua_pushliteral(L, "too many results to resume");
+    return LUA_ERRRUN;
+  }
+  return status;
+}
+
+/* coroutine.resume in a state that hooks guard. */
+static int resume(lua_State *L) {
+  lua_State *co = lua_tothread(L, 1);
+  luaL_argexpected(L, co, 1, "coroutine");
+  lua_pushboolean(L, 1);
+  lua_insert(L, 1);
+  if (resume_coroutine(L, co, 2) <= LUA_YIELD) {
+    lua_remove(L, 2);
+    return lua_gettop(L);
+  }
+  if (error_passes(L)) return let_pass(L);
+  lua_pushboolean(L, 0);
+  lua_insert(L, -2);
+  return 2;
+}
+#endif
+
 bool ltide_ended_by_hook(lua_State *co) { return lua_status(co) > LUA_YIELD && lua_gethookcount(co) == 1; }
 
 /* coroutine.close; upvalue 2: the original. */
@@ -98,11 +146,15 @@ static int close_coroutine(lua_State *L) {
 /* What coroutine.wrap returns; upvalues: the flag, resume, close, the coroutine. */
 static int call_wrapped(lua_State *L) {
   lua_State *co = lua_tothread(L, lua_upvalueindex(4));
+#if LTIDE_FFI
   lua_pushvalue(L, lua_upvalueindex(2));
   lua_pushvalue(L, lua_upvalueindex(4));
   lua_rotate(L, 1, 2);
   lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
   if (lua_toboolean(L, 1)) return lua_gettop(L) - 1;
+#else
+  if (resume_coroutine(L, co, 0) <= LUA_YIELD) return lua_gettop(L);
+#endif
   bool died = lua_status(co) > LUA_YIELD;
   if (died && !passes(L) && !ltide_ended_by_hook(co)) {
     lua_pushvalue(L, lua_upvalueindex(3));
@@ -118,15 +170,25 @@ static int call_wrapped(lua_State *L) {
   return lua_error(L);
 }
 
-/* coroutine.wrap; upvalues: the flag, create, resume, close. */
+/* Pushes a coroutine that runs the function at 1. */
+static void make_coroutine(lua_State *L) {
+  ltide_state *S = guarding(L);
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  S->makes_coroutine = true;
+  lua_State *co = lua_newthread(L);
+  S->makes_coroutine = false;
+  lua_pushvalue(L, 1);
+  lua_xmove(L, co, 1);
+  ltide_hook_on(S, co);
+}
+
+static int create(lua_State *L) { return make_coroutine(L), 1; }
+
+/* coroutine.wrap; upvalues: the flag, resume, close. */
 static int wrap(lua_State *L) {
   luaL_checktype(L, 1, LUA_TFUNCTION);
-  lua_settop(L, 1);
-  for (int i = 1; i <= 4; i++)
-    if (i != 2) lua_pushvalue(L, lua_upvalueindex(i));
-  lua_pushvalue(L, lua_upvalueindex(2));
-  lua_pushvalue(L, 1);
-  lua_call(L, 1, 1);
+  for (int i = 1; i <= 3; i++) lua_pushvalue(L, lua_upvalueindex(i));
+  make_coroutine(L);
   lua_pushcclosure(L, call_wrapped, 4);
   return 1;
 }
@@ -151,9 +213,17 @@ void ltide_let_pass(lua_State *L, _Atomic bool *flag, bool guarded) {
   REPLACE("xpcall", guarded ? guarded_call_with_handler : protected_call_with_handler);
   REPLACE("load", call_original, "load");
   if (lua_getfield(L, -1, LUA_COLIBNAME) == LUA_TTABLE) {
-    if (guarded) REPLACE("wrap", wrap, "create", "resume", "close");
+    if (guarded) REPLACE("wrap", wrap, "resume", "close");
     if (guarded) REPLACE("close", close_coroutine, "close");
+    if (guarded) REPLACE("create", create);
+#if LTIDE_FFI
     REPLACE("resume", call_original, "resume");
+#else
+    if (guarded)
+      REPLACE("resume", resume);
+    else
+      REPLACE("resume", call_original, "resume");
+#endif
   }
   lua_pop(L, 2);
 }

@@ -244,7 +244,10 @@ void ltide_push_raised(lua_State *L) {
   ltide_state *S = ltide_state_of(L);
   luaL_checkstack(L, 12, "tide: error");
   bool by_quota = S->quota && (e.status == TIDE_QUOTA || e.status == TIDE_INTERRUPTED);
-  if (by_quota && tide_quota_check(S->quota) != TIDE_OK) atomic_store(&S->ended, true);
+  if (by_quota && tide_quota_check(S->quota) != TIDE_OK) {
+    atomic_store(&S->ended, true);
+    if (S->hook.on) S->hook.on(S, L);
+  }
   if (lost && ltide_lost_again(L, e.message)) return;
   if (lost)
     push_lost(L, e.message), lua_insert(L, -2);

@@ -189,6 +189,7 @@ static int resume(lua_State *L, lua_State *co, int args, int *results) {
   const char *before = tide_refuse_waits(refusal);
   int64_t begun = now();
   S->in_frame = co, S->frame_awaits = false;
+  if (S->quota) ltide_hook_on(S, co);
   int status = lua_resume(co, L, args, results);
   if (status > LUA_YIELD) {
     if (lua_checkstack(co, 1)) lua_pushvalue(co, -1); /* what is closed gets it, too */

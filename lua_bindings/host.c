@@ -82,6 +82,15 @@ static const char *number_text(lua_State *L, int index) {
   return ok ? lua_tostring(L, index) : NULL;
 }
 
+/* Of a state that has ended an error of memory is a string that it could not pay for (quota_alloc.c). */
+static void read_end(lua_State *L, tide_lua_error_info *e) {
+  const ltide_state *S = ltide_state_of(L);
+  if (!S || !S->quota || strcmp(e->message, "not enough memory")) return;
+  tide_status status = tide_quota_check(S->quota);
+  if (status == TIDE_OK) return;
+  e->status = status, e->kind = tide_status_kind(status), e->message = tide_error_get()->message;
+}
+
 int ltide_host_error(lua_State *L, int index, tide_lua_error_info *error, size_t size) {
   tide_lua_error_info e;
   const char *text = NULL;
@@ -92,6 +101,7 @@ int ltide_host_error(lua_State *L, int index, tide_lua_error_info *error, size_t
   if (lua_type(L, index) == LUA_TSTRING) text = read_place(&e, lua_tostring(L, index));
   if (room && ltide_is_error(L, index)) read_object(L, index, &e);
   if (text) e.message = text;
+  if (text && room) read_end(L, &e);
   memcpy(error, &e, size < sizeof e ? size : sizeof e);
   return e.kind != NULL;
 }

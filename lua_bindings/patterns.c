@@ -109,8 +109,11 @@ static const char *match_balanced(matcher *m, const char *s, const char *p) {
 
 static const char *match_most(matcher *m, const char *s, const char *p, const char *p_end) {
   ptrdiff_t n = 0;
-  while (fits(m, s + n, p, p_end)) n++;
-  count(m, (size_t)n);
+  while (fits(m, s + n, p, p_end)) {
+    n++;
+    if (n % 64 == 0) count(m, 64 * (1 + (size_t)(p_end - p) / 8));
+  }
+  count(m, (size_t)(n % 64) * (1 + (size_t)(p_end - p) / 8));
   for (; n >= 0; n--) {
     const char *after = match(m, s + n, p_end + 1);
     if (after) return after;
@@ -123,6 +126,7 @@ static const char *match_least(matcher *m, const char *s, const char *p, const c
     const char *after = match(m, s, p_end + 1);
     if (after) return after;
     if (!fits(m, s, p, p_end)) return NULL;
+    count(m, (size_t)(p_end - p) / 8);
   }
 }
 
@@ -166,6 +170,7 @@ static bool is_edge(const matcher *m, const char *s, const char *set, const char
  * all is matched (NULL); or NULL. */
 static const char *match_item(matcher *m, const char *s, const char **p) {
   const char *item = *p, *end = item_end(m, item), *after;
+  if (end - item > 8) count(m, (size_t)(end - item) / 4);
   char times = end < m->pattern_end ? *end : '\0';
   bool may_lack = times == '*' || times == '?' || times == '-';
   if (!fits(m, s, item, end)) {
@@ -205,6 +210,7 @@ static const char *match(matcher *m, const char *s, const char *p) {
       p += 2;
       if (p == m->pattern_end || *p != '[') luaL_error(m->L, "missing '[' after '%%f' in pattern");
       const char *end = item_end(m, p);
+      count(m, (size_t)(end - p) / 2);
       if (!is_edge(m, s, p, end - 1)) s = NULL;
       p = end;
     } else if (*p == ESCAPE && isdigit((unsigned char)next)) {
@@ -235,6 +241,7 @@ static ptrdiff_t captured(matcher *m, int i, const char *s, const char *e, const
 static void push_captured(matcher *m, int i, const char *s, const char *e) {
   const char *text;
   ptrdiff_t length = captured(m, i, s, e, &text);
+  if (length > 1 << 12) ltide_charge(m->L, m->S, (double)length);
   if (length != POSITION) lua_pushlstring(m->L, text, (size_t)length);
 }
 
@@ -251,6 +258,9 @@ static int push_all(matcher *m, const char *s, const char *e) {
 static matcher matcher_of(lua_State *L, const char **pattern, bool may_anchor, bool *anchored) {
   size_t length, pattern_length;
   matcher m; /* its captures are not read before they are written */
+  double numerals =
+      lua_gettop(L) > 2 ? ltide_cost_of_arguments(L, lua_type(L, 4) == LUA_TSTRING ? 4 : 3, LTIDE_NUMERAL) : 0;
+  if (numerals > 0) ltide_charge(L, ltide_bounding(L), numerals);
   m.L = L, m.S = ltide_bounding(L), m.begin = luaL_checklstring(L, 1, &length);
   *pattern = luaL_checklstring(L, 2, &pattern_length);
   m.end = m.begin + length, m.pattern_end = *pattern + pattern_length;
@@ -266,9 +276,11 @@ static size_t begin_of(lua_State *L, size_t length) {
   return at == 0 || at < -(lua_Integer)length ? 0 : length - (size_t)-at;
 }
 
-static bool is_plain(const char *p, const char *end) {
-  for (; p < end; p++)
+static bool is_plain(const matcher *m, const char *p, const char *end) {
+  for (const char *begin = p; p < end; p++) {
+    if ((p - begin) % 256 == 255) count(m, 256);
     if (*p && strchr("^$*+?.([%-", *p)) return false;
+  }
   return true;
 }
 
@@ -290,7 +302,7 @@ static int find(lua_State *L, bool wants_place) {
   size_t at = begin_of(L, (size_t)(m.end - m.begin)), length = (size_t)(m.pattern_end - p) + anchored;
   const char *s = m.begin + at, *whole = p - anchored;
   if (at > (size_t)(m.end - m.begin)) return luaL_pushfail(L), 1;
-  if (wants_place && (lua_toboolean(L, 4) || is_plain(whole, m.pattern_end))) {
+  if (wants_place && (lua_toboolean(L, 4) || is_plain(&m, whole, m.pattern_end))) {
     s = find_text(&m, s, whole, length);
     if (!s) return luaL_pushfail(L), 1;
     lua_pushinteger(L, s - m.begin + 1);
@@ -351,27 +363,34 @@ static int string_gmatch(lua_State *L) {
 
 /* {==== gsub */
 
+static void add_bytes(matcher *m, luaL_Buffer *out, const char *text, size_t length) {
+  ltide_grow(m->L, m->S, out, length);
+  luaL_addlstring(out, text, length);
+}
+
 /* The replacement's text, with %0 to %9 in it. */
 static void add_text(matcher *m, luaL_Buffer *out, const char *s, const char *e) {
   size_t length;
   const char *text = lua_tolstring(m->L, 3, &length), *end = text + length;
+  count(m, length / 8);
   for (const char *mark; (mark = memchr(text, ESCAPE, (size_t)(end - text))) != NULL; text = mark + 2) {
-    luaL_addlstring(out, text, (size_t)(mark - text));
+    add_bytes(m, out, text, (size_t)(mark - text));
     if (mark[1] == ESCAPE) {
       luaL_addchar(out, ESCAPE);
     } else if (mark[1] == '0') {
-      luaL_addlstring(out, s, (size_t)(e - s));
+      count(m, (size_t)(e - s) / 8);
+      add_bytes(m, out, s, (size_t)(e - s));
     } else if (isdigit((unsigned char)mark[1])) {
       const char *part;
       ptrdiff_t n = captured(m, mark[1] - '1', s, e, &part);
       if (n == POSITION)
         luaL_addvalue(out);
       else
-        luaL_addlstring(out, part, (size_t)n);
+        count(m, (size_t)n / 8), add_bytes(m, out, part, (size_t)n);
     } else
       luaL_error(m->L, "invalid use of '%c' in replacement string", ESCAPE);
   }
-  luaL_addlstring(out, text, (size_t)(end - text));
+  add_bytes(m, out, text, (size_t)(end - text));
 }
 
 /* What stands for the match from s to e; false: itself. */
@@ -390,10 +409,11 @@ static bool add_replacement(matcher *m, luaL_Buffer *out, const char *s, const c
     return add_text(m, out, s, e), true;
   if (!lua_toboolean(L, -1)) {
     lua_pop(L, 1);
-    luaL_addlstring(out, s, (size_t)(e - s));
+    add_bytes(m, out, s, (size_t)(e - s));
     return false;
   }
   if (!lua_isstring(L, -1)) luaL_error(L, "invalid replacement value (a %s)", luaL_typename(L, -1));
+  ltide_grow(L, m->S, out, lua_rawlen(L, -1));
   luaL_addvalue(out);
   return true;
 }
@@ -423,6 +443,7 @@ static int string_gsub(lua_State *L) {
     goes_on &= !anchored;
   }
   if (changed) {
+    ltide_charge(L, m.S, (double)(m.end - s) + (double)luaL_bufflen(&out));
     luaL_addlstring(&out, s, (size_t)(m.end - s));
     luaL_pushresult(&out);
   } else

@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "bindings.h"
+#include "quota_clock.h"
 #include "system.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
@@ -37,6 +38,7 @@ int ltide_kill(lua_State *L) {
   bool can = S && S->quota;
   if (can) tide_quota_stop(S->quota, true), atomic_store(&S->ended, true);
   pthread_mutex_unlock(&lock);
+  if (can) ltide_clock_wake();
   return can;
 }
 

@@ -6,6 +6,7 @@
 #include "row.h"
 #include "sandbox.h"
 #include "scope.h"
+#include "script.h"
 
 /* The host's options, which lie in the registry while the module opens. One who forgot struct_size would be given a
  * sandbox without the quotas that he has set. */
@@ -46,12 +47,61 @@ static int call_original(lua_State *L) {
 }
 
 #if !LTIDE_FFI
-/* A reader that is in C, such as collectgarbage, may give a piece for ever, and no hook is asked. */
-static int read_more(lua_State *L) {
-  ltide_look(L, ltide_state_of(L));
-  lua_settop(L, 0);
-  lua_pushvalue(L, lua_upvalueindex(1));
+/* What lua_load gets, in small pieces: for some texts the compiler takes 0.1 ms for a name. */
+typedef struct reading {
+  ltide_state *S;
+  const char *text;
+  size_t left, read;
+} reading;
+
+enum { PIECE_SLOT = 5 };
+
+/* The next text of the script's function; false: it has no more. */
+static bool read_more(lua_State *L, reading *r) {
+  luaL_checkstack(L, 2, "too many nested functions");
+  lua_pushvalue(L, 1);
   lua_call(L, 0, 1);
+  if (lua_isnil(L, -1)) return lua_pop(L, 1), false;
+  if (!lua_isstring(L, -1)) luaL_error(L, "reader function must return a string");
+  lua_replace(L, PIECE_SLOT);
+  r->text = lua_tolstring(L, PIECE_SLOT, &r->left);
+  return r->left > 0;
+}
+
+/* A string or name in the text is copied and hashed when it ends, and may be all that was read. */
+static const char *read_piece(lua_State *L, void *user, size_t *size) {
+  enum { PIECE = 64, TOKEN = 3, NANOSECONDS = 2000 };
+  reading *r = user;
+  ltide_charge(L, r->S, NANOSECONDS);
+  if (r->read % 4096 == 0) ltide_try(L, tide_quota_afford(r->S->quota, (int64_t)r->read * TOKEN / 1000));
+  ltide_check_time(L);
+  if (!r->left && (!lua_isfunction(L, 1) || !read_more(L, r))) return NULL;
+  *size = r->left < PIECE ? r->left : PIECE;
+  r->text += *size, r->left -= *size, r->read += *size;
+  return r->text - *size;
+}
+
+static int load_pieces(lua_State *L, const char *mode) {
+  reading r = {.S = ltide_state_of(L)};
+  bool has_env = lua_gettop(L) >= 4;
+  if (lua_type(L, 1) == LUA_TNUMBER) lua_tostring(L, 1);
+  if (lua_type(L, 1) == LUA_TSTRING)
+    r.text = lua_tolstring(L, 1, &r.left);
+  else
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+  const char *name = luaL_optstring(L, 2, r.text ? r.text : "=(load)");
+  ltide_charge(L, r.S, (double)strlen(name));
+  lua_settop(L, has_env ? 4 : 3);
+  lua_settop(L, PIECE_SLOT);
+  if (lua_load(L, read_piece, &r, name, mode) != LUA_OK) {
+    luaL_pushfail(L);
+    lua_insert(L, -2);
+    return 2;
+  }
+  if (has_env) {
+    lua_pushvalue(L, 4);
+    if (!lua_setupvalue(L, -2, 1)) lua_pop(L, 1);
+  }
   return 1;
 }
 #endif
@@ -59,22 +109,23 @@ static int read_more(lua_State *L) {
 /* load, of text alone: bytecode that no compiler made runs as machine code would. A name that begins with '@' says that
  * the text is a file's, which tide.kernel would look into, and is shown as one that begins with '='. */
 static int load_text(lua_State *L) {
-#if !LTIDE_FFI
-  if (lua_isfunction(L, 1)) {
-    lua_pushvalue(L, 1);
-    lua_pushcclosure(L, read_more, 1);
-    lua_replace(L, 1);
+  const char *mode = luaL_optstring(L, 3, "bt");
+  if (!has_all(L, TIDE_LUA_NATIVE)) {
+    mode = "t";
+    if (lua_gettop(L) < 3) lua_settop(L, 3);
+    if (lua_type(L, 2) == LUA_TSTRING && *lua_tostring(L, 2) == '@') {
+      lua_pushfstring(L, "=%s", lua_tostring(L, 2) + 1);
+      lua_replace(L, 2);
+    }
   }
-#endif
-  if (has_all(L, TIDE_LUA_NATIVE)) return call_original(L);
+#if LTIDE_FFI
   if (lua_gettop(L) < 3) lua_settop(L, 3);
-  if (lua_type(L, 2) == LUA_TSTRING && *lua_tostring(L, 2) == '@') {
-    lua_pushfstring(L, "=%s", lua_tostring(L, 2) + 1);
-    lua_replace(L, 2);
-  }
-  lua_pushliteral(L, "t");
+  lua_pushstring(L, mode);
   lua_replace(L, 3);
   return call_original(L);
+#else
+  return load_pieces(L, mode);
+#endif
 }
 
 /* A file, too, is text alone. */
@@ -159,28 +210,7 @@ static int narrow_library(lua_State *L) {
   return 0;
 }
 
-/* {==== Quotas
- *
- * A hook counts the instructions of each coroutine in steps, since new ones inherit it, and looks at the other quotas
- * then. Once the state has ended it raises at every instruction of the coroutine, and what catches errors lets this one
- * pass. A coroutine's last step, unless it is whole, is not counted. */
-
-enum { STEP = 1000 };
-
-static void count_step(lua_State *L, lua_Debug *ar) {
-  (void)ar;
-  ltide_state *S = ltide_state_of(L);
-  if (!S || !S->quota) { /* the module did not open */
-    lua_sethook(L, NULL, 0, 0);
-    return;
-  }
-  bool goes_on = tide_quota_spend(S->quota, TIDE_QUOTA_INSTRUCTIONS, lua_gethookcount(L)) == TIDE_OK;
-  int step = goes_on ? STEP : 1;
-  if (lua_gethookcount(L) != step) lua_sethook(L, count_step, LUA_MASKCOUNT, step);
-  if (goes_on) return;
-  atomic_store(&S->ended, true);
-  ltide_raise(L);
-}
+/* {==== Quotas */
 
 static void open_quota(lua_State *L, ltide_state *S, const tide_lua_options *o) {
   if (!S->main) ltide_error(L, "StateError", "tide_lua_open: expected the main coroutine: LuaJIT tells no other one's");
@@ -189,8 +219,7 @@ static void open_quota(lua_State *L, ltide_state *S, const tide_lua_options *o) 
     if (o->quota[k]) tide_quota_limit(S->quota, (tide_quota_kind)k, o->quota[k]);
   tide_quota_refuse_waits(S->quota, !(S->granted & TIDE_LUA_WAITS));
   tide_current_set_quota(S->record->current, S->quota);
-  lua_sethook(S->main, count_step, LUA_MASKCOUNT, STEP);
-  if (L != S->main) lua_sethook(L, count_step, LUA_MASKCOUNT, STEP);
+  ltide_hook_open(L, S);
   ltide_let_pass(L, &S->ended, true);
 }
 
@@ -198,13 +227,19 @@ int ltide_quota_set(lua_State *L, tide_quota_kind kind, int64_t limit) {
   ltide_state *S = ltide_state_of(L);
   if (!S || !S->quota || (unsigned)kind >= TIDE_QUOTA_KINDS) return 0;
   tide_quota_limit(S->quota, kind, limit);
-  atomic_store(&S->ended, tide_quota_check(S->quota) != TIDE_OK);
+  atomic_store(&S->ended, tide_quota_ended(S->quota));
+  ltide_hook_run(L, S);
   return 1;
 }
 
 int64_t ltide_quota_used(lua_State *L, tide_quota_kind kind) {
   const ltide_state *S = ltide_state_of(L);
   return S && S->quota ? tide_quota_used(S->quota, kind) : -1;
+}
+
+int64_t ltide_quota_overrun(lua_State *L, tide_quota_kind kind) {
+  const ltide_state *S = ltide_state_of(L);
+  return S && S->quota ? tide_quota_overrun(S->quota, kind) : -1;
 }
 
 /* {==== Opening */

@@ -523,6 +523,7 @@ static int state_gc(lua_State *L) {
   free_records(L);
   S->end(S);
   free(S->warned.text), S->warned.text = NULL;
+  if (S->hook.close) S->hook.close(L, S);
   tide_quota_release(S->quota), S->quota = NULL;
   tide_reclaim_remove(reclaim, S);
   if (atomic_load(&S->asked)) tide_reclaim_answer(); /* all is collected */

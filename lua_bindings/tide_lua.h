@@ -94,6 +94,8 @@ typedef struct tide_lua_api {
   int (*frame_resume)(lua_State *L);
   int (*frame_end)(lua_State *L, struct tide_frame_stats *stats);
   int (*reload)(lua_State *L, const char *name, const char *text, size_t size); /* see tide_lua_reload */
+  int64_t (*quota_overrun)(lua_State *L, tide_quota_kind kind);
+  int (*sethook)(lua_State *L, lua_Hook hook, int mask, int count); /* see tide_lua_sethook */
 } tide_lua_api;
 
 /* Of any coroutine of the state; lives as long as the process. NULL before the state has required tide, and of NULL. */
@@ -220,7 +222,9 @@ static inline int tide_lua_restrict(lua_State *L, unsigned capabilities) {
 /* Sets what a state that tide_lua_open has opened may take of one kind, negative: as much as it wants. What is spent is
  * counted from 0 again, and time from now, so that a host sets them before each call of a script. A breach is an
  * ordinary error (QuotaError); but for bytes every later call of the script's raises it again, no pcall catches it, and
- * new limits are what lets scripts run again. On the thread that runs the state. 1; 0 where there are no quotas. */
+ * new limits are what lets scripts run again. On the thread that runs the state, and that runs it from now on: a host
+ * that hands the state to another thread sets one there. Scripts are fastest without a limit of instructions. 1; 0
+ * where there are no quotas. */
 static inline int tide_lua_quota_set(lua_State *L, tide_quota_kind kind, int64_t limit) {
   const tide_lua_api *api = tide_lua_get(L);
   return api && api->struct_size > offsetof(tide_lua_api, quota_set) ? api->quota_set(L, kind, limit) : 0;
@@ -231,19 +235,36 @@ static inline int64_t tide_lua_quota_used(lua_State *L, tide_quota_kind kind) {
   return api && api->struct_size > offsetof(tide_lua_api, quota_used) ? api->quota_used(L, kind) : -1;
 }
 
+/* Does the module that the state has opened have the function? */
+#define TIDE_LUA_HAS(api, function) ((api) && (api)->struct_size > offsetof(tide_lua_api, function))
+
+/* How far its use of a kind was beyond the limit when a breach ended the script: for times, how late that was in
+ * microseconds. 0: no breach since the limit was set; -1 where there are no quotas. */
+static inline int64_t tide_lua_quota_overrun(lua_State *L, tide_quota_kind kind) {
+  const tide_lua_api *api = tide_lua_get(L);
+  return TIDE_LUA_HAS(api, quota_overrun) ? api->quota_overrun(L, kind) : -1;
+}
+
+/* lua_sethook for a state that tide_lua_open has opened: quotas and kills hold beside this hook. It is called in every
+ * coroutine of the state, in others than L and the main one after at most 1000 of their instructions. A count above
+ * 1000 may be some instructions off. What was set by lua_sethook before tide_lua_open is kept so. NULL or mask 0: none.
+ * While there is one, scripts are as slow as with any hook. On the thread that runs the state. 1; 0 where there are no
+ * quotas, and nothing is set. */
+static inline int tide_lua_sethook(lua_State *L, lua_Hook hook, int mask, int count) {
+  const tide_lua_api *api = tide_lua_get(L);
+  return TIDE_LUA_HAS(api, sethook) ? api->sethook(L, hook, mask, count) : 0;
+}
+
 /* Ends what runs in a state that tide_lua_open has opened, from any thread, which has asked the state's own thread for
- * `api` before: its Lua code at the next of its instructions' counts, its operation between two blocks, its wait for a
- * device, its kernels written in Lua that run on one. The error (Interrupted) goes through every pcall, and whatever is
- * called from then on raises it: at once what calls tide, tide_frame_call and tide_lua_reload, within 1000 instructions
- * what does not. L is the main coroutine's. 1; 0 where there is no such state. */
+ * `api` before: its Lua code at once, its operation between two blocks, its wait for a device, its kernels written in
+ * Lua that run on one. The error (Interrupted) goes through every pcall, and whatever is called from then on raises it:
+ * at once what calls tide, tide_frame_call and tide_lua_reload, within some milliseconds what does not. L is the main
+ * coroutine's. 1; 0 where there is no such state. */
 static inline int tide_lua_kill(const tide_lua_api *api, lua_State *L) {
   return L && api && api->struct_size > offsetof(tide_lua_api, kill) ? api->kill(L) : 0;
 }
 
 /* ---- Objects in and out ---- */
-
-/* Does the module that the state has opened have the function? */
-#define TIDE_LUA_HAS(api, function) ((api) && (api)->struct_size > offsetof(tide_lua_api, function))
 
 /* The object at an index, borrowed while the value is on the stack; to keep it longer, retain it. NULL: it is none of
  * these, or freed, or the state has not required tide. */

@@ -27,7 +27,7 @@ for i = 2, #rooms do table.insert(rooms[i].calls, "os") end
 rooms.bindings = {
   most_in_circle = 8,
   -- What a call stands on: the state and its coroutines, errors, the rows of functions, the arguments read by them.
-  { "args", "bounded", "call", "catch", "class", "error", "error_lost", "fields", "frozen", "handle", "held", "named", "names", "patterns", "row", "running", "scope",
+  { "args", "bounded", "call", "catch", "class", "error", "error_lost", "fields", "frozen", "handle", "held", "lua_cost", "named", "names", "patterns", "quota_alloc", "quota_clock", "quota_hook", "row", "running", "scope",
     "script", "sizes", "state", "system", "warning" },
   -- What scripts hold: handles with their classes, and where results go.
   { "adapt", "arena", "device", "dtype", "error_class", "event", "out", "random", "storage", "stream", "tensor" },

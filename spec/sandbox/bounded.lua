@@ -263,3 +263,47 @@ assert(collectgarbage "count" > 0 and collectgarbage() == 0 and collectgarbage("
 assert(table.unpack(setmetatable({}, { __index = function(_, k) return k end, __len = function() return 3 end })) == 1)
 local t, m = {}, {}
 assert(setmetatable(t, m) == t and getmetatable(t) == m and setmetatable(t, nil) == t and not getmetatable(t))
+
+--- texts of megabytes that are compiled
+--! quota milliseconds=100
+--! memory 200
+--! raises used up
+--! ends
+local text = ("x = 1 "):rep(1 << 20)
+while true do pcall(load, text) end
+
+--- strings of megabytes that are read as numbers
+--! quota cpu_ms=100
+--! memory 200
+--! raises used up
+--! ends
+local s = ("1"):rep(1 << 24)
+while true do
+  for _, f in ipairs { tonumber, math.tointeger, math.floor, select, function(s) return s * 2 end } do pcall(f, s) end
+end
+
+--- strings of megabytes that are formatted and packed
+--! quota cpu_ms=100
+--! memory 200
+--! raises used up
+--! ends
+local s = ("\0b"):rep(1 << 21)
+while true do
+  pcall(string.format, "%q", s)
+  pcall(string.pack, ("b"):rep(1 << 22), 1, 2)
+  pcall(function() return string.char(s:byte(1, 500000)) end)
+end
+
+--- a set of megabytes in a pattern
+--! kill 100
+--! raises the host has ended this work
+local s, pattern = ("a"):rep(1 << 16), "[" .. ("b"):rep(1 << 20) .. "]*c"
+while true do pcall(string.find, s, pattern) end
+
+--- sorted strings of megabytes
+--! quota cpu_ms=100
+--! raises used up
+--! ends
+local t = {}
+for i = 1, 20 do t[i] = ("x"):rep(1 << 20) .. 7919 * i % 20 end
+while true do pcall(table.sort, t) end

@@ -485,11 +485,41 @@ coroutine.wrap(function() return x:sum():item() end)()
 --- the hook is not the script's to remove
 assert(not debug)
 
---- debug.sethook is the host's own risk
+--- a hook of debug.sethook, or none, hides no quota
 --! give debug
 --! quota instructions=100000
+--! raises used up
+--! ends
 debug.sethook()
-for i = 1, 1000000 do end
+while true do end
+
+--- a hook of lines hides no time
+--! give debug
+--! quota milliseconds=100
+--! raises used up
+--! ends
+debug.sethook(function() end, "l")
+while true do end
+
+--- a script that is killed under a hook of lines
+--! give debug
+--! kill 100
+--! raises the host has ended this work
+--! ends
+debug.sethook(function() end, "l")
+while true do pcall(function() while true do end end) end
+
+--- processor time
+--! quota cpu_ms=100
+--! raises microseconds of processor time that the host allows are used up
+--! ends
+while true do end
+
+--- processor time in coroutines that catch
+--! quota cpu_ms=100
+--! raises used up
+--! ends
+while true do coroutine.wrap(function() pcall(function() while true do end end) end)() end
 
 --- Lua's memory is the host's allocator's: a string
 --! memory 16

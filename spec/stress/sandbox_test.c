@@ -6,7 +6,8 @@
  *   --! raises TEXT          it ends with an error that has this text; else it must end well (what it asserts holds)
  *   --! grant NAME ...       capabilities of the state; else none
  *   --! then NAME ...        what tide_lua_restrict leaves when the function `restrict` is called
- *   --! quota NAME=N ...     device_bytes, host_bytes, launches, compiles, instructions, milliseconds, kernel_ms
+ *   --! quota NAME=N ...     device_bytes, host_bytes, launches, compiles, instructions, milliseconds, kernel_ms,
+ *                            cpu_ms
  *   --! memory N             MiB that the host's allocator gives to Lua; else 64
  *   --! kill N               another thread ends the state after so many milliseconds
  *   --! ends                 every later call raises, too, until the host sets new limits (never after a kill)
@@ -63,8 +64,8 @@ static unsigned read_capabilities(const char *words) {
 }
 
 static void read_quota(part *p, const char *words) {
-  static const char *const names[] = {
-      "device_bytes=", "host_bytes=", "launches=", "compiles=", "instructions=", "milliseconds=", "kernel_ms="};
+  static const char *const names[] = {"device_bytes=", "host_bytes=",   "launches=",  "compiles=",
+                                      "instructions=", "milliseconds=", "kernel_ms=", "cpu_ms="};
   for (int k = 0; k < TIDE_QUOTA_KINDS; k++) {
     const char *at = strstr(words, names[k]);
     if (at) p->quota[k] = atoll(at + strlen(names[k])) * (k >= TIDE_QUOTA_MICROSECONDS ? 1000 : 1);
