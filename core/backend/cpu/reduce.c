@@ -14,12 +14,15 @@
 #include "lines.h"
 
 enum {
-  SHORT_ROW = 32,        /* elements of a result that are too few for a loop of their own */
-  NARROW = 16,           /* columns that are too few for a loop of their own */
-  ROW_RESULTS = 64,      /* results of an item of work, at most, and items enough for any number of threads */
-  ROW_BLOCK = 16,        /* chunks of a block of a row */
-  WHOLE = 8,             /* chunks that are one where nothing is loaded into the room */
-  COLUMN_BLOCK = 1 << 18 /* elements of a block of columns */
+  SHORT_ROW = 32,         /* elements of a result that are too few for a loop of their own */
+  NARROW = 16,            /* columns that are too few for a loop of their own */
+  ROW_RESULTS = 64,       /* results of an item of work, at most, and items enough for any number of threads */
+  ROW_BLOCK = 16,         /* chunks of a block of a row */
+  WHOLE = 8,              /* chunks that are one where nothing is loaded into the room */
+  COLUMN_BLOCK = 1 << 18, /* elements of a block of columns */
+  STATES = 1 << 20,       /* of blocks, at most: strides of 0 let an input have any number of elements */
+  LOOK_CHUNKS = 32,       /* of a long block between two looks whether the loop is to stop */
+  LOOK_ELEMENTS = 1 << 18
 };
 
 typedef struct work {
@@ -178,6 +181,7 @@ static void fold_block(tide__state *s, const work *w, tide__fold_room *room, con
     return;
   }
   for (int64_t i = block * w->block_rows; i < end; i++) {
+    if (w->block_rows > LOOK_CHUNKS && i % LOOK_CHUNKS == 0 && tide__loop_stops()) return;
     tide__grid_chunk(&c, &w->reduced, i);
     const void *x = tide__fold_load(&w->fold, room, base, &w->reduced, &c, 0, w->a->dtype[1]);
     tide__state_fold(s, &w->fold, x, c.n, c.first);
@@ -329,19 +333,24 @@ static int64_t joined_rows(const work *w, const tide__chunk *c) {
   return w->keep.chunks == 1 && c->joined[1] && c->n <= 4 * NARROW ? TIDE_COLUMNS / c->n : 1;
 }
 
-/* Folds rows [row, end), `copies` at a time as one row of the chunk; returns the row after the last. Rows that are
- * folded where they lie go in runs along the last dim of the walk. */
+/* Folds rows [row, end), `copies` at a time as one row of the chunk; returns the row after the last, which is `end`
+ * where the loop is to stop. Rows that are folded where they lie go in runs along the last dim of the walk. */
 static int64_t fold_rows(const work *w, tide__fold_room *room, tide__columns *columns, const tide__chunk *c,
                          int64_t copies, int64_t row, int64_t end) {
   const tide_reduce_args *a = w->a;
   bool direct = c->joined[1] && a->dtype[1] == w->fold.dtype && w->fold.map == TIDE_MAP_NONE;
   int last = a->nred - 1;
+  int64_t most = LOOK_ELEMENTS / c->n + 1, looked = row; /* rows between two looks */
   walk k;
   walk_begin(&k, a, row);
   for (; row + copies <= end;) {
+    if (row - looked >= most) {
+      if (tide__loop_stops()) return end;
+      looked = row;
+    }
     const char *base = (const char *)a->head.ptr[1] + k.offset * tide__item(a->dtype[1]);
     const void *x = tide__fold_load(&w->fold, room, base, &w->keep, c, 1, a->dtype[1]);
-    int64_t run = direct ? least(a->red_size[last] - k.at[last], end - row) / copies : 1;
+    int64_t run = direct ? least(least(a->red_size[last] - k.at[last], end - row) / copies, most) : 1;
     tide__columns_fold_rows(columns, x, copies * a->red_stride[last], row, run);
     row += run * copies;
     walk_next(&k, run * copies);
@@ -488,13 +497,19 @@ static void finish(const work *w) {
   }
 }
 
+/* A block of `smallest` of the `n` pieces, or more, so that all results together have few blocks. */
+static int64_t block_of(const work *w, int64_t n, int64_t smallest) {
+  int64_t most = STATES / (w->a->outer + 1), even = (n + most - 1) / most;
+  return even > smallest ? even : smallest;
+}
+
 static tide_status run_with_blocks(work *w, int64_t each, tide_task_fn fn) {
   size_t bytes = (size_t)(w->a->outer * w->blocks) * sizeof(tide__state);
   w->states = malloc(bytes);
   if (!w->states)
     return tide__fail(TIDE_MEMORY, "reduce: no memory for partial results, got a need of %zu bytes", bytes);
   tide__spread(w->keep.chunks * w->blocks, each, fn, w);
-  finish(w);
+  if (!tide__loop_stops()) finish(w); /* else not all of them have a state */
   free(w->states);
   return TIDE_OK;
 }
@@ -503,7 +518,7 @@ static tide_status reduce_rows(work *w) {
   const tide_reduce_args *a = w->a;
   bool few = a->outer < ROW_RESULTS;
   make_keep(&w->keep, a, false, few ? 1 : least(a->outer / ROW_RESULTS, ROW_RESULTS));
-  w->block_rows = few ? ROW_BLOCK / w->whole : w->reduced.chunks;
+  w->block_rows = few ? block_of(w, w->reduced.chunks, ROW_BLOCK / w->whole) : w->reduced.chunks;
   w->blocks = (w->reduced.chunks + w->block_rows - 1) / w->block_rows;
   if (w->blocks > 1) return run_with_blocks(w, ROW_BLOCK * TIDE_PIECE, run_blocks);
   tide__spread(w->keep.chunks, w->keep.high * w->keep.wide * a->inner, run_rows, w);
@@ -514,7 +529,7 @@ static tide_status reduce_columns(work *w) {
   const tide_reduce_args *a = w->a;
   make_keep(&w->keep, a, true, TIDE_COLUMNS);
   int64_t wide = w->keep.high * w->keep.wide;
-  w->block_rows = w->keep.chunks < NARROW ? COLUMN_BLOCK / wide : a->inner;
+  w->block_rows = w->keep.chunks < NARROW ? block_of(w, a->inner, COLUMN_BLOCK / wide) : a->inner;
   w->blocks = (a->inner + w->block_rows - 1) / w->block_rows;
   if (w->blocks > 1) return run_with_blocks(w, wide * w->block_rows, run_columns);
   tide__spread(w->keep.chunks, wide * a->inner, run_columns, w);
