@@ -103,10 +103,11 @@ static int lstream_wait_streams(lua_State *L, ltide_call *c) {
 }
 
 static int stream_tostring(lua_State *L, void *s) {
-  char handle[32]; /* %p would show the legacy stream's 0 as the C library likes it */
-  snprintf(handle, sizeof handle, "0x%llx", (unsigned long long)tide_stream_handle(s));
-  lua_pushfstring(L, "tide.cuda.Stream(device=cuda:%d, priority=%d, cuda_stream=%s)", tide_stream_device(s),
-                  tide_stream_priority(s), handle);
+  char handle[48] = ""; /* %p would show the legacy stream's 0 as the C library likes it */
+  if (ltide_granted(L, TIDE_LUA_POINTERS))
+    snprintf(handle, sizeof handle, ", cuda_stream=0x%llx", (unsigned long long)tide_stream_handle(s));
+  lua_pushfstring(L, "tide.cuda.Stream(device=cuda:%d, priority=%d%s)", tide_stream_device(s), tide_stream_priority(s),
+                  handle);
   return 1;
 }
 

@@ -63,7 +63,8 @@ typedef struct tide__host_hooks tide__host_hooks;
 const tide__host_hooks *tide__host_current(void);
 void *tide__host_take(const tide__host_hooks *hooks, size_t bytes);
 void tide__host_give(const tide__host_hooks *hooks, void *ptr, size_t bytes);
-void *tide__host_alloc(size_t bytes); /* through the host's hook; 64-byte aligned */
+bool tide__host_zeroes(const tide__host_hooks *hooks, size_t bytes); /* is memory of this size zero when it comes? */
+void *tide__host_alloc(size_t bytes);                                /* through the host's hook; 64-byte aligned */
 void tide__host_free(void *ptr, size_t bytes);
 /* For tests: the nth allocation from now, on the CPU or a device, fails with TIDE_MEMORY; 0 switches it off. */
 extern _Atomic int64_t tide__fault_left;

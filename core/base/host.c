@@ -88,6 +88,8 @@ const tide__host_hooks *tide__host_current(void) { return atomic_load_explicit(&
 void *tide__host_take(const tide__host_hooks *h, size_t bytes) { return h->alloc(h->user, bytes, ALIGN); }
 void tide__host_give(const tide__host_hooks *h, void *ptr, size_t bytes) { h->free(h->user, ptr, bytes); }
 
+bool tide__host_zeroes(const tide__host_hooks *h, size_t bytes) { return h == &own && mapped(bytes); }
+
 void *tide__host_alloc(size_t bytes) { return tide__host_take(tide__host_current(), bytes); }
 void tide__host_free(void *ptr, size_t bytes) {
   if (ptr) tide__host_give(tide__host_current(), ptr, bytes);

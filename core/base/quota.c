@@ -22,6 +22,7 @@ struct tide_quota {
   _Atomic bool stopped, no_waits;
   _Atomic uint64_t ended;
   uint16_t owner;
+  uint64_t tenant;
 };
 
 enum { EXTRA = 512 }; /* what a storage costs beside its bytes */
@@ -49,6 +50,7 @@ static void owner_give(unsigned i) {
 
 _Atomic uint64_t tide__launch_numbers;
 uint64_t tide__quota_ended(const tide_quota *q) { return atomic_load(&q->ended); }
+uint64_t tide__tenant_of(const tide_quota *q) { return q ? q->tenant : 0; }
 uint16_t tide__quota_owner(const tide_quota *q) { return q ? q->owner : 0; }
 
 /* 0 of a thread that is no more. */
@@ -78,7 +80,9 @@ tide_status tide_quota_new(tide_quota **out) {
   tide_quota *q = calloc(1, sizeof *q);
   if (!q) return tide__fail(TIDE_MEMORY, "quota: no host memory");
   atomic_init(&q->refs, 1);
+  static _Atomic uint64_t tenants;
   q->owner = owner_take();
+  q->tenant = atomic_fetch_add(&tenants, 1) + 1;
   for (int k = 0; k < TIDE_QUOTA_KINDS; k++) atomic_init(&q->limit[k], -1);
   for (int k = 0; k < TIDE_QUOTA_KINDS; k++)
     if (is_time(k)) atomic_store(&q->used[k], begin_time(q, k));
@@ -235,6 +239,16 @@ bool tide_quota_ended(const tide_quota *q) { return tide__quota_over(q); }
 bool tide__quota_ends(void) {
   const tide_quota *q = tide__quota_bound();
   return q && tide__quota_over(q);
+}
+
+tide_status tide__quota_fits(const char *what, double us) {
+  const tide_quota *q = tide__quota_bound();
+  int64_t limit = q ? limit_of(q, TIDE_QUOTA_MICROSECONDS) : -1;
+  double left = q ? (double)(limit - tide_quota_used(q, TIDE_QUOTA_MICROSECONDS)) : 0;
+  if (limit < 0 || us <= left) return TIDE_OK;
+  return tide__fail(TIDE_QUOTA,
+                    "%s: takes at least %.0f ms, expected at most the %.0f ms that are left of what the host allows",
+                    what, us / 1000, left < 0 ? 0 : left / 1000);
 }
 
 tide_status tide__quota_interrupted(const char *what) {

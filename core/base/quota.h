@@ -13,6 +13,10 @@ static inline bool tide__quota_any(void) {
   return TIDE_UNLIKELY(atomic_load_explicit(&tide__quotas, memory_order_relaxed) != 0);
 }
 static inline tide_quota *tide__quota_bound(void) { return tide__quota_any() ? tide__quota_bound_slow() : NULL; }
+/* Whose data the memory that is allocated now will hold: a number for each quota, never used again; 0 for work without
+ * one. Memory that held another's is cleared before work with a quota gets it. */
+uint64_t tide__tenant_of(const tide_quota *quota);
+static inline uint64_t tide__tenant(void) { return tide__quota_any() ? tide__tenant_of(tide__quota_bound_slow()) : 0; }
 void tide__quota_bind(tide_quota *quota); /* borrowed until the next bind */
 tide_quota *tide__quota_retain(tide_quota *quota);
 
@@ -39,12 +43,16 @@ static inline tide_status tide__quota_take(tide_quota **out, size_t bytes, int d
 void tide__quota_give(tide_quota *quota, size_t bytes, int device);
 /* What is no storage counts as host memory: what a stream, an event, a graph may cost here and in a driver. */
 enum { TIDE__STREAM_COST = 64 << 10, TIDE__EVENT_COST = 4 << 10, TIDE__GRAPH_COST = 64 << 10 };
+/* Each operation that a graph has recorded; counted for so many at a time, before they are recorded. */
+enum { TIDE__NODE_COST = 8 << 10, TIDE__NODES = 16 };
 static inline tide_status tide__quota_take_object(tide_quota **out, size_t cost) {
   return *out = NULL, tide__quota_take(out, cost, TIDE_CPU);
 }
 static inline void tide__quota_give_object(tide_quota *quota, size_t cost) {
   if (quota) tide__quota_give(quota, cost, TIDE_CPU);
 }
+/* QUOTA where the bound quota's time ends within `us` more microseconds: work that cannot be stopped is not begun. */
+tide_status tide__quota_fits(const char *what, double us);
 bool tide__quota_ends(void);                           /* must what runs here end? */
 tide_status tide__quota_waits(const char *what);       /* may the host wait where nobody asked it to? */
 tide_status tide__waits_refused(const char *what);     /* what tide_refuse_waits has set */

@@ -81,6 +81,8 @@ static tide_status finish(tide_graph *g) {
   tide_stream_retain(stream);
   tide_status status = b->capture_end(&r->graph, stream->impl);
   tide__capture_leave(&g->capture);
+  r->launches = g->capture.launches, r->quota = g->capture.quota;
+  g->capture.launches = 0, g->capture.quota = NULL;
   tide__scratch_listens = NULL;
   if (status == TIDE_OK) {
     r->last = stream;

@@ -75,6 +75,8 @@ static void dispose(void *arg) {
   tide__mempool_recorded_less(r->pool);
   tide_mempool_release(r->pool);
   tide_stream_release(r->last);
+  for (int64_t n = 0; n < r->launches; n += TIDE__NODES)
+    tide__quota_give_object(r->quota, TIDE__NODES * TIDE__NODE_COST);
   free(r);
 }
 
@@ -292,6 +294,15 @@ static tide_status use_external(const tide__recording *r, tide_stream *stream) {
   return TIDE_OK;
 }
 
+/* Those that were recorded, or one more than there is room for. */
+static tide_status count_launches(const tide__recording *r) {
+  tide_quota *q = tide__quota_bound();
+  if (!q) return TIDE_OK;
+  int64_t limit = tide_quota_get_limit(q, TIDE_QUOTA_LAUNCHES), n = r->launches > 1 ? r->launches : 1;
+  int64_t left = limit - tide_quota_used(q, TIDE_QUOTA_LAUNCHES);
+  return tide_quota_spend(q, TIDE_QUOTA_LAUNCHES, limit >= 0 && left >= 0 && n > left ? left + 1 : n);
+}
+
 tide_status tide_graph_replay(tide_graph *g) {
   TIDE_TRY(tide__graph_check_captured(g, "graph_replay"));
   tide__recording *r = g->recording;
@@ -309,7 +320,7 @@ tide_status tide_graph_replay(tide_graph *g) {
   }
   if (r->external) TIDE_TRY(use_external(r, stream));
   if (r->binding) TIDE_TRY(tide__bind_use(r, stream));
-  TIDE_TRY(tide__quota_count(TIDE_QUOTA_LAUNCHES));
+  TIDE_TRY(count_launches(r));
   tide__landing_before_all(stream); /* nothing tells which storages it uses */
   for (tide__draws *d = r->draws; d; d = d->next)
     if (d->calls) TIDE_TRY(place_draws(d, b, stream));

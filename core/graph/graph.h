@@ -87,6 +87,8 @@ typedef struct tide__recording {
   tide__draws *draws;
   tide__binding *binding;
   tide_mempool *pool;
+  int64_t launches;  /* as tide__capture counts them */
+  tide_quota *quota; /* that they count in until the recording goes, or NULL */
   tide__deferred_free deferred;
 } tide__recording;
 

@@ -71,6 +71,7 @@ static tide_block *carve(tide__allocator *a, tide_block *b, const tide__request 
   if (splits(a, b, r)) tide__block_split(a, b, r->size);
   count_split(a, b, whole, was_split);
   b->requested = r->bytes;
+  tide__block_hand_out(b);
   tide__stat_up(st->allocation, r->pool, 1);
   tide__stat_up(st->allocated_bytes, r->pool, (int64_t)b->size);
   tide__stat_up(st->active, r->pool, 1);
@@ -314,6 +315,7 @@ bool tide__block_base(const tide_block *block, void **base, size_t *bytes) {
 
 bool tide__block_of_driver(const tide_block *block) { return block->segment->kind != SEGMENT_OWN; }
 void *tide__block_ptr(const tide_block *block) { return block->ptr; }
+bool tide__block_stale(const tide_block *block) { return block->stale; }
 uint32_t tide__block_site(const tide_block *block) { return block->note.site; }
 void tide__block_use(tide_block *block, tide_stream *stream) { tide__deferred_free_use(&block->deferred, stream); }
 

@@ -3,6 +3,7 @@
 #define TIDE_ALLOCATOR_H
 
 #include "base/biased.h"
+#include "base/quota.h"
 #include "history.h"
 #include "idle.h"
 #include "memory.h"
@@ -82,13 +83,20 @@ struct tide_block {
   char *ptr;
   size_t size, requested;
   tide__pool_key key;
-  uint32_t rank; /* random, for the tree */
+  uint64_t tenant; /* whose data it holds (tide__tenant); 0: a host's, several ones', or unknown */
+  uint32_t rank;   /* random, for the tree */
   tide__block_state state;
   bool oversize; /* at least max_split_size, when it was handed out */
+  bool stale;    /* the data that it had when it was handed out is another tenant's */
   bool plain;    /* small, of the default pool: allocator_quick.c may keep it */
   tide__deferred_free deferred;
   tide__note note; /* who asked for it: set while it is in use */
 };
+static inline void tide__block_hand_out(tide_block *b) {
+  uint64_t tenant = tide__tenant();
+  b->stale = b->tenant != tenant;
+  b->tenant = tenant;
+}
 /* Does a tensor hold it, or work that is queued? */
 static inline bool tide__block_busy(const tide_block *b) {
   return b->state == BLOCK_USED || b->state == BLOCK_DEFERRED;

@@ -180,7 +180,7 @@ void tide__slabs_free(tide__allocator *a) {
 void tide__block_split(tide__allocator *a, tide_block *b, size_t size) {
   tide_block *rest = tide__block_new(a);
   if (!rest) return; /* without a struct the block stays whole: it is large enough */
-  rest->segment = b->segment, rest->key = b->key;
+  rest->segment = b->segment, rest->key = b->key, rest->tenant = b->tenant;
   rest->ptr = b->ptr + size, rest->size = b->size - size;
   rest->prev = b, rest->next = b->next;
   if (rest->next) rest->next->prev = rest;
@@ -192,6 +192,7 @@ void tide__block_split(tide__allocator *a, tide_block *b, size_t size) {
 void tide__block_join(tide__allocator *a, tide_block *b) {
   tide_block *n = b->next;
   b->size += n->size;
+  if (b->tenant != n->tenant) b->tenant = 0;
   b->next = n->next;
   if (b->next) b->next->prev = b;
   tide__block_drop(a, n);
@@ -201,6 +202,7 @@ void tide__block_join(tide__allocator *a, tide_block *b) {
 static void join_before(tide__allocator *a, tide_block *b) {
   tide_block *p = b->prev;
   b->ptr = p->ptr, b->size += p->size;
+  if (b->tenant != p->tenant) b->tenant = 0;
   b->prev = p->prev;
   if (b->prev)
     b->prev->next = b;

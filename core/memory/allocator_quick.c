@@ -89,6 +89,7 @@ tide_block *tide__block_quick(tide_stream *stream, size_t bytes) {
   a->quick.kept--;
   b->state = BLOCK_USED;
   b->requested = bytes;
+  tide__block_hand_out(b);
   up(&a->quick.blocks, 1), up(&a->quick.bytes, (int64_t)size), up(&a->quick.requested, (int64_t)bytes);
   publish(a, size);
   tide__allocator_unlock(a);

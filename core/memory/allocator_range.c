@@ -149,6 +149,7 @@ static tide_status back_place(tide_block **out, tide__allocator *a, const tide_b
   }
   tide__segment *s = b->segment;
   b->state = BLOCK_USED;
+  b->tenant = 0;
   tide__stat_reserve(a, s->pool, s->size == 0, (int64_t)bytes);
   s->size += bytes;
   tide__history_add(TIDE_MEMORY_SEGMENT_MAP, a->device, b->ptr, bytes, s->key.stream, NULL);

@@ -13,6 +13,7 @@
  * lock. */
 #include "host_cache.h"
 
+#include "base/quota.h"
 #include "idle.h"
 
 typedef struct piece {         /* lies in the memory that is kept */
@@ -21,6 +22,7 @@ typedef struct piece {         /* lies in the memory that is kept */
   const tide__host_hooks *hooks;
   size_t size;
   int64_t since;
+  uint64_t tenant;
 } piece;
 
 enum { LEAST = 16, STEPS = 8, CLASSES = (48 - LEAST) * STEPS };
@@ -142,17 +144,19 @@ void *tide__host_cache_take(const tide__host_hooks *hooks, size_t room) {
   while (p && p->hooks != hooks) p = p->next;
   if (p) unlink_piece(p), hits++;
   pthread_mutex_unlock(&lock);
+  uint64_t tenant = tide__tenant();
+  if (p && tenant) memset(p, 0, p->tenant == tenant ? sizeof *p : room);
   return p;
 }
 
-void tide__host_cache_keep(const tide__host_hooks *hooks, void *ptr, size_t room) {
+void tide__host_cache_keep(const tide__host_hooks *hooks, void *ptr, size_t room, uint64_t tenant) {
   size_t live = tide_memory_cpu_allocated(), most = tide__idle_cap(live);
   if (room > (size_t)1 << 47) {
     tide__host_free_now(hooks, ptr, room);
     return;
   }
   piece *p = ptr;
-  *p = (piece){.hooks = hooks, .size = room, .since = tide__idle_now()};
+  *p = (piece){.hooks = hooks, .size = room, .since = tide__idle_now(), .tenant = tenant};
   if (most < room && room <= live) most = room;
   pthread_mutex_lock(&lock);
   link_piece(p);

@@ -7,10 +7,10 @@
 
 /* How much is taken for a large piece; pieces are cached by this. At least 64 KiB and a byte are large. */
 size_t tide__host_room(size_t size);
-/* A kept piece of just this room, or NULL. */
+/* A kept piece of just this room, or NULL. For a tenant (tide__tenant) what another one has left there is cleared. */
 void *tide__host_cache_take(const tide__host_hooks *hooks, size_t room);
-/* Keeps it, or gives it back to its hooks; older ones may go for it. */
-void tide__host_cache_keep(const tide__host_hooks *hooks, void *ptr, size_t room);
+/* Keeps it, with the tenant's data, or gives it back to its hooks; older ones may go for it. */
+void tide__host_cache_keep(const tide__host_hooks *hooks, void *ptr, size_t room, uint64_t tenant);
 /* Gives back what has been idle: a little of it, or all. Two loads where there is nothing to do. */
 void tide__host_cache_trim(bool all);
 bool tide__host_cache_any(void);

@@ -119,13 +119,15 @@ static size_t room_for(size_t bytes) {
 
 static void *cpu_take(const tide__host_hooks *hooks, size_t bytes) {
   int k = class_of(bytes);
-  if (k >= 0 && cache.hooks == hooks && cache.count[k] > 0) return piece_take(k);
   size_t room = room_for(bytes);
   void *p = is_large(bytes) ? tide__host_cache_take(hooks, room) : NULL;
-  return p ? p : tide__host_alloc_now(hooks, room);
+  if (p) return p;
+  p = k >= 0 && cache.hooks == hooks && cache.count[k] > 0 ? piece_take(k) : tide__host_alloc_now(hooks, room);
+  if (p && tide__tenant() && !tide__host_zeroes(hooks, room)) memset(p, 0, room); /* whosever data it held */
+  return p;
 }
 
-static void cpu_give(const tide__host_hooks *hooks, void *ptr, size_t bytes, bool keep) {
+static void cpu_give(const tide__host_hooks *hooks, void *ptr, size_t bytes, bool keep, uint64_t tenant) {
   int k = keep ? class_of(bytes) : -1;
   if (k >= 0) {
     if (cache.hooks != hooks) claim_cache(hooks);
@@ -138,7 +140,7 @@ static void cpu_give(const tide__host_hooks *hooks, void *ptr, size_t bytes, boo
     }
   }
   if (keep && is_large(bytes))
-    tide__host_cache_keep(hooks, ptr, room_for(bytes));
+    tide__host_cache_keep(hooks, ptr, room_for(bytes), tenant);
   else
     tide__host_free_now(hooks, ptr, room_for(bytes));
 }
@@ -196,6 +198,16 @@ void tide_cpu_memory_empty_cache(void) {
 
 /* ---- making ---- */
 
+/* What another tenant has left in the block, on the stream that gets it. */
+static tide_status clear(tide_storage *s, tide_stream *stream) {
+  const tide_backend *b;
+  TIDE_TRY(tide__backend(&b, s->device));
+  tide_fill_args a = {.flat = 1, .ndim = 1, .dtype = TIDE_UINT8, .numel = (int64_t)s->nbytes};
+  a.size[0] = a.numel, a.stride[0] = 1;
+  a.head.ptr[0] = s->ptr, a.head.nptr = 1, a.head.device = s->device;
+  return b->fill(stream, &a);
+}
+
 static tide_status device_fill(tide_storage *s, size_t bytes) {
   tide_stream *stream;
   bool plain = false;
@@ -204,6 +216,11 @@ static tide_status device_fill(tide_storage *s, size_t bytes) {
     if (plain) s->block = tide__block_quick(stream, bytes);
     if (!s->block) TIDE_TRY(tide__block_alloc_slow(&s->block, stream, bytes));
     s->ptr = tide__block_ptr(s->block);
+    tide_status status = tide__tenant() && tide__block_stale(s->block) ? clear(s, stream) : TIDE_OK;
+    if (status != TIDE_OK) {
+      tide__block_free(s->block);
+      return status;
+    }
   }
   /* The block has asked already. */
   atomic_store_explicit(&s->site, bytes ? tide__block_site(s->block) : tide__site_now(), memory_order_relaxed);
@@ -218,7 +235,9 @@ static tide_status device_fill(tide_storage *s, size_t bytes) {
 
 static tide_status pinned_fill(tide_storage *s, size_t bytes) {
   tide__pinned *p;
-  TIDE_TRY(tide__pinned_get(&p, &s->ptr, bytes));
+  bool stale;
+  TIDE_TRY(tide__pinned_get(&p, &s->ptr, &stale, bytes));
+  if (stale && tide__tenant()) memset(s->ptr, 0, bytes);
   s->user = p;
   s->tracked = true;
   tide__cpu_bytes_add(bytes);
@@ -323,7 +342,7 @@ static void finish(void *arg) {
   } else if (s->device < 0 && s->ptr) {
     tide__cpu_bytes_less(s->nbytes);
     if (!s->pinned)
-      cpu_give(s->user, s->ptr, s->nbytes, live);
+      cpu_give(s->user, s->ptr, s->nbytes, live, tide__tenant_of(s->quota));
     else if (live)
       tide__pinned_put(s->user);
   } else if (live) {

@@ -12,6 +12,7 @@
  * Invariants: stream->capture is set exactly while the stream is in capture->streams; only the capturing thread changes
  * either; tide__sync_watch counts every capture under way. */
 #include "capture_state.h"
+#include "base/quota.h"
 #include "observe.h"
 
 #include <stdio.h>
@@ -196,4 +197,20 @@ void tide__capture_launching(const tide__operation *op) {
 
 void tide__capture_launched(tide_status status) {
   if (own) own->ops->launched(own, status);
+}
+
+/* ---- what is recorded counts ---- */
+
+tide_status tide__capture_counted(tide__capture *capture) {
+  tide_quota *quota = capture->quota;
+  if (capture->launches % TIDE__NODES == 0) {
+    TIDE_TRY(tide__quota_take_object(&quota, TIDE__NODES * TIDE__NODE_COST));
+    if (capture->launches && quota != capture->quota) { /* the host's, in a script's capture */
+      tide__quota_give_object(quota, TIDE__NODES * TIDE__NODE_COST);
+      return TIDE_OK;
+    }
+  }
+  capture->quota = quota;
+  capture->launches++;
+  return TIDE_OK;
 }

@@ -29,10 +29,12 @@ struct tide__capture {
   const tide__capture_ops *ops;
   bool on; /* under way */
   int mode, device;
-  uint64_t id;           /* a number of its own; 0: there was none yet */
-  tide_stream **streams; /* those that are captured, retained; the first is where it began */
-  int count, room;       /* of `streams` */
-  char stopped[320];     /* what ended it before its time, "" for nothing */
+  uint64_t id;              /* a number of its own; 0: there was none yet */
+  tide_stream **streams;    /* those that are captured, retained; the first is where it began */
+  int count, room;          /* of `streams` */
+  int64_t launches;         /* operations that were recorded while there were quotas */
+  struct tide_quota *quota; /* that they count in, or NULL */
+  char stopped[320];        /* what ended it before its time, "" for nothing */
 };
 
 extern _Atomic int tide__captures; /* those under way, on any thread; one begins under tide__capture_lock */
@@ -73,6 +75,8 @@ void tide__capture_launching(const struct tide__operation *op);
 void tide__capture_launched(tide_status status);
 /* Where memory for a captured stream comes from; NULL: not from the capture's pool. */
 tide_mempool *tide__capture_pool(const tide_stream *stream);
+/* One more operation is recorded by this thread, with a quota: QUOTA where there is no room for it. */
+tide_status tide__capture_counted(tide__capture *capture);
 /* Ends what the calling thread captures: no wait is allowed before. */
 void tide__capture_shutdown(void);
 /* While it is held no capture begins and no stream joins one. */

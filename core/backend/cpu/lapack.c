@@ -9,7 +9,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/quota.h"
 #include "lapack.h"
 #include "layout.h"
 
@@ -293,8 +295,97 @@ static bool room_new(room *r, const tide_linalg_args *a) {
   return true;
 }
 
+/* {==== Time
+ *
+ * LAPACK's own algorithms run to their end. So what cannot be done in the time that the quota has left is not begun:
+ * the fewest operations that it takes, at the best rate that was seen. Before a large one was seen a small matrix
+ * tells, of which a large one is some times faster. What our blocks do stops between them, so there only what no
+ * processor could do is refused. */
+
+enum { GROUPS = 5, SMALL = 32, FASTER = 3 };
+static const double SEEN_FLOPS = 1e7, no_processor = 200; /* operations a nanosecond of a thread */
+static _Atomic int64_t seen[GROUPS][4], tried[GROUPS][4]; /* the best rates, operations a second; 0: none yet */
+
+static int64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * (int64_t)1000000000 + t.tv_nsec;
+}
+
+/* 0: ours. */
+static int group_of(const tide_linalg_args *a) {
+  switch (a->routine) {
+  case TIDE_LINALG_SVD: return 1;
+  case TIDE_LINALG_EIGH: return 2;
+  case TIDE_LINALG_EIG: return 3;
+  case TIDE_LINALG_CHOLESKY: return a->dtype >= TIDE_COMPLEX64 ? 4 : 0;
+  default: return 0;
+  }
+}
+
+/* The fewest operations that a matrix takes. */
+static double flops_of(const tide_linalg_args *a) {
+  double m = (double)a->m, n = (double)a->n, k = (double)a->k, least = m < n ? m : n, most = m + n - least;
+  double panels = least * least * (most - least / 3), times = a->dtype >= TIDE_COMPLEX64 ? 4 : 1;
+  bool vectors = a->flags & TIDE_LINALG_VECTORS || a->head.ptr[2];
+  switch (a->routine) {
+  case TIDE_LINALG_CHOLESKY: return times * n * n * n / 3;
+  case TIDE_LINALG_LU:
+  case TIDE_LINALG_DET: return times * panels;
+  case TIDE_LINALG_SOLVE: return times * (panels + 2 * n * n * k);
+  case TIDE_LINALG_QR: return times * 2 * panels;
+  case TIDE_LINALG_QR_Q: return times * 2 * k * k * (m - k / 3);
+  case TIDE_LINALG_SVD: return times * panels * (vectors ? 8 : 4);
+  case TIDE_LINALG_EIGH: return times * n * n * n * (vectors ? 4 : 1.3);
+  case TIDE_LINALG_EIG: return times * n * n * n * (vectors ? 20 : 8);
+  default: return times * m * n * (a->flags & TIDE_LINALG_LEFT ? m : n);
+  }
+}
+
+static void saw(_Atomic int64_t *best, double flops, int64_t ns) {
+  int64_t rate = (int64_t)(flops * 1e9 / (double)(ns > 0 ? ns : 1)), known = atomic_load(best);
+  while (rate > known && !atomic_compare_exchange_weak(best, &known, rate)) continue;
+}
+
+/* A matrix without a pattern, of the same routine; nothing is learnt without memory. */
+static void try_small(const tide_linalg_args *a, _Atomic int64_t *best) {
+  enum { BYTES = SMALL * SMALL * 32 };
+  tide_linalg_args small = *a;
+  bool is_broken = false;
+  room r;
+  char *memory = calloc(5, BYTES);
+  if (!memory) return;
+  small.m = small.n = small.k = SMALL, small.batch = 1;
+  for (int k = 0; k < 5; k++) small.head.ptr[k] = a->head.ptr[k] || k < 2 ? memory + k * BYTES : NULL;
+  int type = a->dtype - TIDE_FLOAT32, parts = type >= 2 ? 2 : 1;
+  for (int i = 0; i < SMALL; i++)
+    for (int j = 0; j < SMALL; j++)
+      real_put(memory, (i * SMALL + j) * parts, type, i == j ? SMALL : (double)((i * j + i + j) * 37 % 101) / 101);
+  if (room_new(&r, &small)) {
+    int64_t begun = now_ns();
+    do_one(&small, 0, &r, &is_broken);
+    saw(best, flops_of(&small), now_ns() - begun);
+    if (r.elements) free(r.work);
+  }
+  free(memory);
+}
+
+static tide_status check_time(const tide_linalg_args *a, const char *name, double flops) {
+  int group = group_of(a), type = a->dtype - TIDE_FLOAT32;
+  double threads = a->batch > 1 || group == 0 ? tide_get_num_threads() : 1, all = flops * (double)a->batch / threads;
+  TIDE_TRY(tide__quota_fits(name, all / no_processor / 1e3));
+  if (group == 0 || flops < SEEN_FLOPS / 10 || !tide__quota_bound()) return TIDE_OK;
+  double rate = (double)atomic_load(&seen[group][type]);
+  if (rate == 0) {
+    if (!atomic_load(&tried[group][type])) try_small(a, &tried[group][type]);
+    rate = (double)atomic_load(&tried[group][type]) * FASTER;
+  }
+  return rate > 0 ? tide__quota_fits(name, all / rate * 1e6) : TIDE_OK;
+}
+
 typedef struct job {
   const tide_linalg_args *a;
+  double flops; /* of each matrix */
   _Atomic bool lacks_memory;
 } job;
 
@@ -307,8 +398,10 @@ static void do_some(void *arg, int64_t begin, int64_t end) {
     atomic_store(&j->lacks_memory, true);
     return;
   }
-  for (int64_t i = begin; i < end; i++) {
+  for (int64_t i = begin; i < end && !tide__loop_stops(); i++) {
+    int64_t begun = j->flops < SEEN_FLOPS ? 0 : now_ns();
     int got = do_one(j->a, i, &r, &is_broken);
+    if (begun) saw(&seen[group_of(j->a)][j->a->dtype - TIDE_FLOAT32], j->flops, now_ns() - begun);
     if (info) info[i] = got;
   }
   if (is_broken) atomic_store(&j->lacks_memory, true);
@@ -319,7 +412,8 @@ tide_status tide__cpu_linalg(tide_stream *stream, const tide_linalg_args *a) {
   const char *name = tide__linalg_names[a->routine];
   (void)stream;
   TIDE_TRY(tide__cpu_has_lapack(name));
-  job j = {.a = a};
+  job j = {.a = a, .flops = flops_of(a)};
+  TIDE_TRY(check_time(a, name, j.flops));
   tide__spread(a->batch, a->m * a->n * (a->k ? a->k : a->n) / 8 + 1, do_some, &j);
   return j.lacks_memory ? tide__fail(TIDE_MEMORY, "%s: no host memory to work in", name) : TIDE_OK;
 }

@@ -143,6 +143,7 @@ static void triangle_block(tide__blocks *b, tide__triangle how, int m, int n, co
 void tide__blocks_triangle(tide__blocks *b, tide__triangle how, int m, int n, const void *t, int ld, void *x,
                            int ld_x) {
   int size = how.left ? m : n, first = half(size), rest = size - first;
+  if (tide__loop_stops()) return;
   if (size <= BLOCK) {
     triangle_block(b, how, m, n, t, ld, x, ld_x);
     return;
@@ -222,6 +223,10 @@ static int lu_block(tide__blocks *b, int m, int n, void *a, int ld, int *pivots)
 int tide__blocks_lu(tide__blocks *b, int m, int n, void *a, int ld, int *pivots) {
   int least = m < n ? m : n, first = least <= BLOCK ? least : half(least), info = 0;
   if (m == 0 || n <= BLOCK) return lu_block(b, m, n, a, ld, pivots);
+  if (tide__loop_stops()) { /* the caller has to find pivots that are rows */
+    for (int i = 0; i < least; i++) pivots[i] = i + 1;
+    return 0;
+  }
   char *right = at(b, a, ld, 0, first), *below = at(b, a, ld, first, 0), *corner = at(b, a, ld, first, first);
   info = tide__blocks_lu(b, m, first, a, ld, pivots);
   change_rows(b, right, ld, n - first, pivots, first, false);
@@ -245,6 +250,7 @@ void tide__blocks_lu_solve(tide__blocks *b, bool turned, int n, int k, const voi
 int tide__blocks_cholesky(tide__blocks *b, int n, void *a, int ld) {
   int first = half(n), rest = n - first, info = 0;
   if (n <= BLOCK || b->type >= 2) return tide__lapack_potrf(b, n, a, ld);
+  if (tide__loop_stops()) return 0;
   char *corner = at(b, a, ld, first, first), *off = at(b, a, ld, first, 0);
   info = tide__blocks_cholesky(b, first, a, ld);
   if (info) return info;
@@ -311,7 +317,7 @@ int tide__blocks_qr(tide__blocks *b, int m, int n, void *a, void *tau, void *wor
   reflector r;
   if (least <= 2 * BLOCK || elements < 0) return tide__lapack_geqrf(b, m, n, a, m, tau, work, elements);
   if (!reflector_new(&r, b, m, n)) return b->is_broken = true, 0;
-  for (int j = 0; j < least; j += BLOCK) {
+  for (int j = 0; j < least && !tide__loop_stops(); j += BLOCK) {
     int rows = m - j, columns = least - j < BLOCK ? least - j : BLOCK, others = n - j - columns;
     char *block = at(b, a, m, j, j), *factors = at(b, tau, 1, j, 0);
     info = tide__lapack_geqrf(b, rows, columns, block, m, factors, work, elements);
@@ -335,7 +341,7 @@ int tide__blocks_qr_q(tide__blocks *b, int m, int n, int k, void *a, const void 
   if (k <= 2 * BLOCK || elements < 0) return tide__lapack_orgqr(b, m, n, k, a, m, tau, work, elements);
   if (!reflector_new(&r, b, m, n)) return b->is_broken = true, 0;
   for (int j = k; j < n; j++) set_unit(b, a, m, j);
-  for (int j = (k - 1) / BLOCK * BLOCK; j >= 0; j -= BLOCK) {
+  for (int j = (k - 1) / BLOCK * BLOCK; j >= 0 && !tide__loop_stops(); j -= BLOCK) {
     int rows = m - j, columns = k - j < BLOCK ? k - j : BLOCK, others = n - j - columns;
     char *block = at(b, a, m, j, j), *factors = at(b, tau, 1, j, 0);
     if (others) {

@@ -1,0 +1,50 @@
+--- linear algebra that cannot fit the time is not begun
+--! quota milliseconds=800
+local x = tide.ones(3, 3) -- the state has time for something else afterwards
+local a = tide.eye(2000)
+for _, name in ipairs { "eig", "svd", "eigh" } do
+  local ok, e = pcall(tide.linalg[name], a)
+  assert(not ok and e.kind == "QuotaError" and e.message:find "takes at least", name .. ": " .. tostring(e))
+end
+assert(x:sum():item() == 9)
+--- linear algebra of our own stops between blocks
+--! quota milliseconds=300
+--! raises are used up
+--! ends
+local a = tide.eye(1200) + 1
+while true do tide.linalg.solve(a, a) end
+--- small linear algebra is not refused
+--! quota milliseconds=5000
+local a = tide.eye(20) * 2
+for i = 1, 3 do
+  assert(tide.linalg.svdvals(a):sum():item() > 39)
+  assert(tide.linalg.eigh(a) and tide.linalg.eig(a) and tide.linalg.cholesky(a))
+end
+--- operations of graphs count as host memory
+--! quota host_bytes=1000000
+local x = tide.zeros(4, { device = "cuda" })
+local g, kept = {}, 0
+local ok, e = pcall(function()
+  for i = 1, 100 do
+    g[i] = tide.cuda.CUDAGraph()
+    tide.cuda.graph(g[i], function() for _ = 1, 1000 do x:add_(1) end end)
+    kept = kept + 1
+  end
+end)
+assert(not ok and e.kind == "QuotaError" and kept < 5, tostring(e))
+--- a replay counts what it launches
+--! quota launches=2000
+--! raises launches that the host allows are used up
+--! ends
+local x = tide.zeros(4, { device = "cuda" })
+local g = tide.cuda.CUDAGraph()
+tide.cuda.graph(g, function() for _ = 1, 300 do x:add_(1) end end)
+for i = 1, 20 do assert(i < 8, "it goes on") g:replay() end
+--- objects show no handles
+local o = { tide.cuda.Stream(), tide.cuda.current_stream(), tide.cuda.default_stream(), tide.cuda.Event(),
+  tide.cuda.CUDAGraph(), tide.cuda.graph_pool_handle(), tide.cuda.MemPool(), tide.Generator(), tide.ones(3):storage(),
+  tide.cuda.get_device_properties(), tide.device "cuda", tide.fuse(function(x) return x + 1 end),
+  tide.kernel "function(i, x) x[i] = 1 end", tide.float32 }
+for i, x in pairs(o) do
+  assert(not tostring(x):find "0x", ("%d: %s"):format(i, tostring(x)))
+end
