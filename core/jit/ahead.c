@@ -43,6 +43,7 @@ typedef struct job {
   tide_status status; /* DONE: and its message */
   char *message;
   tide_quota *quota; /* that it counts against, or NULL */
+  uint64_t tenant;   /* whose it is, see tide__tenant */
 } job;
 
 static struct {
@@ -51,6 +52,7 @@ static struct {
   job *jobs;
   _Atomic int count;                      /* of jobs */
   int waiting, idle, started, busy, most; /* jobs; threads that wait, are there, compile, and may be there */
+  uint64_t tenant;                        /* whose job was taken last */
   pthread_t thread[WORKERS];
   bool quit;
 } ahead = {.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -82,7 +84,7 @@ static bool copy_options(tide__jit_request *to, const tide__jit_request *r) {
 static job *job_new(const tide__jit_request *r, const tide_compiler *c, int device) {
   job *j = calloc(1, sizeof *j);
   if (!j) return NULL;
-  j->compiler = c, j->device = device;
+  j->compiler = c, j->device = device, j->tenant = tide__tenant();
   j->request = (tide__jit_request){strdup(r->what), strdup(r->source), strdup(r->name), .raw = r->raw, .ours = r->ours};
   bool good = j->request.what && j->request.source && j->request.name && copy_options(&j->request, r);
   if (good && c->arch(j->arch, sizeof j->arch, device) == TIDE_OK) return j;
@@ -177,6 +179,17 @@ static job *first_that_is(state s) {
   return j;
 }
 
+/* Tenants take turns, so that one that has queued hundreds holds up no other: the oldest of the tenant behind the last
+ * one's, by number, or else of the first. */
+static job *next_that_waits(void) {
+  job *next = NULL;
+  for (job *j = ahead.jobs; j; j = j->next) {
+    uint64_t turn = j->tenant - ahead.tenant - 1; /* the last one's own comes last */
+    if (j->state == WAITING && (!next || turn < next->tenant - ahead.tenant - 1)) next = j;
+  }
+  return next;
+}
+
 static void drop(job *j) {
   job **p = &ahead.jobs;
   while (*p != j) p = &(*p)->next;
@@ -190,10 +203,11 @@ static bool goes_with(const job *a, const job *b) {
 
 /* The first one that waits and its share of the others that can go with it. The lock is held. */
 static int take_jobs(job **list) {
-  job *first = first_that_is(WAITING);
+  job *first = next_that_waits();
   int n = 0, share = ahead.waiting / (ahead.most - ahead.busy);
   if (first && !(first->compiler->joins && goes_with(first, first))) share = 1;
   if (share > TOGETHER) share = TOGETHER;
+  if (first) ahead.tenant = first->tenant;
   for (job *j = first; j && (!n || n < share); j = j->next) {
     if (j != first && !goes_with(j, first)) continue;
     j->state = RUNNING, j->loads = j->load, ahead.waiting--;

@@ -178,12 +178,28 @@ static bool interprets(const tide_compiler **out, const tide_program *p, int dev
   return *out && (*out)->host && (*out)->code_new;
 }
 
+/* It keeps more values than the interpreter has registers for, so a compiler has to make it. */
+static tide_status compile_too_long(tide__program_loaded **out, tide_program *p, int device) {
+  tide_status status = tide__program_prepare(out, p, device);
+  if (status != TIDE_LIBRARY) return status;
+  return tide__fail(
+      TIDE_VALUE,
+      "%s: too long, got a kernel that keeps more values at a time than the interpreter has registers for, "
+      "expected a C++ compiler to be installed, or several shorter kernels",
+      p->what);
+}
+
 tide_status tide__program_choose(tide__program_loaded **out, tide_program *p, int device) {
   tide__program_loaded *l = *out = &p->on[device + 1];
   const tide_compiler *c;
   if (TIDE_LIKELY(l->ready)) return TIDE_OK;
   if (!interprets(&c, p, device)) return tide__program_prepare(out, p, device);
-  if (!p->interpreted) TIDE_TRY(c->code_new(&p->interpreted, p->code, strlen(p->code)));
+  if (!p->interpreted && !p->uninterpreted) {
+    tide_status status = c->code_new(&p->interpreted, p->code, strlen(p->code));
+    p->uninterpreted = status == TIDE_VALUE;
+    if (status != TIDE_OK && !p->uninterpreted) return status;
+  }
+  if (p->uninterpreted) return compile_too_long(out, p, device);
   p->code_free = c->code_free;
   if (l->without) return TIDE_OK;
   /* whatever the compiler has to say is told to who asks whether it is ready */

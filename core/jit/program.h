@@ -29,6 +29,7 @@ struct tide_program {
   void *interpreted; /* what the host's interpreter made of `code`, by its compiler's slots */
   void (*code_free)(void *interpreted);
   bool turns, waits, unordered;
+  bool uninterpreted; /* the interpreter cannot run it */
   _Atomic bool warned;
   uint32_t epoch, made; /* of the runtime; of the accelerators when the functions were loaded */
   int ndim, operands, slots, pointers, rounds;

@@ -179,6 +179,67 @@ int tide__os_start(pid_t *out, const char *program, char *const *arguments, FILE
   return error;
 }
 
+/* ---- on a leash ----
+ *
+ * A shell sets the limits, which all that it starts inherits, and leads a group of processes: a compiler is several.
+ * One of them reads from a pipe that only this process can write to, so that it sees when this one ends, whatever
+ * thread had started it and however it ended, and ends the group. */
+
+static const char leashed[] = "ulimit -t $1 2>/dev/null; ulimit -v $2 2>/dev/null; shift 2; exec 3<&0\n"
+                              "{ read x; kill -9 0; } <&3 >/dev/null 2>&1 &\n"
+                              "w=$!; \"$@\" 3<&- </dev/null; r=$?; kill -9 $w; exit $r";
+enum { LEASHED_MOST = 96 };
+
+static int new_leash(int ends[2]) {
+#  ifdef __linux__
+  return pipe2(ends, O_CLOEXEC) ? errno : 0;
+#  else
+  if (pipe(ends)) return errno;
+  return fcntl(ends[0], F_SETFD, FD_CLOEXEC), fcntl(ends[1], F_SETFD, FD_CLOEXEC), 0;
+#  endif
+}
+
+static int spawn_leashed(pid_t *out, int from, char *const *argv, const char *output) {
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  if (posix_spawn_file_actions_init(&actions)) return ENOMEM;
+  if (posix_spawnattr_init(&attributes)) {
+    posix_spawn_file_actions_destroy(&actions);
+    return ENOMEM;
+  }
+  int error = posix_spawn_file_actions_adddup2(&actions, from, 0);
+  if (!error) error = posix_spawn_file_actions_addopen(&actions, 1, output, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  if (!error) error = posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  if (!error) error = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  if (!error) error = posix_spawnattr_setpgroup(&attributes, 0);
+  if (!error) error = posix_spawn(out, argv[0], &actions, &attributes, argv, environ);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  return error;
+}
+
+int tide__os_start_leashed(pid_t *out, int *leash, const char *program, char *const *arguments, const char *output,
+                           int seconds, int mebibytes) {
+  char time[16], space[24], *argv[LEASHED_MOST] = {"/bin/sh", "-c", (char *)(uintptr_t)leashed, "sh", time, space};
+  int ends[2], n = 6;
+  snprintf(time, sizeof time, "%d", seconds);
+  snprintf(space, sizeof space, "%lld", (long long)mebibytes * 1024);
+  argv[n++] = (char *)(uintptr_t)program;
+  for (int i = 1; arguments[i]; i++) {
+    if (n == LEASHED_MOST - 1) return E2BIG;
+    argv[n++] = arguments[i];
+  }
+  int error = new_leash(ends);
+  if (error) return error;
+  error = spawn_leashed(out, ends[0], argv, output);
+  close(ends[0]);
+  *leash = ends[1];
+  if (error) close(ends[1]);
+  return error;
+}
+
+void tide__os_leash_cut(int leash) { close(leash); }
+
 /* ---- ending ---- */
 
 tide__os_end tide__os_ended(int *status, pid_t process, bool wait) {

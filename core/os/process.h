@@ -29,6 +29,11 @@ FILE *tide__os_task(void);
 /* Starts a program, with nothing to read. task: what it inherits, or NULL. output: the path of a file for all that it
  * writes, or NULL: where we write. 0, or an errno. */
 int tide__os_start(pid_t *out, const char *program, char *const *arguments, FILE *task, const char *output);
+/* The same for one that may take only so much of the processor's time and of addresses, as may whatever it starts, and
+ * that ends when this process does, or *leash is cut: to be cut in any case. */
+int tide__os_start_leashed(pid_t *out, int *leash, const char *program, char *const *arguments, const char *output,
+                           int seconds, int mebibytes);
+void tide__os_leash_cut(int leash);
 typedef enum tide__os_end {
   TIDE_OS_RUNS,
   TIDE_OS_ENDED,

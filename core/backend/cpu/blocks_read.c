@@ -463,6 +463,16 @@ static int lanes_of(const tide__blocks *b, const tide__code *c) {
   return lanes;
 }
 
+static bool read_registers(reader *r, int *out) {
+  char what[120];
+  int64_t n;
+  if (!read_integer(r, &n)) return false;
+  snprintf(what, sizeof what, "it keeps %lld values at a time, expected at most %d where it is not compiled",
+           (long long)n, (int)MOST_REGISTERS);
+  if (n < 0 || n > MOST_REGISTERS) return refuse(r, what);
+  return *out = (int)n, true;
+}
+
 static bool begin_code(reader *r) {
   tide__blocks *b = r->to;
   char word[WORD];
@@ -474,8 +484,9 @@ static bool begin_code(reader *r) {
   if ((c->mode == TIDE_BLOCK_THREADS) != b->threads || (c->mode == TIDE_BLOCK_FLAT) != (b->codes == 2))
     return refuse(r, "no such code here");
   for (int k = 0; k < 4; k++)
-    if (!read_between(r, &c->count[k], 0, MOST_REGISTERS)) return false;
-  if (!read_between(r, &c->masks, 1, MOST_REGISTERS)) return false;
+    if (!read_registers(r, &c->count[k])) return false;
+  if (!read_registers(r, &c->masks)) return false;
+  if (c->masks < 1) return refuse(r, "a number is out of range");
   c->lanes = lanes_of(b, c);
   if (b->threads) {
     int threads = 1;

@@ -12,6 +12,7 @@
 #include "blocks.h"
 #include "fiber.h"
 #include "base/determinism.h"
+#include "base/quota.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -44,13 +45,23 @@ static tide_status find_compiler(char *path, size_t size) {
                     "installed (g++ or clang), or TIDE_CXX to name it");
 }
 
-/* Runs argv with its output in the file; the exit code, or -1. */
+/* What one text may take, more than any that is sensible needs. */
+enum { COMPILE_SECONDS = 60, COMPILE_MEBIBYTES = 4096, INTERRUPTED = -2 };
+
+/* Runs argv with its output in the file; the exit code, -1, or INTERRUPTED: by the host or a quota of the caller's. */
 static int run(char *const *argv, const char *output) {
   pid_t pid;
-  int status = 0;
-  if (tide__os_start(&pid, argv[0], argv, NULL, output)) return -1;
-  if (tide__os_ended(&status, pid, true) == TIDE_OS_LOST)
-    return 0; /* a host that ignores its children: the file will tell */
+  int status = 0, leash, waited = 0;
+  bool is_cut = false;
+  tide__os_end end;
+  if (tide__os_start_leashed(&pid, &leash, argv[0], argv, output, COMPILE_SECONDS, COMPILE_MEBIBYTES)) return -1;
+  while ((end = tide__os_ended(&status, pid, false)) == TIDE_OS_RUNS) {
+    if (!is_cut && tide__interrupt_asked()) tide__os_leash_cut(leash), is_cut = true;
+    tide__os_sleep(waited++ < 100 ? 2e-4 : 2e-3);
+  }
+  if (!is_cut) tide__os_leash_cut(leash);
+  if (is_cut) return INTERRUPTED;
+  if (end == TIDE_OS_LOST) return 0; /* a host that ignores its children: the file will tell */
   return tide__os_exit_code(status);
 }
 
@@ -117,6 +128,20 @@ static bool put_headers(const workshop *w) {
   return good;
 }
 
+/* The compiler has failed. A program that it had started may have met a limit. */
+static tide_status fail(char **log, int code, const char *path, const workshop *w) {
+  size_t size;
+  if (code == INTERRUPTED) return tide__quota_interrupted("jit");
+  *log = slurp(w->log, &size);
+  bool is_late = code > 128 || (*log && (strstr(*log, "CPU time limit") || strstr(*log, "Killed")));
+  bool is_large = *log && (strstr(*log, "out of memory") || strstr(*log, "memory exhausted"));
+  if (!is_late && !is_large) return tide__fail(TIDE_LIBRARY, "jit: %s failed and said nothing", path);
+  free(*log);
+  *log = NULL;
+  return tide__fail(TIDE_VALUE, "jit: the code is too costly to compile, expected at most %d s and %d MiB: shorten it",
+                    (int)COMPILE_SECONDS, (int)COMPILE_MEBIBYTES);
+}
+
 /* ---- the slots ---- */
 
 tide_status tide__cxx_identify(char *path, size_t path_size, char *version, size_t version_size) {
@@ -162,8 +187,7 @@ tide_status tide__cxx_compile(tide_image *out, char **log, const char *source, c
   char path[PATH_MAX];
   workshop w;
   char *argv[ARGUMENTS];
-  int k = 0;
-  size_t size;
+  int k = 0, code;
   TIDE_TRY(find_compiler(path, sizeof path));
   TIDE_TRY(workshop_open(&w));
   argv[k++] = path, argv[k++] = "-I", argv[k++] = w.folder;
@@ -174,10 +198,9 @@ tide_status tide__cxx_compile(tide_image *out, char **log, const char *source, c
   tide_status status = TIDE_OK;
   if (!put_headers(&w) || !spit(w.source, source))
     status = tide__fail(TIDE_FILE, "jit: %s cannot be written: %s", w.source, strerror(errno));
-  else if (run(argv, w.log) != 0) {
-    status = tide__fail(TIDE_LIBRARY, "jit: %s failed and said nothing", path);
-    *log = slurp(w.log, &size);
-  } else if (!(out->bytes = slurp(w.library, &out->size)))
+  else if ((code = run(argv, w.log)) != 0)
+    status = fail(log, code, path, &w);
+  else if (!(out->bytes = slurp(w.library, &out->size)))
     status = tide__fail(TIDE_LIBRARY, "jit: %s made no library", path);
   workshop_close(&w);
   return status;
