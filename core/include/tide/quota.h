@@ -15,10 +15,11 @@ typedef enum tide_quota_kind {
   /* Bytes of the storages that are alive, each with 512 more for what it costs to keep it. An operation that would
    * exceed them fails with QUOTA, and works once enough has been let go of. */
   TIDE_QUOTA_DEVICE_BYTES,
-  /* Of CPU tensors, in page-locked memory too; a stream and a graph count 64 KiB here, an event 4 KiB. */
+  /* Of CPU tensors, in page-locked memory too; a stream and a graph count 64 KiB here, an event 4 KiB, and each
+   * operation that a graph has recorded 8 KiB. */
   TIDE_QUOTA_HOST_BYTES,
   /* What is spent. Once one of these is used up every operation fails with QUOTA, until the host sets a new limit. */
-  TIDE_QUOTA_LAUNCHES,     /* operations that compute or copy, on every device */
+  TIDE_QUOTA_LAUNCHES,     /* operations that compute or copy, on every device, also those that a graph replays */
   TIDE_QUOTA_COMPILES,     /* texts that a compiler gets */
   TIDE_QUOTA_INSTRUCTIONS, /* of a script: counted by whoever runs it, see tide_quota_spend */
   TIDE_QUOTA_MICROSECONDS, /* that pass from when the limit is set */
