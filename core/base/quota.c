@@ -130,7 +130,7 @@ int64_t tide_quota_used(const tide_quota *q, tide_quota_kind kind) {
 }
 
 int64_t tide_quota_overrun(const tide_quota *q, tide_quota_kind kind) {
-  int64_t noted = (unsigned)kind < TIDE_QUOTA_KINDS ? atomic_load(&q->overrun[kind]) : 0;
+  int64_t noted = q && (unsigned)kind < TIDE_QUOTA_KINDS ? atomic_load(&q->overrun[kind]) : 0;
   return noted ? noted - 1 : 0;
 }
 
@@ -188,6 +188,7 @@ static tide_status fail_spent(tide_quota *q, int kind) {
 
 int64_t tide_quota_left(const tide_quota *q) {
   int64_t least = INT64_MAX;
+  if (!q) return least;
   for (int k = TIDE_QUOTA_MICROSECONDS; k < TIDE_QUOTA_KINDS; k++) {
     int64_t limit = is_time(k) ? limit_of(q, k) : -1;
     if (limit < 0) continue;
@@ -198,6 +199,7 @@ int64_t tide_quota_left(const tide_quota *q) {
 }
 
 tide_status tide_quota_afford(tide_quota *q, int64_t more) {
+  TIDE_GIVEN("quota_afford", q);
   for (int k = TIDE_QUOTA_MICROSECONDS; k < TIDE_QUOTA_KINDS; k++) {
     int64_t limit = is_time(k) ? limit_of(q, k) : -1;
     if (limit < 0 || tide_quota_used(q, (tide_quota_kind)k) <= limit + limit / 40 + 2000 - more) continue;
@@ -234,7 +236,7 @@ bool tide__quota_over(const tide_quota *q) {
   return atomic_load_explicit(&q->stopped, memory_order_relaxed) || spent(q) < TIDE_QUOTA_KINDS;
 }
 
-bool tide_quota_ended(const tide_quota *q) { return tide__quota_over(q); }
+bool tide_quota_ended(const tide_quota *q) { return q && tide__quota_over(q); }
 
 bool tide__quota_ends(void) {
   const tide_quota *q = tide__quota_bound();
