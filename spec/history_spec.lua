@@ -275,7 +275,7 @@ describe("memory history", function()
     local out, err, code = D.run({ "scripts/examples/memory.lua", "--steps", "12", "--out", path },
       { env = { TIDE_SIM_DEVICES = "1" } })
     assert.are.equal(0, code, out .. err)
-    local held, blocks = out:match "held most by\n[^\n]*\n *(%S+ %S+) in (%d+) blocks  scripts/examples/memory.lua:30\n"
+    local held, blocks = out:match "held most by\n[^\n]*\n *(%S+ %S+) in (%d+) blocks  scripts/examples/memory.lua:31\n"
     assert.are.equal("3.00 MiB", held, out)
     assert.are.equal("12", blocks)
     local file = assert(io.open(path, "rb"))

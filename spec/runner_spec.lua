@@ -415,7 +415,7 @@ describe("the runner", function()
       assert.are.equal(143, code, work .. err)
       assert.are.equal("ready\n", out)
     end
-    local code, _, out = interrupt(ready .. "while true do pcall(function() while true do end end) print 'caught' io.stdout:flush() end", 1000,
+    local code, _, out = interrupt(ready .. "while true do pcall(function() while true do end end) print 'caught' io.stdout:flush() end", 3500, -- with 2.5 s between the signals
       "kill -TERM $child; sleep 1; kill -INT $child; sleep 1.5; kill -TERM $child")
     assert.are.equal(143, code) -- Ctrl-C stays what it was
     assert.are.equal("ready\ncaught\ncaught\n", out)

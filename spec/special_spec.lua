@@ -102,6 +102,12 @@ describe("edge values", function()
     D.eq({ S.polygamma(2, -0.5), S.polygamma(2, -2.25) }, x[{ { 1, 2 } }]:polygamma(2), 1e-10)
     D.eq({ inf, inf, nan, 0 }, D.tensor { 0., -3., nan, inf }:polygamma(1))
     D.eq({ -inf, -inf, nan, 0 }, D.tensor { 0., -3., nan, inf }:polygamma(2))
+    for _, dtype in ipairs { "float32", "float64" } do -- orders whose terms underflow end, too
+      local y = D.tensor({ 0.25, 1.5, 3, -2.75, -2.25 }, dtype)
+      D.eq({ inf, inf, inf, inf, inf }, y:polygamma(5001))
+      D.eq({ -inf, -inf, -inf, -inf, inf }, y:polygamma(5000))
+      assert.are.equal(5, y:polygamma(math.maxinteger):numel())
+    end
     local ok, e = pcall(tide.polygamma, -1, x)
     assert.is_false(ok)
     assert.are.equal("polygamma: n: got -1, expected at least 0", e.message)

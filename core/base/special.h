@@ -167,9 +167,9 @@ TIDE_FN_LONG double tide_zeta(double s, double x, double k, double scale) {
     high = x + k;
     double part = high - x, low = (x - (high - part)) + (k - part);
     power = pow(high * scale, -s) * (1.0 - s * low / high);
-    if (high >= least) break;
+    if (!(high < least)) break;
     sum += power * scale;
-    if (power * scale < 1e-18 * sum) return sum;
+    if (power * scale <= 1e-18 * sum) return sum; /* also of a sum that is 0 */
   }
   /* Bernoulli's numbers 2, 4, ... over their factorials, times s (s + 1) ... x^-1, x^-3, ... */
   const double b[8] = {8.33333333333333333333e-2,  -1.38888888888888888889e-3, 3.30687830687830687831e-5,
@@ -199,8 +199,10 @@ TIDE_FN_LONG double tide_polygamma_f64(double x, double n) {
   else
     sum = pow(near * scale, -s) * scale + tide_zeta(s, near, 1.0, scale) +
           odd * (tide_zeta(s, -near, 1.0, scale) - tide_zeta(s, -x, 1.0, scale));
-  if (n > 1000.0) /* few digits: the factorial as an exponential */
-    return odd * copysign(exp(tide_lgamma_f64(s) + log(fabs(sum)) - power * n * 0.69314718055994530942), sum);
+  if (n > 1000.0) { /* few digits: the factorial as an exponential, and of a sum that underflows its largest term */
+    double size = sum == 0.0 ? -s * log(fabs(near)) : log(fabs(sum)) - power * n * 0.69314718055994530942;
+    return odd * copysign(exp(tide_lgamma_f64(s) + size), sum == 0.0 && near < 0.0 ? odd : sum);
+  }
   double high = 1.0, low = 0.0; /* the factorial, in two parts */
   for (double k = 2.0; k <= n; k += 1.0) {
     double product = high * k;
