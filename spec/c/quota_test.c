@@ -106,8 +106,7 @@ static void test_spending(void) {
   OK(tide_quota_spend(quota, TIDE_QUOTA_HOST_BYTES, 1 << 30));
 }
 
-/* Time that passes while the thread sleeps is no processor time; what cannot be paid for is refused before it begins.
- */
+/* Time that passes while the thread sleeps is no processor time; work beyond the budget is refused before it begins. */
 static void test_times(void) {
   tide_quota_limit(quota, TIDE_QUOTA_CPU, 1000000);
   tide_quota_limit(quota, TIDE_QUOTA_MICROSECONDS, 10000000);
