@@ -229,6 +229,7 @@ describe("comm.broadcast_coalesced", function()
   end)
 
   it("moves large tensors too, and comes after and before as it must", function()
+    if n < 2 then return pending "needs two devices" end
     for _ = 1, 5 do
       local list = { tide.zeros(2000000, on(0)), tide.zeros(10, on(0)), tide.zeros(300000, on(0)) }
       for _, x in ipairs(list) do for _ = 1, 5 do x:add_(1) end end
@@ -300,6 +301,7 @@ describe("comm.reduce_add", function()
   end)
 
   it("comes after what was queued and before what is queued later", function()
+    if n < 2 then return pending "needs two devices" end
     for _ = 1, several and 20 or 0 do -- a single input is the result
       local list = {}
       for d = 1, n do
@@ -438,6 +440,7 @@ describe("comm.scatter", function()
   end)
 
   it("copies on the streams that are given", function()
+    if n < 2 then return pending "needs two devices" end
     local x, streams = tide.arange(8 * n, on(0)), {}
     for d = 0, n - 1 do streams[d + 1] = cuda.Stream(d) end
     for d = 0, n - 1 do
@@ -503,6 +506,7 @@ describe("comm.scatter", function()
   end)
 
   it("comes after what was queued and before what is queued later", function()
+    if n < 2 then return pending "needs two devices" end
     for _ = 1, 20 do
       local x = tide.zeros(1000 * n, on(0))
       for _ = 1, 10 do x:add_(1) end
@@ -585,6 +589,7 @@ describe("comm.gather", function()
   end)
 
   it("comes after what was queued and before what is queued later", function()
+    if n < 2 then return pending "needs two devices" end
     for _ = 1, 20 do
       local list = {}
       for d = 1, n do

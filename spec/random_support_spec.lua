@@ -230,7 +230,9 @@ describe("other distributions", function()
         local want = fill(tide.empty(300, 5, { dtype = dtype }), tide.Generator():manual_seed(i))
         for _, layout in ipairs(D.layouts(tide.zeros(300, 5, { dtype = dtype, device = D.dev }))) do
           fill(layout[2], generator(i))
-          assert.is_true(tide.allclose(want:double(), layout[2]:double():cpu(), { rtol = i == 1 and 0 or D.eps[dtype] * 4, atol = 0 }), i .. " " .. dtype)
+          -- A GPU has a logarithm of its own: geometric_ may round to the next integer.
+          local near = { rtol = i == 1 and 0 or D.eps[dtype] * 4, atol = i == 3 and D.cuda and not D.simulated and 2 or 0 }
+          assert.is_true(tide.allclose(want:double(), layout[2]:double():cpu(), near), i .. " " .. dtype)
           layout[3]()
         end
       end

@@ -56,6 +56,7 @@ local function compare(name, points, dtype, alone)
     if far > worst then worst, where = far, i end
   end
   local most = wide and FLOAT64 or FLOAT32
+  if name == "digamma" and D.cuda and not D.simulated then most = 20 end -- near its zeros, as its help says
   assert.is_true(worst <= most, worst > 0 and ("%s of %s: %a gives %a, expected %a: %g ulp, expected at most %d"):format(name,
     dtype, points[where][1], got[where], want[where], worst, most) or name)
 end
