@@ -17,7 +17,7 @@ static bool is_fusing(const ltide_state *S) { return S->recorder || S->follower;
 /* Instructions from one call of the hook to the next. */
 static int step_of(const ltide_state *S) {
   int count = S->hook.mask & LUA_MASKCOUNT ? S->hook.count : STEP;
-  if (count > STEP) count /= (count + STEP - 1) / STEP;
+  if (count > STEP) count /= count / STEP + (count % STEP != 0);
   return count > 0 ? count : 1;
 }
 

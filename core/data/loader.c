@@ -146,8 +146,8 @@ static tide_status find_stream(tide_loader *l, tide_stream **kept) {
 }
 
 tide_status tide_loader_new(tide_loader **out, tide_stream **kept, int device, int64_t prefetch, bool pin) {
-  if (!out || !kept || prefetch < 0)
-    return tide__fail(TIDE_ARGUMENT, "loader: wrong arguments, got a null pointer or a negative number");
+  if (!out || !kept || prefetch < 0 || prefetch == INT64_MAX)
+    return tide__fail(TIDE_ARGUMENT, "loader: wrong arguments, got a null pointer, a negative or a huge number");
   tide_loader *l = calloc(1, sizeof *l);
   if (!l) return tide__fail(TIDE_MEMORY, "loader: no host memory for a loop");
   l->pin = pin, l->device = device, l->prefetch = prefetch, l->slots = prefetch + 1;

@@ -190,7 +190,7 @@ void tide_jit_free(tide_jit *j) {
   free(j);
 }
 
-const char *tide_jit_name(const tide_jit *j) { return j->signature.name; }
+const char *tide_jit_name(const tide_jit *j) { return j ? j->signature.name : NULL; }
 int tide_jit_inputs(const tide_jit *j) { return j ? j->inputs : 0; }
 int tide_jit_outputs(const tide_jit *j) { return j ? j->outputs : 0; }
 int tide_jit_scalars(const tide_jit *j) { return j ? j->scalars : 0; }

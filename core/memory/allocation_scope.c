@@ -46,7 +46,7 @@ void tide_allocation_scope_release(tide_allocation_scope *t) {
   }
 }
 
-const char *tide_allocation_scope_label(const tide_allocation_scope *t) { return t->label; }
+const char *tide_allocation_scope_label(const tide_allocation_scope *t) { return t ? t->label : NULL; }
 
 void tide_allocation_scope_read(tide_allocation_figures *out, const tide_allocation_scope *t) {
   if (!out) return;

@@ -462,7 +462,7 @@ tide_status tide_resize(tide_tensor *x, const int64_t *size, int ndim) {
                       tide__shape_text(size, ndim), (long long)x->offset);
   if (numel && (size_t)bytes > x->storage->nbytes) TIDE_TRY(grow(x, (size_t)bytes));
   x->ndim = ndim;
-  memmove(x->size, size, (size_t)ndim * sizeof *size);
+  if (ndim) memmove(x->size, size, (size_t)ndim * sizeof *size);
   tide__stride_contiguous(x->stride, x->size, ndim);
   tide__tensor_layout(x);
   return TIDE_OK;

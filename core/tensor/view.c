@@ -420,7 +420,7 @@ tide_status tide_unflatten(tide_tensor **out, const tide_tensor *x, int dim, con
   TIDE_TRY(tide__check(x, "unflatten", "x"));
   if (x->ndim == 0) return fail_zero_dim("unflatten");
   TIDE_TRY(tide__dim_check(&dim, dim, x->ndim, "unflatten"));
-  if (n < 1 || x->ndim - 1 + n > TIDE_MAX_DIMS)
+  if (n < 1 || n > TIDE_MAX_DIMS - x->ndim + 1)
     return tide__fail(TIDE_SHAPE, "unflatten: wrong number of sizes, got %d, expected 1 to %d", n,
                       TIDE_MAX_DIMS - x->ndim + 1);
   /* The sizes are checked against this dim alone, then stand in its place. */
