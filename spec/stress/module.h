@@ -10,7 +10,7 @@
 static const char *module;
 static int failed;
 
-static void *function(const char *name) {
+static inline void *function(const char *name) {
   void *tide = dlopen(module, RTLD_NOW), *found = dlsym(tide, name);
   if (!found) exit(2);
   dlclose(tide);

@@ -9,6 +9,7 @@
  * asks for, all of them there, and the last one is an end. */
 #include "blocks.h"
 
+#include <stdio.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

@@ -227,10 +227,10 @@ QUICK_ONCE void quick_reflect(double *out, const double *in) {
 static void quick_lgamma(double *out, const double *given) {
   static const double stirling[] = {1.0 / 12,   -1.0 / 360,      1.0 / 1260, -1.0 / 1680,
                                     1.0 / 1188, -691.0 / 360360, 1.0 / 156};
-  double near[QUICK_COUNT], roots[QUICK_COUNT], logarithm[QUICK_COUNT], in[QUICK_COUNT], x[QUICK_COUNT];
+  double near[QUICK_COUNT], roots[QUICK_COUNT], logarithm[QUICK_COUNT], in[QUICK_COUNT], number[QUICK_COUNT];
   int64_t negative = 0;
-  QUICK_EACH negative += given[j] < 0 ? 1 : 0, x[j] = given[j];
-  QUICK_EACH in[j] = x[j] < 0 ? 1 - x[j] : x[j];
+  QUICK_EACH negative += given[j] < 0 ? 1 : 0, number[j] = given[j];
+  QUICK_EACH in[j] = number[j] < 0 ? 1 - number[j] : number[j];
   QUICK_EACH {
     const double x = in[j];
     double z = x < 1 ? x + 1 : x, product = 1;
@@ -252,7 +252,7 @@ static void quick_lgamma(double *out, const double *given) {
     double far = (x - 0.5) * logarithm[j] - x + (0.91893853320467274178 + u * quick_polynomial(u * u, stirling, 7));
     out[j] = x < 8 ? near[j] : far;
   }
-  if (negative) quick_reflect(out, x);
+  if (negative) quick_reflect(out, number);
 }
 
 /* The sum of 1 / (x + k)^power over k < 10, two at a time. */
