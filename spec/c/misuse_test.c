@@ -81,7 +81,7 @@ typedef struct row {
   parameter parameters[12];
 } row;
 
-static tide_scalar scalar_of(int64_t i) {
+static inline tide_scalar scalar_of(int64_t i) {
   tide_scalar s = i == 1 ? tide_float(1) : i == 0 ? tide_int(1) : tide_float(NAN);
   if (i == 2) s.kind = 'Q';
   return s;
@@ -120,8 +120,8 @@ static tide_tensor *tensor_named(const char *name) {
 
 static char folder[] = "/tmp/tide_misuseXXXXXX";
 static const char *path_of(const char *name) {
-  static char path[sizeof folder + 32];
-  snprintf(path, sizeof path, "%s/%s", folder, name);
+  static char path[sizeof folder + 300];
+  snprintf(path, sizeof path, "%s/%.255s", folder, name);
   return path;
 }
 
@@ -268,9 +268,9 @@ static void *object_for(const row *r, const parameter *p) {
 
 /* ---- structs that are read ---- */
 
-static char *set_field(char *at, const layout *l, const char *name, int64_t value) {
+static char *set_field(char *at, const layout *l, const char *name, int64_t number) {
   for (int i = 0; i < l->count; i++)
-    if (!strcmp(l->fields[i].name, name)) memcpy(at + l->fields[i].offset, &value, l->fields[i].size);
+    if (!strcmp(l->fields[i].name, name)) memcpy(at + l->fields[i].offset, &number, l->fields[i].size);
   return at;
 }
 
@@ -427,8 +427,8 @@ static value make(const row *r, const parameter *p, int k, int way) {
 
 /* Is the field an enum out of its range, a negative count, a size that no struct has? */
 static bool is_wrong_field(const layout *l, int which, int way) {
-  int kind = l->fields[which].kind;
-  return kind == FIELD_ENUM || kind == FIELD_SIZE || (kind == FIELD_COUNT && way != 1);
+  int field = l->fields[which].kind;
+  return field == FIELD_ENUM || field == FIELD_SIZE || (field == FIELD_COUNT && way != 1);
 }
 
 /* Must the call fail because of this argument? */
