@@ -427,8 +427,8 @@ static value make(const row *r, const parameter *p, int k, int way) {
 
 /* Is the field an enum out of its range, a negative count, a size that no struct has? */
 static bool is_wrong_field(const layout *l, int which, int way) {
-  int field = l->fields[which].kind;
-  return field == FIELD_ENUM || field == FIELD_SIZE || (field == FIELD_COUNT && way != 1);
+  int of = l->fields[which].kind;
+  return of == FIELD_ENUM || of == FIELD_SIZE || (of == FIELD_COUNT && way != 1);
 }
 
 /* Must the call fail because of this argument? */
