@@ -4,6 +4,7 @@ local translate = dofile "lua_bindings/compat/translate.lua"
 
 local closes = "there is no coroutine.close, and no value that closes"
 local finalisers = "tables have no finalisers"
+local one_hook = "a state of LuaJIT has one hook, which the host gives away with debug"
 local left_out = {
   ["files by name"] = "pairs knows no metamethod",
   ["the table that pairs walks"] = "pairs knows no metamethod",
@@ -23,7 +24,9 @@ local left_out = {
   ["compilations"] = "the text is translated before it is loaded, so that no kernel finds it",
   ["indexes outside of everything"] = "indexes of 64 bits are no numbers there",
   ["a deep recursion of C"] = "LuaJIT does not end a recursion of functions in C",
-  ["a hook of debug.sethook, or none, hides no quota"] = "a state of LuaJIT has one hook, which the host gives away with debug",
+  ["a hook of debug.sethook, or none, hides no quota"] = one_hook,
+  ["a hook of lines hides no time"] = one_hook,
+  ["a script that is killed under a hook of lines"] = one_hook,
   ["scopes in scopes without end"] = "LuaJIT does not end a recursion of functions in C",
 }
 local whole_files = { ["spec/sandbox/bounded.lua"] = "LuaJIT's own functions of strings and tables run to their end" }
