@@ -248,8 +248,11 @@ static void search_also(lua_State *L, const char *key, const char *folder, const
 /* Modules are found beside the script, too, where nothing else has them: a script that runs under Lua finds the same
  * ones here. Of a link, beside the file that it names. */
 static void search_beside(lua_State *L, const char *script) {
+  const char *path = script;
+#ifndef _WIN32
   char file[PATH_MAX];
-  const char *path = readlink(script, file, sizeof file) > 0 && realpath(script, file) ? file : script;
+  if (readlink(script, file, sizeof file) > 0 && realpath(script, file)) path = file;
+#endif
   const char *slash = strrchr(path, '/');
   const char *folder = slash ? lua_pushlstring(L, path, (size_t)(slash + 1 - path)) : lua_pushliteral(L, "./");
   bool fits = !strpbrk(folder, ";?\1"); /* templates cannot say others */
