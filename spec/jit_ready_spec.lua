@@ -136,8 +136,7 @@ describe("ready of a kernel", function()
     k({ grid = 1, block = 4 }, x)
     D.eq({ 3, 3, 3, 3 }, x)
     if D.simulated then
-      assert.is_false(k:ready "cpu")
-      wait(k.ready, k, "cpu")
+      wait(k.ready, k, "cpu") -- at once where its compiler is known already: both share what the disk holds
       local y = tide.ones(4, { dtype = "float32" })
       k({ grid = 1, block = 4 }, y)
       D.eq({ 3, 3, 3, 3 }, y)
