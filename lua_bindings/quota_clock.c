@@ -256,6 +256,7 @@ ltide_clock *ltide_clock_new(lua_State *L, ltide_state *S, lua_Hook hook) {
 }
 
 void ltide_clock_switch(ltide_clock *c, lua_State *L) {
+  if (!c) return;
   atomic_store(&c->L, L);
   while (atomic_load(&c->readers)) sched_yield();
 }
