@@ -194,6 +194,18 @@ describe("load_png", function()
       F.refused("load_png", tide.load_png)
     end
   end)
+
+  it("takes no memory for a width that the file's bytes cannot hold", function()
+    local whole = P.build(picture(2, 8, false, 11, 9))
+    F.put(whole:sub(1, 8) .. P.chunk("IHDR", string.pack(">I4I4BBBBB", 400000000, 3, 8, 6, 0, 0, 0)) .. whole:sub(34))
+    F.refused("load_png", tide.load_png)
+    local out, err = D.run({ "-e", ([[
+      print(pcall(require "tide".load_png, %q))
+      local file = io.open "/proc/self/status"
+      print("peak " .. (file and file:read "a":match "VmHWM:%%s*(%%d+) kB" or 0))]]):format(F.path) })
+    assert.is_truthy(out:find("bytes can hold", 1, true), out .. err)
+    assert.is_true(tonumber(out:match "peak (%d+)") < 800000, "a row of 1.6 GB: " .. out)
+  end)
 end)
 
 describe("save_png", function()

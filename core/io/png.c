@@ -159,19 +159,23 @@ tide_status tide_png_save(const char *path, const tide_tensor *image) {
 
 /* ---- reading ---- */
 
-/* Reads the head and says what the samples shall be. */
 static void read_head(picture *p) {
   png_structp png = p->png;
-  png_fixed_point gamma;
   png_init_io(png, p->file);
   png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
   png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
   if (p->gamma) png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_AS_DEFAULT, (png_const_bytep) "gAMA\0sRGB", 2);
   png_read_info(png, p->info);
-  int depth = png_get_bit_depth(png, p->info);
-  if (!p->bits) p->bits = depth == 16 ? 16 : 8;
   p->size[0] = png_get_image_height(png, p->info), p->size[1] = png_get_image_width(png, p->info);
   p->packed = tide__size_mul((int64_t)png_get_rowbytes(png, p->info), p->size[0]);
+}
+
+/* Says what the samples shall be. libpng takes memory for rows here, and clears it. */
+static void choose_samples(picture *p) {
+  png_structp png = p->png;
+  png_fixed_point gamma;
+  int depth = png_get_bit_depth(png, p->info);
+  if (!p->bits) p->bits = depth == 16 ? 16 : 8;
   png_set_expand(png);
   if (p->bits == 16) {
     png_set_expand_16(png);
@@ -216,6 +220,7 @@ static tide_status read_picture(tide_tensor **out, picture *p, const char *path)
   tide_tensor *image;
   if (!guard(p, read_head)) return fail_file("load_png", path, p->reason);
   if (!can_hold(p, bytes)) return fail_file("load_png", path, "its size is more than its bytes can hold");
+  if (!guard(p, choose_samples)) return fail_file("load_png", path, p->reason);
   const tide_options o = {p->bits == 16 ? TIDE_INT32 : TIDE_UINT8, TIDE_CPU, false};
   TIDE_TRY(tide_empty(&image, p->size, 3, &o));
   tide_status status = read_into(image, p, path);
