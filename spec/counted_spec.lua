@@ -165,18 +165,21 @@ describe("after one synchronization", function()
     local steps = {
       make,
       make,
-      function() -- the other stream uses it
-        local x = alive[dice(#alive)]
-        cuda.stream(streams[dice(2)], function() x:add_(1) end)
+      function() -- one of the streams uses it, and the other waits
+        local x, k = alive[dice(#alive)], dice(2)
+        streams[k]:wait_stream(streams[3 - k])
+        cuda.stream(streams[k], function() x:add_(1) end)
+        streams[3 - k]:wait_stream(streams[k])
       end,
       function() alive[dice(#alive)]:record_stream(streams[dice(2)]) end,
       function() table.remove(alive, dice(#alive)):free() end,
       function() table.remove(alive, dice(#alive)) end,
       function()
         tide.scope(function()
-          local x = tide.empty(dice(300000), on):fill_(2)
-          x:record_stream(streams[dice(2)])
-          cuda.stream(streams[dice(2)], function() return x * 2 end)
+          local x, s = tide.empty(dice(300000), on):fill_(2), streams[dice(2)]
+          x:record_stream(s)
+          s:wait_stream(cuda.current_stream())
+          cuda.stream(s, function() return x * 2 end)
         end)
       end,
     }
