@@ -17,7 +17,8 @@
 #include "allocator.h"
 #include "memory.h"
 
-static const size_t unit = 512, small_most = (size_t)1 << 20, kept_whole = (size_t)20 << 20;
+static const size_t unit = 512, small_most = (size_t)1 << 20, kept_whole = (size_t)20 << 20,
+                    claimed_whole = (size_t)128 << 20;
 
 static bool prepare(tide__request *r, tide_stream *stream, size_t bytes) {
   if (bytes > (size_t)PTRDIFF_MAX / 4) return false;
@@ -64,14 +65,16 @@ static void count_split(tide__allocator *a, const tide_block *b, size_t whole, b
 }
 
 /* The block, in no tree, becomes the answer to the request. */
-static tide_block *carve(tide__allocator *a, tide_block *b, const tide__request *r) {
+static tide_block *carve(tide__allocator *a, tide_block *b, tide__request *r) {
   tide_memory_stats *st = &a->stats;
   bool was_split = b->prev || b->next;
   size_t whole = b->size;
+  /* The rest too, unless it is much: else the two, one again, would hold the data of two owners. */
+  if (tide__tenant() && (whole <= claimed_whole || whole / 4 <= r->size)) tide__block_claim(b, r);
   if (splits(a, b, r)) tide__block_split(a, b, r->size);
+  tide__block_claim(b, r);
   count_split(a, b, whole, was_split);
   b->requested = r->bytes;
-  tide__block_hand_out(b);
   tide__stat_up(st->allocation, r->pool, 1);
   tide__stat_up(st->allocated_bytes, r->pool, (int64_t)b->size);
   tide__stat_up(st->active, r->pool, 1);
@@ -121,7 +124,7 @@ static bool grows(const tide__allocator *a, const tide__request *r) {
 }
 
 /* TIDE_MEMORY, with no error text of ours, when it does not fit. */
-static tide_status grow(tide__allocator *a, const tide__request *r, tide_block **out) {
+static tide_status grow(tide__allocator *a, tide__request *r, tide_block **out) {
   const tide_backend *backend;
   TIDE_TRY(tide__backend(&backend, a->device));
   tide_status status = TIDE_SUPPORT;
@@ -281,6 +284,7 @@ static tide_status alloc(tide_block **out, tide__request *r) {
   tide__allocator_unlock(a);
   tide_status status = b ? TIDE_OK : find_more(a, r, &b);
   if (status == TIDE_MEMORY) status = climb(a, r, &b);
+  if (status == TIDE_OK && r->unclean) tide__block_free(b), status = r->unclean;
   if (status == TIDE_OK) *out = b;
   return status;
 }
@@ -315,7 +319,6 @@ bool tide__block_base(const tide_block *block, void **base, size_t *bytes) {
 
 bool tide__block_of_driver(const tide_block *block) { return block->segment->kind != SEGMENT_OWN; }
 void *tide__block_ptr(const tide_block *block) { return block->ptr; }
-bool tide__block_stale(const tide_block *block) { return block->stale; }
 uint32_t tide__block_site(const tide_block *block) { return block->note.site; }
 void tide__block_use(tide_block *block, tide_stream *stream) { tide__deferred_free_use(&block->deferred, stream); }
 

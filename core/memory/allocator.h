@@ -83,20 +83,14 @@ struct tide_block {
   char *ptr;
   size_t size, requested;
   tide__pool_key key;
-  uint64_t tenant; /* whose data it holds (tide__tenant); 0: a host's, several ones', or unknown */
+  uint64_t tenant; /* all of its bytes hold only this tenant's data (tide__tenant), or 0: a host's, several ones' */
   uint32_t rank;   /* random, for the tree */
   tide__block_state state;
   bool oversize; /* at least max_split_size, when it was handed out */
-  bool stale;    /* the data that it had when it was handed out is another tenant's */
   bool plain;    /* small, of the default pool: allocator_quick.c may keep it */
   tide__deferred_free deferred;
   tide__note note; /* who asked for it: set while it is in use */
 };
-static inline void tide__block_hand_out(tide_block *b) {
-  uint64_t tenant = tide__tenant();
-  b->stale = b->tenant != tenant;
-  b->tenant = tenant;
-}
 /* Does a tensor hold it, or work that is queued? */
 static inline bool tide__block_busy(const tide_block *b) {
   return b->state == BLOCK_USED || b->state == BLOCK_DEFERRED;
@@ -171,8 +165,9 @@ typedef struct tide__request {
   size_t bytes, size; /* asked for, rounded */
   int pool;
   tide__source source;
-  size_t active;   /* bytes in use when the driver was asked last */
-  tide__note note; /* of who asks */
+  size_t active;       /* bytes in use when the driver was asked last */
+  tide_status unclean; /* why a block could not be cleared for the tenant, or OK */
+  tide__note note;     /* of who asks */
 } tide__request;
 
 /* What is about to go back to the driver: taken from the trees under the lock, given back without it. */
@@ -217,6 +212,13 @@ static inline bool tide__allocator_ordered(const tide__allocator *a) {
 }
 static inline int tide__allocator_device(const tide__allocator *a) { return (int)(a - tide__allocators); }
 
+/* Makes a block, in no tree, its tenant's own: clears all of it where it is not. The lock is held. In
+ * allocator_clear.c. */
+void tide__block_claim_slow(tide_block *b, tide__request *r, uint64_t tenant);
+static inline void tide__block_claim(tide_block *b, tide__request *r) {
+  uint64_t tenant = tide__tenant();
+  if (b->tenant != tenant) tide__block_claim_slow(b, r, tenant);
+}
 /* A block that nobody uses goes back among the free ones; the lock is held. In allocator_pool.c. */
 void tide__block_settle(tide__allocator *a, tide_block *b);
 
@@ -327,7 +329,7 @@ void tide__allocator_cap(tide__allocator *a, double fraction, size_t total);
 /* ---- allocator_range.c; all with the lock held ---- */
 
 /* Memory for the request from a segment that grows: a block in no tree. TIDE_SUPPORT: there are no addresses. */
-tide_status tide__range_grow(tide_block **out, tide__allocator *a, const tide_backend *backend, const tide__request *r);
+tide_status tide__range_grow(tide_block **out, tide__allocator *a, const tide_backend *backend, tide__request *r);
 /* Takes free pieces of the request's own key out if new memory would make the cache too large a part of all, and where
  * that is not enough, pieces of other keys. */
 void tide__range_trim(tide__leaving *out, tide__leaving *others, tide__allocator *a, const tide__request *r);

@@ -81,7 +81,9 @@ tide_block *tide__block_quick(tide_stream *stream, size_t bytes) {
   unsigned k = list_of(stream->id, size);
   tide__biased_lock(&a->lock);
   tide_block *b = a->quick.list[k].head;
-  if (!b || a->quick.list[k].size != size || a->quick.list[k].stream != stream->id || a->set.divided) {
+  uint64_t tenant = tide__tenant();
+  if (!b || a->quick.list[k].size != size || a->quick.list[k].stream != stream->id || a->set.divided ||
+      (tenant && b->tenant != tenant)) { /* which is to be cleared */
     tide__allocator_unlock(a);
     return NULL;
   }
@@ -89,7 +91,7 @@ tide_block *tide__block_quick(tide_stream *stream, size_t bytes) {
   a->quick.kept--;
   b->state = BLOCK_USED;
   b->requested = bytes;
-  tide__block_hand_out(b);
+  b->tenant = tenant;
   up(&a->quick.blocks, 1), up(&a->quick.bytes, (int64_t)size), up(&a->quick.requested, (int64_t)bytes);
   publish(a, size);
   tide__allocator_unlock(a);

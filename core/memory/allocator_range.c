@@ -138,7 +138,7 @@ static void join_gaps(tide__allocator *a, tide_block *b) {
 }
 
 static tide_status back_place(tide_block **out, tide__allocator *a, const tide_backend *backend, const place *p,
-                              size_t bytes) {
+                              size_t bytes, tide__request *r) {
   size_t merged, rest = p->gap->size - bytes;
   if (!tide__may_reserve(a, bytes) || (rest && !split_gap(a, p->gap, p->at_end ? rest : bytes))) return TIDE_MEMORY;
   tide_block *b = rest && p->at_end ? p->gap->next : p->gap;
@@ -150,6 +150,7 @@ static tide_status back_place(tide_block **out, tide__allocator *a, const tide_b
   tide__segment *s = b->segment;
   b->state = BLOCK_USED;
   b->tenant = 0;
+  tide__block_claim(b, r);
   tide__stat_reserve(a, s->pool, s->size == 0, (int64_t)bytes);
   s->size += bytes;
   tide__history_add(TIDE_MEMORY_SEGMENT_MAP, a->device, b->ptr, bytes, s->key.stream, NULL);
@@ -158,8 +159,7 @@ static tide_status back_place(tide_block **out, tide__allocator *a, const tide_b
   return TIDE_OK;
 }
 
-tide_status tide__range_grow(tide_block **out, tide__allocator *a, const tide_backend *backend,
-                             const tide__request *r) {
+tide_status tide__range_grow(tide_block **out, tide__allocator *a, const tide_backend *backend, tide__request *r) {
   place p = find_place(a, r);
   if (!p.gap && tide__segment_adopt(a, r->pool, r->key)) p = find_place(a, r);
   if (!p.gap) {
@@ -167,8 +167,8 @@ tide_status tide__range_grow(tide_block **out, tide__allocator *a, const tide_ba
     p = find_place(a, r);
   }
   size_t step = step_for(a, r, &p);
-  if (step > p.need && back_place(out, a, backend, &p, step) == TIDE_OK) return TIDE_OK;
-  return back_place(out, a, backend, &p, p.need);
+  if (step > p.need && back_place(out, a, backend, &p, step, r) == TIDE_OK) return TIDE_OK;
+  return back_place(out, a, backend, &p, p.need, r);
 }
 
 /* ---- giving back ---- */

@@ -54,7 +54,6 @@ bool tide__block_base(const tide_block *block, void **base, size_t *bytes);
 /* Did the backend allocate it, so that peers can reach it? Not what a program's own functions gave. */
 bool tide__block_of_driver(const tide_block *block);
 void *tide__block_ptr(const tide_block *block);
-bool tide__block_stale(const tide_block *block);    /* did it hold another tenant's data (tide__tenant)? */
 uint32_t tide__block_site(const tide_block *block); /* of the line that asked for it */
 /* The block was used on this stream as well: it is not reused before that work is done. */
 void tide__block_use(tide_block *block, tide_stream *stream);
@@ -96,8 +95,8 @@ bool tide__reclaiming(void); /* do hooks run on this thread? */
 /* ---- pinned.c: page-locked host memory, from a small cache ---- */
 
 typedef struct tide__pinned tide__pinned;
-/* *stale: does it hold the data of another tenant (tide__tenant)? */
-tide_status tide__pinned_get(tide__pinned **out, void **ptr, bool *stale, size_t bytes);
+/* For a tenant (tide__tenant) all of what others have left there is cleared. */
+tide_status tide__pinned_get(tide__pinned **out, void **ptr, size_t bytes);
 void tide__pinned_put(tide__pinned *pinned);
 /* Locks pages of the host's where they lie, and lets go of them. */
 tide_status tide__pinned_register(tide__pinned **out, void *ptr, size_t bytes);

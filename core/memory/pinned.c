@@ -144,7 +144,7 @@ static tide_status get(tide__pinned **out, size_t bytes) {
   return make(out, NULL, size);
 }
 
-tide_status tide__pinned_get(tide__pinned **out, void **ptr, bool *stale, size_t bytes) {
+tide_status tide__pinned_get(tide__pinned **out, void **ptr, size_t bytes) {
   if (bytes > (size_t)PTRDIFF_MAX / 4 || tide__fault_now())
     return tide__fail_memory(TIDE_CPU, bytes, 0, 0, tide_memory_cpu_allocated(), tide_memory_cpu_allocated(),
                              "pin_memory: no page-locked memory for %zu bytes", bytes);
@@ -156,8 +156,9 @@ tide_status tide__pinned_get(tide__pinned **out, void **ptr, bool *stale, size_t
   used_at = tide__idle_now();
   if (used_bytes > used_most) used_most = used_bytes;
   pthread_mutex_unlock(&lock);
-  *stale = p->tenant != tide__tenant();
-  p->tenant = tide__tenant();
+  uint64_t tenant = tide__tenant();
+  if (tenant && p->tenant != tenant) memset(p->ptr, 0, p->size);
+  p->tenant = tenant;
   *out = p, *ptr = p->ptr;
   return TIDE_OK;
 }

@@ -198,16 +198,6 @@ void tide_cpu_memory_empty_cache(void) {
 
 /* ---- making ---- */
 
-/* What another tenant has left in the block, on the stream that gets it. */
-static tide_status clear(tide_storage *s, tide_stream *stream) {
-  const tide_backend *b;
-  TIDE_TRY(tide__backend(&b, s->device));
-  tide_fill_args a = {.flat = 1, .ndim = 1, .dtype = TIDE_UINT8, .numel = (int64_t)s->nbytes};
-  a.size[0] = a.numel, a.stride[0] = 1;
-  a.head.ptr[0] = s->ptr, a.head.nptr = 1, a.head.device = s->device;
-  return b->fill(stream, &a);
-}
-
 static tide_status device_fill(tide_storage *s, size_t bytes) {
   tide_stream *stream;
   bool plain = false;
@@ -216,11 +206,6 @@ static tide_status device_fill(tide_storage *s, size_t bytes) {
     if (plain) s->block = tide__block_quick(stream, bytes);
     if (!s->block) TIDE_TRY(tide__block_alloc_slow(&s->block, stream, bytes));
     s->ptr = tide__block_ptr(s->block);
-    tide_status status = tide__tenant() && tide__block_stale(s->block) ? clear(s, stream) : TIDE_OK;
-    if (status != TIDE_OK) {
-      tide__block_free(s->block);
-      return status;
-    }
   }
   /* The block has asked already. */
   atomic_store_explicit(&s->site, bytes ? tide__block_site(s->block) : tide__site_now(), memory_order_relaxed);
@@ -235,9 +220,7 @@ static tide_status device_fill(tide_storage *s, size_t bytes) {
 
 static tide_status pinned_fill(tide_storage *s, size_t bytes) {
   tide__pinned *p;
-  bool stale;
-  TIDE_TRY(tide__pinned_get(&p, &s->ptr, &stale, bytes));
-  if (stale && tide__tenant()) memset(s->ptr, 0, bytes);
+  TIDE_TRY(tide__pinned_get(&p, &s->ptr, bytes));
   s->user = p;
   s->tracked = true;
   tide__cpu_bytes_add(bytes);

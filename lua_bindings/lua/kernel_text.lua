@@ -105,6 +105,11 @@ local function write_clear(w)
     any = true
   end
   if w.meets then put(w, "tk_meet_clear(t);\n") end
+  -- another state's kernel may have left its values there
+  for k = 1, w.clear and #w.typed.shared or 0 do
+    put(w, "for (unsigned n = t; n < sizeof sh" .. k .. " / sizeof *sh" .. k .. "; n += TIDE_THREADS) sh" .. k .. "[n] = {};\n")
+    any = true
+  end
   if any or w.meets then put(w, "__syncthreads();\n") end
 end
 
@@ -254,7 +259,7 @@ end
 -- The writer of a text, at its begin.
 local function begin(typed, opts, host)
   local w = {
-    out = {}, typed = typed, host = host, check = opts.check ~= false, small = opts.small, units = opts.unit, plain = opts.plain, ndims = {}, sums = {}, wanted = {}, copy = 1, inside = {}, sure = {}, decided = {}, accesses = 0, apart = "",
+    out = {}, typed = typed, host = host, check = opts.check ~= false, clear = opts.clear, small = opts.small, units = opts.unit, plain = opts.plain, ndims = {}, sums = {}, wanted = {}, copy = 1, inside = {}, sure = {}, decided = {}, accesses = 0, apart = "",
     block = opts.block or (typed.ndim == 1 and { 256 } or typed.ndim == 2 and { 1, 256 } or { 1, 1, 256 }),
   }
   w.threads, w.stops, w.turns = 1, kernel_stops(typed.body), "0u"

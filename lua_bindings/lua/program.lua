@@ -149,7 +149,7 @@ local most_text = 262144
 local function compile(self, source, ndim, layout, signature)
   local small, trusted = layout > 0, runs_native()
   local typed = kernel_compile(source.syntax, { ndim = ndim, small = small, signature = signature, float = self.float, name = self.name })
-  local opts = { check = self.check ~= false or not trusted, small = small, unit = layout > 1, block = default_block(self, ndim), plain = true, reduce = self.reduce }
+  local opts = { check = self.check ~= false or not trusted, clear = not trusted, small = small, unit = layout > 1, block = default_block(self, ndim), plain = true, reduce = self.reduce }
   local text = kernel_text(typed, opts)
   if self.reduce and typed.results == 0 then
     fail("ValueError", "kernel: " .. self.name .. ": reduce: got a function that returns nothing, expected one that returns what is reduced")
@@ -247,7 +247,7 @@ end
 function program_text_of(k, self, device)
   local last = self.last
   if not last then fail("StateError", "source: nothing was compiled yet, expected a call before, or types=") end
-  local opts = { check = last.opts.check, small = last.opts.small, unit = last.opts.unit, block = last.opts.block, reduce = last.opts.reduce }
+  local opts = { check = last.opts.check, clear = last.opts.clear, small = last.opts.small, unit = last.opts.unit, block = last.opts.block, reduce = last.opts.reduce }
   if device == nil then device = default_device() < 0 and "cpu" or "cuda" end
   if device ~= "cpu" and device ~= "cuda" then refuse(device, "device", "'cuda' or 'cpu'") end
   return kernel_text(last.typed, opts)[device == "cpu" and "host" or "device"]
