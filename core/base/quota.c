@@ -287,17 +287,28 @@ tide_status tide__quota_waits(const char *what) {
 
 static tide_quota_kind kind_on(int device) { return device < 0 ? TIDE_QUOTA_HOST_BYTES : TIDE_QUOTA_DEVICE_BYTES; }
 
-tide_status tide__quota_take_slow(tide_quota **out, tide_quota *q, size_t bytes, int device) {
-  tide_quota_kind kind = kind_on(device);
-  int64_t more = bytes > INT64_MAX / 2 ? INT64_MAX / 2 : (int64_t)bytes + EXTRA, limit = limit_of(q, kind);
+static tide_status take(tide_quota *q, int64_t more, int64_t said, tide_quota_kind kind) {
+  int64_t limit = limit_of(q, kind);
   TIDE_TRY(tide_quota_check(q));
   int64_t now = atomic_load_explicit(&q->used[kind], memory_order_relaxed);
   do {
     if (limit >= 0 && (now > limit || more > limit - now))
       return tide__fail(TIDE_QUOTA,
-                        "quota: got %zu more bytes beside %lld, expected at most the %lld %s that the host allows",
-                        bytes, (long long)now, (long long)limit, names[kind]);
+                        "quota: got %lld more bytes beside %lld, expected at most the %lld %s that the host allows",
+                        (long long)said, (long long)now, (long long)limit, names[kind]);
   } while (!atomic_compare_exchange_weak(&q->used[kind], &now, now + more));
+  return TIDE_OK;
+}
+
+tide_status tide__quota_move(tide_quota *q, int64_t by, int device) {
+  if (by > 0) return take(q, by, by, kind_on(device));
+  atomic_fetch_add_explicit(&q->used[kind_on(device)], by, memory_order_relaxed);
+  return TIDE_OK;
+}
+
+tide_status tide__quota_take_slow(tide_quota **out, tide_quota *q, size_t bytes, int device) {
+  int64_t most = bytes > INT64_MAX / 2 ? INT64_MAX / 2 : (int64_t)bytes;
+  TIDE_TRY(take(q, most + EXTRA, most, kind_on(device)));
   *out = tide__quota_retain(q);
   return TIDE_OK;
 }

@@ -41,6 +41,8 @@ static inline tide_status tide__quota_take(tide_quota **out, size_t bytes, int d
   return q ? tide__quota_take_slow(out, q, bytes, device) : TIDE_OK;
 }
 void tide__quota_give(tide_quota *quota, size_t bytes, int device);
+/* Counts bytes that are no storage's; below 0: they are given back, which never fails. */
+tide_status tide__quota_move(tide_quota *quota, int64_t by, int device);
 /* What is no storage counts as host memory: what a stream, an event, a graph may cost here and in a driver. */
 enum { TIDE__STREAM_COST = 64 << 10, TIDE__EVENT_COST = 4 << 10, TIDE__GRAPH_COST = 64 << 10 };
 /* Each operation that a graph has recorded; counted for so many at a time, before they are recorded. */

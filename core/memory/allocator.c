@@ -20,10 +20,19 @@
 static const size_t unit = 512, small_most = (size_t)1 << 20, kept_whole = (size_t)20 << 20,
                     claimed_whole = (size_t)128 << 20;
 
+static tide_mempool *pool_for(const tide_stream *stream) {
+  return stream->capture ? tide__capture_pool(stream) : tide__current_pool(stream->device);
+}
+
+bool tide__pool_counts(const tide_stream *stream) {
+  const tide_mempool *pool = pool_for(stream);
+  return pool && pool->quota;
+}
+
 static bool prepare(tide__request *r, tide_stream *stream, size_t bytes) {
   if (bytes > (size_t)PTRDIFF_MAX / 4) return false;
   *r = (tide__request){.stream = stream, .bytes = bytes, .note = tide__note_now()};
-  r->mempool = stream->capture ? tide__capture_pool(stream) : tide__current_pool(stream->device);
+  r->mempool = pool_for(stream);
   uint64_t id = r->mempool ? r->mempool->id : 0;
   r->key = (tide__pool_key){stream->capture && r->mempool ? ~id : id, stream->id};
   return true;
@@ -264,10 +273,16 @@ static tide_status rungs(tide__allocator *a, tide__request *r, tide_block **out)
 }
 
 /* The hooks run finalisers, which may make another stream or pool current and let go of the request's. */
-static tide_status climb(tide__allocator *a, tide__request *r, tide_block **out) {
+static tide_status climb(tide__allocator *a, tide__request *r, tide_block **out, tide_status status) {
   tide_stream_retain(r->stream);
   if (r->mempool) tide_mempool_retain(r->mempool);
-  tide_status status = rungs(a, r, out);
+  if (status == TIDE_QUOTA) { /* what scripts have dropped counts until it is collected */
+    tide__reclaim(r->stream->device, r->bytes);
+    tide__deferred_drain();
+    status = find_more(a, r, out);
+  } else {
+    status = rungs(a, r, out);
+  }
   tide_mempool_release(r->mempool);
   tide__stream_keep(r->stream);
   return status;
@@ -283,7 +298,7 @@ static tide_status alloc(tide_block **out, tide__request *r) {
   tide_block *b = take(a, r);
   tide__allocator_unlock(a);
   tide_status status = b ? TIDE_OK : find_more(a, r, &b);
-  if (status == TIDE_MEMORY) status = climb(a, r, &b);
+  if (status == TIDE_MEMORY || status == TIDE_QUOTA) status = climb(a, r, &b, status);
   if (status == TIDE_OK && r->unclean) tide__block_free(b), status = r->unclean;
   if (status == TIDE_OK) *out = b;
   return status;
@@ -396,6 +411,7 @@ void tide__allocator_shutdown(void) {
         tide__note_end(&b->note);
       }
       tide__segment_give(s, backend, d);
+      tide__mempool_count(s->mempool, -(int64_t)s->size);
       tide__mempool_drop(s->mempool);
     }
     tide__slabs_free(a);

@@ -16,6 +16,7 @@ typedef struct tide__allocator tide__allocator;
 struct tide_mempool {
   _Atomic int64_t refs, life;
   _Atomic int64_t recordings; /* of graphs, which may write any of its memory whenever they are replayed */
+  struct tide_quota *quota;   /* of who made it, in which its segments count, or NULL; retained */
   tide_allocator *source;     /* a program's own, from which the segments come; retained; NULL: the driver */
   uint64_t id;                /* unique in the process: never reused; 0 is the default pool, which has no struct */
   int device;                 /* TIDE_ALL_DEVICES, or the one that it is for */
@@ -34,6 +35,9 @@ static inline bool tide__mempool_dead(const tide_mempool *pool) {
   return pool && atomic_load_explicit(&pool->refs, memory_order_relaxed) == 0;
 }
 void tide__mempool_drop(tide_mempool *pool); /* one `life` less */
+/* Segments of the pool grow by so many bytes, or shrink, which never fails. NULL: the default pool, which counts
+ * nowhere. */
+tide_status tide__mempool_count(tide_mempool *pool, int64_t by);
 /* Whose free blocks may serve a request: those of one pool and one stream. What captures of the pool have used is
  * apart, under the complement of its id: their graphs write it at every replay. */
 typedef struct tide__pool_key {

@@ -160,6 +160,7 @@ tide_block *tide__segment_new(tide__allocator *a, void *ptr, size_t size, const 
 }
 
 void tide__segment_drop(tide__allocator *a, tide__segment *s) {
+  tide__mempool_count(s->mempool, -(int64_t)s->size);
   tide__mempool_drop(s->mempool);
   s->next = a->spare_segments;
   a->spare_segments = s;

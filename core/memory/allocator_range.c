@@ -140,10 +140,13 @@ static void join_gaps(tide__allocator *a, tide_block *b) {
 static tide_status back_place(tide_block **out, tide__allocator *a, const tide_backend *backend, const place *p,
                               size_t bytes, tide__request *r) {
   size_t merged, rest = p->gap->size - bytes;
-  if (!tide__may_reserve(a, bytes) || (rest && !split_gap(a, p->gap, p->at_end ? rest : bytes))) return TIDE_MEMORY;
-  tide_block *b = rest && p->at_end ? p->gap->next : p->gap;
-  tide_status status = back(a, backend, b, bytes);
+  if (!tide__may_reserve(a, bytes)) return TIDE_MEMORY;
+  TIDE_TRY(tide__mempool_count(r->mempool, (int64_t)bytes));
+  bool fits = !rest || split_gap(a, p->gap, p->at_end ? rest : bytes);
+  tide_block *b = fits && rest && p->at_end ? p->gap->next : p->gap;
+  tide_status status = fits ? back(a, backend, b, bytes) : TIDE_MEMORY;
   if (status != TIDE_OK) {
+    tide__mempool_count(r->mempool, -(int64_t)bytes);
     join_gaps(a, b);
     return status;
   }
@@ -256,6 +259,7 @@ void tide__range_unmap(const tide_block *b, const tide_backend *backend, int dev
 void tide__range_left(tide__allocator *a, tide_block *b) {
   tide__segment *s = b->segment;
   s->size -= b->size;
+  tide__mempool_count(s->mempool, -(int64_t)b->size);
   tide__stat_reserve(a, s->pool, -(s->size == 0), -(int64_t)b->size);
   tide__history_add(TIDE_MEMORY_SEGMENT_UNMAP, a->device, b->ptr, b->size, s->key.stream, NULL);
   b->state = BLOCK_UNMAPPED;

@@ -184,9 +184,12 @@ tide_status tide__source_grow(tide_block **out, tide__allocator *a, const tide_b
   size_t size = segment_size(r);
   tide_allocator *own = own_for(r);
   if (!tide__may_reserve(a, size)) return TIDE_MEMORY;
+  TIDE_TRY(tide__mempool_count(r->mempool, (int64_t)size));
   void *ptr;
-  TIDE_TRY(ask(&ptr, backend, r, own, size));
-  tide_block *b = tide__segment_new(a, ptr, size, r);
+  tide_status status = ask(&ptr, backend, r, own, size);
+  tide_block *b = status == TIDE_OK ? tide__segment_new(a, ptr, size, r) : NULL;
+  if (!b) tide__mempool_count(r->mempool, -(int64_t)size);
+  if (status != TIDE_OK) return status;
   if (!b) {
     tide__segment lost = {.ptr = ptr, .size = size, .span = size};
     describe(&lost, r, own);

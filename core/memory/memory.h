@@ -43,6 +43,7 @@ tide_status tide__memory_wait(int device);
 typedef struct tide_block tide_block;
 /* A block of at least `bytes` for use on stream, at once. Climbs the ladder of DESIGN when it does not fit. */
 tide_status tide__block_alloc(tide_block **out, tide_stream *stream, size_t bytes);
+bool tide__pool_counts(const tide_stream *stream); /* is what is allocated now counted with its pool's memory? */
 /* Its two steps. The first one, in allocator_quick.c, is for a thread that has chosen no pool and no allocation scope:
  * a block that has just been let go, or NULL. */
 tide_block *tide__block_quick(tide_stream *stream, size_t bytes);

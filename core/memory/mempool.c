@@ -33,6 +33,7 @@ tide_status tide_mempool_new_from(tide_mempool **out, int device, tide_allocator
   if (!pool) return tide__fail(TIDE_MEMORY, "mempool_new: no host memory");
   *pool = (tide_mempool){.device = device, .epoch = tide__epoch_now(), .source = source};
   if (source) tide_allocator_retain(source);
+  pool->quota = tide__quota_retain(tide__quota_bound());
   atomic_init(&pool->refs, 1);
   atomic_init(&pool->life, 1);
   pool->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
@@ -43,7 +44,12 @@ tide_status tide_mempool_new_from(tide_mempool **out, int device, tide_allocator
 void tide__mempool_drop(tide_mempool *pool) {
   if (!pool || atomic_fetch_sub_explicit(&pool->life, 1, memory_order_acq_rel) != 1) return;
   tide_allocator_release(pool->source);
+  tide_quota_release(pool->quota);
   free(pool);
+}
+
+tide_status tide__mempool_count(tide_mempool *pool, int64_t by) {
+  return pool && pool->quota ? tide__quota_move(pool->quota, by, 0) : TIDE_OK;
 }
 
 void tide_mempool_retain(tide_mempool *pool) {

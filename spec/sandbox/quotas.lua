@@ -421,6 +421,38 @@ tide.cuda.use_mem_pool(tide.cuda.MemPool(), function() tide.zeros(1 << 20, { dev
 --! raises bytes on devices that the host allows
 tide.cuda.graph(tide.cuda.CUDAGraph(), function() tide.zeros(1 << 20, { device = "cuda" }) end)
 
+--- memory that pools keep, with nothing in it
+--! quota device_bytes=20000000
+--! raises bytes on devices that the host allows
+local pools = {}
+for i = 1, 100 do
+  pools[i] = tide.cuda.MemPool()
+  tide.cuda.use_mem_pool(pools[i], function() tide.zeros(1 << 18, { device = "cuda" }):free() end)
+end
+
+--- memory that graphs keep, with nothing in it
+--! quota device_bytes=40000000
+--! raises bytes on devices that the host allows
+local graphs, s = {}, tide.cuda.Stream()
+for i = 1, 100 do
+  graphs[i] = tide.cuda.CUDAGraph()
+  tide.cuda.graph(graphs[i], { stream = s }, function() (tide.zeros(1 << 18, { device = "cuda" }) + 1):free() end)
+end
+
+--- pools that are dropped
+--! grant WAITS
+--! quota device_bytes=20000000
+for i = 1, 100 do
+  tide.cuda.use_mem_pool(tide.cuda.MemPool(), function() tide.zeros(1 << 18, { device = "cuda" }) end)
+end
+
+--- one pool that serves again and again
+--! quota device_bytes=20000000
+local pool = tide.cuda.MemPool()
+for i = 1, 100 do
+  tide.cuda.use_mem_pool(pool, function() tide.zeros(1 << 18, { device = "cuda" }):free() end)
+end
+
 --- device memory by data_parallel
 --! quota device_bytes=1000000
 --! raises bytes on devices that the host allows
