@@ -271,4 +271,20 @@ describe("kernels without a compiler", function()
       end
     end
   end)
+
+  it("says at which line a kernel keeps too many values", function()
+    local x, y = tide.ones({ 8 }, { device = D.dev }), tide.ones({ 8 }, { device = D.dev })
+    local at = {}
+    for shift = 0, 1 do
+      local text = { ("\n"):rep(7 * shift) .. "function(i, x, y, n)\nlocal a = x[i]\n" }
+      for k = 1, 4300 do text[#text + 1] = ("a = a * (n * %d.5 + n / %d)\n"):format(k, k) end
+      text[#text + 1] = "y[i] = a\nend"
+      local ok, problem = pcall(tide.kernel(table.concat(text)), 8, x, y, 3)
+      assert.is_false(ok)
+      at[shift] = tonumber(tostring(problem):match "too long at line (%d+)")
+      assert.is_truthy(at[shift], tostring(problem))
+    end
+    assert.equal(7, at[1] - at[0])
+    assert.is_true(at[0] > 10 and at[0] < 4300)
+  end)
 end)

@@ -182,11 +182,11 @@ static bool interprets(const tide_compiler **out, const tide_program *p, int dev
 static tide_status compile_too_long(tide__program_loaded **out, tide_program *p, int device) {
   tide_status status = tide__program_prepare(out, p, device);
   if (status != TIDE_LIBRARY) return status;
-  return tide__fail(
-      TIDE_VALUE,
-      "%s: too long, got a kernel that keeps more values at a time than the interpreter has registers for, "
-      "expected a C++ compiler to be installed, or several shorter kernels",
-      p->what);
+  const char *word = strstr(p->code, "\nlong ");
+  return tide__fail(TIDE_VALUE,
+                    "%s: too long at line %d, got a kernel that keeps more values at a time than the interpreter has "
+                    "registers for, expected a C++ compiler to be installed, or several shorter kernels",
+                    p->what, word ? atoi(word + 6) : 0);
 }
 
 tide_status tide__program_choose(tide__program_loaded **out, tide_program *p, int device) {

@@ -416,6 +416,7 @@ local statements = {
 
 write_list = function(list)
   for n = 1, #list do
+    now.line = list[n].line or now.line
     statements[list[n].op](list[n])
     dropped_at(list, n)
   end
@@ -473,6 +474,7 @@ local function write_code(out, mode)
   w.mark(ends[0])
   w.emit("end")
   local c, p = w.count, w.parts
+  if now.long then out[#out + 1] = "long " .. literal(now.long) end -- which no interpreter takes
   out[#out + 1] = join({ "code", mode, literal(c.s), literal(c.w), literal(c.r), literal(c.m), literal(now.masks) }, " ")
   for n = 1, #w.accesses do out[#out + 1] = w.accesses[n] end
   p.launch[#p.launch + 1], p.row[#p.row + 1] = { "end" }, { "end" }

@@ -44,8 +44,11 @@ local function whole_text(x) return type(x) == "string" and x or literal(x) end
 -- ---- values: {type =, s = register of one number [, value = a small constant]}, {type =, r = register of lanes, temp =},
 -- {type = "i", line = true, s = register or nil, k = constant, c = step} ----
 
+local most = 4096 -- that the interpreter has of a kind (core/backend/cpu/blocks_read.c)
+
 local function new(kind)
   local n = count[kind]
+  if n == most then now.long = now.long or now.line or 0 end
   count[kind] = n + 1
   return kind .. n
 end
