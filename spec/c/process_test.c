@@ -1,11 +1,18 @@
 /* process_test.c: programs that are started for a task: what they read and write, how they end, and that one which
- * hangs is stopped. */
+ * hangs is stopped; and those on a leash, as compilers are: their limits hold, and they end with who started them. */
 #include "tide/process.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+
+#ifndef _WIN32
+#  include <fcntl.h>
+#  include <sys/resource.h>
+#  include <sys/stat.h>
+#  include <unistd.h>
+#endif
 
 #include "check.h"
 #include "os/process.h"
@@ -38,7 +45,117 @@ static int stays(bool stubborn) {
   return 3;
 }
 
+/* ---- on a leash ---- */
+
+#ifndef _WIN32
 static const char *self;
+
+/* Prints its limits, and takes processor time until it is ended. */
+static int limited(void) {
+  struct rlimit time, space;
+  getrlimit(RLIMIT_CPU, &time), getrlimit(RLIMIT_AS, &space);
+  printf("%lld s, %lld MiB\n", (long long)time.rlim_cur, (long long)space.rlim_cur >> 20);
+  fflush(stdout);
+  for (volatile int64_t n = 0;; n++) continue;
+}
+
+static int start_leashed(pid_t *pid, int *leash, const char *what, const char *output, int seconds) {
+  char *arguments[] = {(char *)self, (char *)what, NULL};
+  return tide__os_start_leashed(pid, leash, self, arguments, output, seconds, 4096);
+}
+
+/* A pipe by name, which those that are started write to: it ends when all of them have. */
+static char fifo[64];
+
+static int open_fifo(void) {
+  snprintf(fifo, sizeof fifo, "/tmp/tide_process_pipe.%lld", (long long)getpid());
+  CHECK(mkfifo(fifo, 0600) == 0);
+  return open(fifo, O_RDONLY | O_NONBLOCK);
+}
+
+static void ends(int reader) {
+  char c;
+  ssize_t n = 0;
+  for (double end = tide_process_now() + 60; tide_process_now() < end; tide_process_sleep(1e-3))
+    if ((n = read(reader, &c, 1)) == 0) break;
+  CHECK(n == 0);
+  close(reader);
+  remove(fifo);
+}
+
+static bool runs(int reader) {
+  char c;
+  return read(reader, &c, 1) < 0 && errno == EAGAIN;
+}
+
+/* Starts one that stays, and stays itself. */
+static int hosts(void) {
+  char path[4096];
+  pid_t pid;
+  int leash;
+  FILE *task = tide_process_task();
+  if (!task || !fgets(fifo, sizeof fifo, task) || !tide_process_find(path, sizeof path, NULL, NULL)) return 1;
+  self = path;
+  if (start_leashed(&pid, &leash, "stays", fifo, 1000)) return 1;
+  rewind(task);
+  fputs("ready", task);
+  fflush(task);
+  return stays(false);
+}
+
+static void a_compiler_has_limits(void) {
+  char output[64], text[64] = "";
+  pid_t pid;
+  int leash, status = 0;
+  snprintf(output, sizeof output, "/tmp/tide_process_test.%lld", (long long)getpid());
+  CHECK(start_leashed(&pid, &leash, "limited", output, 1) == 0);
+  double end = tide_process_now() + 300;
+  tide__os_end how;
+  while ((how = tide__os_ended(&status, pid, false)) == TIDE_OS_RUNS && tide_process_now() < end)
+    tide_process_sleep(1e-2);
+  CHECK(how == TIDE_OS_ENDED && tide__os_exit_code(status) > 128); /* by a signal, as the shell says */
+  tide__os_leash_cut(leash);
+  FILE *file = fopen(output, "r");
+  CHECK(file && fgets(text, sizeof text, file));
+#  ifdef __linux__
+  CHECK(!strcmp(text, "1 s, 4096 MiB\n"));
+#  endif
+  if (file) fclose(file);
+  remove(output);
+}
+
+static void a_leash_that_is_cut_ends_all(void) {
+  pid_t pid;
+  int leash, status;
+  int reader = open_fifo();
+  CHECK(start_leashed(&pid, &leash, "stays", fifo, 1000) == 0);
+  tide_process_sleep(0.05);
+  CHECK(tide__os_ended(&status, pid, false) == TIDE_OS_RUNS && runs(reader));
+  tide__os_leash_cut(leash);
+  ends(reader);
+  tide__os_ended(&status, pid, failures == 0);
+}
+
+static tide_process program(const char *what, const char *task);
+
+static void a_compiler_ends_with_its_host(void) {
+  int reader = open_fifo();
+  tide_process host = program("hosts", fifo);
+  char text[8] = "";
+  /* the two share where they are in the file, so that this is not to move */
+  for (double end = tide_process_now() + 60; strcmp(text, "ready") && tide_process_now() < end;
+       tide_process_sleep(1e-3))
+    if (pread(fileno(host.file), text, 5, 0) < 0) break;
+  CHECK(!strcmp(text, "ready") && runs(reader));
+  kill(host.pid, SIGKILL); /* it has no time to do anything */
+  ends(reader);
+  double end = tide_process_now() + 60;
+  while (!tide_process_ended(&host) && tide_process_now() < end) tide_process_sleep(1e-3);
+  tide_process_drop(&host);
+}
+#else
+static const char *self;
+#endif
 
 static tide_process program(const char *what, const char *task) {
   tide_process p = {0};
@@ -96,12 +213,21 @@ static void what_cannot_be_started_is_told(void) {
 
 int main(int n, char **arguments) {
   char path[4096];
+#ifndef _WIN32
+  if (n > 1 && !strcmp(arguments[1], "limited")) return limited();
+  if (n > 1 && !strcmp(arguments[1], "hosts")) return hosts();
+#endif
   if (n > 1) return !strcmp(arguments[1], "answers") ? answers() : stays(!strcmp(arguments[1], "stubborn"));
   CHECK(tide_process_find(path, sizeof path, NULL, NULL));
   self = path;
   a_task_is_read_and_answered();
   one_that_hangs_is_stopped();
   what_cannot_be_started_is_told();
+#ifndef _WIN32
+  a_compiler_has_limits();
+  a_leash_that_is_cut_ends_all();
+  a_compiler_ends_with_its_host();
+#endif
   printf("process_test: %s\n", failures ? "failed" : "passed");
   return failures != 0;
 }
