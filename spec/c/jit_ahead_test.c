@@ -13,6 +13,7 @@
 static _Atomic int begun, ended, here, loaded, loaded_here; /* here: on the thread of the test */
 static _Atomic int joined, texts_joined, functions_joined;
 static _Atomic bool hold;
+static _Atomic int many_begun, single_at; /* of two tenants: how many of the one's, and when the other one's */
 static pthread_t test_thread;
 
 static tide_status fake_identify(char *path, size_t path_size, char *version, size_t version_size) {
@@ -32,6 +33,8 @@ static tide_status fake_compile(tide_image *out, char **log, const char *source,
   for (const char *p = source; is_joined && (p = strstr(p, "\nnamespace ")); p++) atomic_fetch_add(&texts_joined, 1);
   atomic_fetch_add(&joined, is_joined);
   atomic_fetch_add(&begun, 1);
+  if (!strncmp(source, "many", 4)) atomic_fetch_add(&many_begun, 1);
+  if (!strcmp(source, "single")) atomic_store(&single_at, atomic_load(&many_begun));
   if (pthread_equal(pthread_self(), test_thread)) atomic_fetch_add(&here, 1);
   while (!strcmp(source, "held") && atomic_load(&hold)) sched_yield();
   nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
@@ -235,7 +238,7 @@ static bool took_own(const char *source, const char *name) {
 }
 
 static void wait_for(const _Atomic int *count, int least) {
-  for (int ms = 0; atomic_load(count) < least && ms < 5000; ms++)
+  for (int ms = 0; atomic_load(count) < least && ms < 20000; ms++)
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
   CHECK(atomic_load(count) == least);
 }
@@ -252,6 +255,28 @@ static void test_joined(void) {
   wait_for(&begun, so_far + held + 2);
   CHECK(atomic_load(&joined) == 2 && atomic_load(&texts_joined) == 6);
   for (int i = 0; i < 6; i++) CHECK(took_own(text[i], name[i % 4]));
+}
+
+/* A state that has queued forty texts does not hold up another one's. */
+static void test_turns(void) {
+  enum { MANY = 40 };
+  tide_quota *quota[2];
+  char text[16];
+  hold_threads();
+  int so_far = atomic_load(&begun);
+  for (int k = 0; k < 2; k++) {
+    OK(tide_quota_new(&quota[k]));
+    tide__quota_bind(quota[k]);
+    for (int i = 0; i < (k ? 1 : MANY); i++) {
+      snprintf(text, sizeof text, k ? "single" : "many %d", i);
+      begin(text);
+    }
+  }
+  tide__quota_bind(NULL);
+  atomic_store(&hold, false);
+  wait_for(&begun, so_far + MANY + 1);
+  CHECK(atomic_load(&single_at) < MANY / 2);
+  for (int k = 0; k < 2; k++) tide_quota_release(quota[k]);
 }
 
 /* A text that is refused spoils itself alone. */
@@ -326,6 +351,7 @@ static void test_joined_stored(void) {
 static void test_all_joined(void) {
   fake.joins = true;
   test_joined();
+  test_turns();
   test_joined_bad();
   test_joined_others();
   test_joined_stored();
