@@ -32,6 +32,11 @@
 extern "C" {
 #endif
 /* Lua's own headers do not say that they are C. */
+#ifdef __has_include
+#  if !__has_include(<lua.h>)
+#    error "tide_lua.h needs the headers of Lua 5.4: those of liblua5.4-dev, by pkg-config --cflags lua5.4, or your own"
+#  endif
+#endif
 #include <lua.h>
 #include <lauxlib.h>
 #include <lualib.h>

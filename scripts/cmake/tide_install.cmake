@@ -30,7 +30,10 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/tide-config-versi
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/package/tide-config.cmake ${PROJECT_BINARY_DIR}/package/tide-config-version.cmake
   DESTINATION ${package_dir})
-set(modules tide)
+if(NOT DEFINED tide_shared_libs)
+  set(tide_shared_libs -ltide)
+endif()
+set(modules tide tide-shared)
 if(TARGET tide_lua_static)
   list(APPEND modules tide-lua)
 endif()

@@ -35,3 +35,7 @@ target_link_libraries(tide_lua_static INTERFACE tide_static)
 
 list(TRANSFORM tide_static_needs PREPEND -l)
 list(JOIN tide_static_needs " " tide_static_needs)
+# For pkg-config --static. The archive comes first, so that the shared library, which the linker would prefer, is not
+# needed any more.
+set(tide_static_libs "-L\${libdir} -l:libtide.a ${tide_static_needs}")
+set(tide_shared_libs "-Wl,--push-state,--as-needed -ltide -Wl,--pop-state")
