@@ -177,6 +177,19 @@ describe("views", function()
     D.raises("ShapeError", function() D.tensor({ 1, 2, 3 }, "uint8"):view_dtype("int32") end)
   end)
 
+  it("view_dtype of columns of a vertex of 30 bytes", function()
+    local place, half = D.tensor({ { 1, 2, 3 }, { 4, 5, 6 } }, "float32"), D.tensor({ { 7 }, { 8 } }, "float16")
+    local bytes = tide.zeros({ 2, 30 }, { dtype = "uint8", device = D.dev })
+    bytes[{ {}, { 3, 14 } }], bytes[{ {}, { 29, 30 } }] = place:view_dtype "uint8", half:view_dtype "uint8"
+    local ok, problem = pcall(function() return bytes[{ {}, { 3, 14 } }]:view_dtype "float32" end)
+    assert.is_false(ok)
+    assert.is_truthy(tostring(problem):find("got [2, 12] with strides [30, 1] and offset 2, expected multiples of 4", 1, true), tostring(problem))
+    assert.is_truthy(tostring(problem):find("as a contiguous copy", 1, true))
+    D.eq(place, bytes[{ {}, { 3, 14 } }]:contiguous():view_dtype "float32")
+    D.eq(half, bytes[{ {}, { 29, 30 } }]:contiguous():view_dtype "float16")
+    D.eq(half, bytes[{ {}, { 29, 30 } }]:view_dtype "float16") -- whose strides are multiples
+  end)
+
   it("repeat_tensor, tile, repeat_interleave", function()
     D.eq({ { 1, 2, 3, 1, 2, 3 }, { 4, 5, 6, 4, 5, 6 } }, x:repeat_tensor(1, 2))
     assert.are.same(shape(3, 4, 3), x:repeat_tensor(3, 2, 1):size())

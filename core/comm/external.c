@@ -243,8 +243,8 @@ static tide_status make(tide_tensor **out, outside *o, char *ptr, size_t bytes, 
   if (o->offset > bytes || s->nbytes > bytes - o->offset) {
     size_t asked = s->nbytes;
     tide_tensor_release(x);
-    return tide__fail(TIDE_VALUE, "%s: size takes %zu bytes from offset %zu, got memory of %zu bytes", what, asked,
-                      o->offset, bytes);
+    return tide__fail(TIDE_VALUE, "%s: size takes %zu bytes from offset %zu, got memory of %zu bytes%s", what, asked,
+                      o->offset, bytes, stride ? "; strides count elements" : "");
   }
   s->release = give_back, s->user = o;
   s->external = true, s->epoch = 0;

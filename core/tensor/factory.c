@@ -297,7 +297,8 @@ tide_status tide_from_ptr(tide_tensor **out, void *ptr, const int64_t *size, con
   if ((uintptr_t)ptr % (o.dtype == TIDE_COMPLEX64    ? 4
                         : o.dtype == TIDE_COMPLEX128 ? 8
                                                      : (size_t)tide__itemsize(o.dtype)))
-    return tide__fail(TIDE_VALUE, "from_ptr: the pointer is not aligned, got %p, expected the alignment of %s", ptr,
+    return tide__fail(TIDE_VALUE,
+                      "from_ptr: the pointer is not aligned, got %p, expected the alignment of %s, or uint8", ptr,
                       tide_dtype_name(o.dtype));
   tide_tensor *x = tide__tensor_header();
   if (!x) return TIDE_MEMORY;

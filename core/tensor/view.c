@@ -493,7 +493,8 @@ static tide_status view_larger(tide_tensor **out, const tide_tensor *x, tide_dty
   if (!fits)
     return tide__fail(TIDE_SHAPE,
                       "view_dtype: shape, strides and offset are not multiples of the new element, got %s with "
-                      "strides %s and offset %lld, expected multiples of %lld and a contiguous last dim",
+                      "strides %s and offset %lld, expected multiples of %lld and a contiguous last dim, as "
+                      "a contiguous copy of whole elements has",
                       tide__shape_text(x->size, x->ndim), tide__shape_text(x->stride, x->ndim), (long long)x->offset,
                       (long long)ratio);
   tide_tensor *v = begin(x);

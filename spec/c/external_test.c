@@ -392,6 +392,8 @@ static void refused(void) {
   shared s = shared_new(BYTES);
   tide_external_memory m = {.fd = s.fd, .bytes = BYTES};
   FAILS(tide_import_memory(&x, &m, more, NULL, 1, &floats), TIDE_VALUE, "4100 bytes from offset 0");
+  const int64_t vertices[2] = {100, 3}, in_bytes[2] = {30, 4};
+  FAILS(tide_import_memory(&x, &m, vertices, in_bytes, 2, &floats), TIDE_VALUE, "strides count elements");
   m.offset = 4;
   FAILS(tide_import_memory(&x, &m, size_of_all, NULL, 1, &floats), TIDE_VALUE, "offset 4");
   m.offset = 2;
