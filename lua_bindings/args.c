@@ -72,8 +72,12 @@ void ltide_check_keys(lua_State *L, int arg, const char *const *keys) {
     ltide_nearest near = {.wanted = got};
     for (k = keys; *k; k++) ltide_nearest_try(&near, *k);
     for (k = keys; *k && !near.name; k++) near.name = key && is_numpy_name(key, *k) ? *k : NULL;
+    const char *instead = key ? ltide_instead(key, LTIDE_OF_ANY) : NULL;
     const char *usage = near.name ? NULL : ltide_usage(L), *meant = usage ? lua_pushfstring(L, "; %s", usage) : "";
-    if (near.name) meant = lua_pushfstring(L, ", did you mean %s?", near.name);
+    if (instead)
+      meant = lua_pushfstring(L, "; %s", instead);
+    else if (near.name)
+      meant = lua_pushfstring(L, ", did you mean %s?", near.name);
     ltide_error(L, "ArgumentError", "%s: unknown option '%s', expected %s%s", ltide_function_name(L), got,
                 *accepted ? accepted : "no options", meant);
   }

@@ -25,10 +25,49 @@ static int script_tide(lua_State *L) { return ltide_push_module(L), 1; }
 static int script_methods(lua_State *L) { return ltide_push_methods(L), 1; }
 static int script_meta_name(lua_State *L) { return luaL_getmetafield(L, 1, "__name") == LUA_TSTRING; }
 
-/* row_doc(f): the help of its row, or nothing. */
+/* row_doc(f): the doc of its row, with kinds, or nothing. */
 static int script_row_doc(lua_State *L) {
   const ltide_row *row = ltide_row_at(L, 1);
-  return row && row->doc ? (ltide_push_doc(L, row->doc, false), 1) : 0;
+  return row && row->doc ? (lua_pushstring(L, row->doc), 1) : 0;
+}
+
+/* instead(name): what there is in its place, or nil. */
+static int script_instead(lua_State *L) {
+  return lua_pushstring(L, ltide_instead(lua_tostring(L, 1), LTIDE_OF_HELP)), 1;
+}
+
+static char lower_case(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
+static bool in_word(char c) { return (lower_case(c) >= 'a' && lower_case(c) <= 'z') || (c >= '0' && c <= '9'); }
+
+/* lower(text), of ASCII. */
+static int script_lower(lua_State *L) {
+  size_t n;
+  luaL_Buffer b;
+  const char *text = lua_tolstring(L, 1, &n);
+  luaL_buffinit(L, &b);
+  for (size_t i = 0; i < n; i++) luaL_addchar(&b, lower_case(text[i]));
+  return luaL_pushresult(&b), 1;
+}
+
+/* has_word(text, word): with neither a letter nor a digit on either side. */
+static int script_has_word(lua_State *L) {
+  const char *text = lua_tostring(L, 1), *word = lua_tostring(L, 2);
+  size_t n = strlen(word);
+  for (const char *at = strstr(text, word); at && n; at = strstr(at + 1, word))
+    if ((at == text || !in_word(at[-1])) && !in_word(at[n])) return ltide_give_boolean(L, true);
+  return ltide_give_boolean(L, false);
+}
+
+/* words(text): what stands between its blanks, as a list. */
+static int script_words(lua_State *L) {
+  lua_newtable(L);
+  for (const char *p = lua_tostring(L, 1); *(p += strspn(p, " "));) {
+    size_t n = strcspn(p, " ");
+    lua_pushlstring(L, p, n);
+    lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+    p += n;
+  }
+  return 1;
 }
 
 typedef struct search {
@@ -48,7 +87,8 @@ static int script_nearest(lua_State *L) {
   return lua_pushstring(L, s.near.name), 1;
 }
 
-static const luaL_Reg script[] = LTIDE_SCRIPT(rows, shown_doc, tide, methods, meta_name, row_doc, nearest);
+static const luaL_Reg script[] =
+    LTIDE_SCRIPT(rows, shown_doc, tide, methods, meta_name, row_doc, nearest, instead, lower, has_word, words);
 
 static int lhelp(lua_State *L) {
   ltide_enter(L);

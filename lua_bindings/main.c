@@ -320,12 +320,10 @@ static bool set_device(lua_State *L, const char *device) {
 }
 
 static int show_help(lua_State *L, const char *name) {
-  lua_getglobal(L, "tide");
-  lua_getfield(L, -1, "help");
+  lua_pushcfunction(L, repl_print_help);
   lua_pushstring(L, name);
-  int status = lua_pcall(L, 1, 1, 0); /* a name that is unknown needs no traceback */
+  int status = lua_pcall(L, 1, 0, 0); /* a name that is unknown needs no traceback */
   if (status != LUA_OK) luaL_tolstring(L, -1, NULL), runner_report(L, status);
-  if (status == LUA_OK) puts(lua_tostring(L, -1));
   lua_pushboolean(L, status == LUA_OK);
   return 1;
 }

@@ -61,74 +61,25 @@ static void nearest_key(lua_State *L, int table, ltide_nearest *near) {
     if (lua_type(L, -2) == LUA_TSTRING) ltide_nearest_try(near, lua_tostring(L, -2));
 }
 
-/* {==== What torch calls otherwise */
+/* {==== What there is instead */
 
-typedef struct other_name {
+typedef struct instead {
+  unsigned where;
   const char *names, *hint; /* names: with a blank on either side */
-} other_name;
+} instead;
 
-#define AUTOGRAD "tide has no autograd"
+#define AUTOGRAD                    "tide has no autograd"
+#define INSTEAD(where, names, hint) {LTIDE_OF_##where, names, hint},
+static const instead insteads[] = {
+#include "api/instead.def"
+};
 
-static const other_name of_tensors[] = {
-    {" detach ", AUTOGRAD ": x is detached already, x:clone() copies it"},
-    {" detach_ ", AUTOGRAD ": x is detached already"},
-    {" requires_grad requires_grad_ grad grad_fn backward retain_grad is_leaf register_hook ", AUTOGRAD},
-    {" values indices ", "max, min and their like give two results: local v, i = x:max(1)"},
-    {" repeat ", "x:tile(...), or x:repeat_tensor(...): repeat is a word of Lua"},
-    {" astype ", "x:to(dtype)"},
-    {" clip ", "x:clamp{min=, max=}"},
-    {" clip_ ", "x:clamp_{min=, max=}"},
-    {" copy ", "x:clone(), or y:copy_(x)"},
-    {" data ", "x itself"},
-    {" H mH ", "x.mT:conj()"},
-    {" itemsize ", "x:element_size()"},
-    {" len length ", "#x"},
-    {" numpy ", "x:totable()"},
-    {" ravel ", "x:flatten()"},
-    {" untyped_storage ", "x:storage()"},
-    {NULL, NULL}};
+#undef INSTEAD
 
-static const other_name of_module[] = {
-    {" no_grad enable_grad autograd inference_mode is_grad_enabled set_grad_enabled ", AUTOGRAD},
-    {" nn optim ", "tide has no networks and optimisers of its own"},
-    {" FloatTensor ", "tide.tensor(values, {dtype = tide.float32})"},
-    {" DoubleTensor ", "tide.tensor(values, {dtype = tide.float64})"},
-    {" IntTensor ", "tide.tensor(values, {dtype = tide.int32})"},
-    {" LongTensor ", "tide.tensor(values, {dtype = tide.int64})"},
-    {" BoolTensor ", "tide.tensor(values, {dtype = tide.bool})"},
-    {" array from_numpy ", "tide.tensor"},
-    {" asarray ", "tide.as_tensor"},
-    {" concat concatenate ", "tide.cat"},
-    {" multiply ", "tide.mul"},
-    {" subtract ", "tide.sub"},
-    {" divide true_divide ", "tide.div"},
-    {" negative ", "tide.neg"},
-    {" absolute ", "tide.abs"},
-    {" clip ", "tide.clamp"},
-    {" ravel ", "x:flatten()"},
-    {" Size ", "a table of integers"},
-    {" e ", "math.exp(1)"},
-    {" inf ", "math.huge"},
-    {" nan ", "0/0"},
-    {" pi ", "math.pi"},
-    {" version ", "tide._VERSION"},
-    {" DataLoader ", "tide.data.loader"},
-    {" distributed ", "tide.cuda.nccl and tide.multiprocessing"},
-    {" jit ", "tide.cuda.jiterator"},
-    {" ffi ", LTIDE_FFI ? "the host has withheld the FFI" : "it is LuaJIT's FFI, and this is Lua 5.4"},
-    {" profiler ", "tide.cuda.profiler"},
-    {NULL, NULL}};
-
-/* What torch has and tide has not, where the nearest name of tide's would mislead. */
-static const char of_torch[] = " celu nanmedian nanquantile renorm ";
-
-static const char *find_hint(const other_name *list, const char *name) {
-  while (list->names && !ltide_is_in(list->names, name)) list++;
-  return list->hint;
-}
-
-static const char *torch_hint(const char *name) {
-  return ltide_is_in(of_torch, name) ? "tide does not have torch's" : NULL;
+const char *ltide_instead(const char *name, unsigned where) {
+  for (size_t i = 0; i < sizeof insteads / sizeof *insteads; i++)
+    if ((insteads[i].where & where) && ltide_is_in(insteads[i].names, name)) return insteads[i].hint;
+  return NULL;
 }
 
 /* {==== The error */
@@ -161,8 +112,7 @@ static const char *push_elsewhere(lua_State *L, const char *name) {
 }
 
 static int raise_tensor(lua_State *L, int methods, int fields, const char *name) {
-  const char *hint = find_hint(of_tensors, name);
-  if (!hint) hint = torch_hint(name);
+  const char *hint = ltide_instead(name, LTIDE_OF_TENSOR | LTIDE_OF_ANY);
   if (hint) return ltide_error(L, "ArgumentError", "x.%s: a tensor has no such field or method: %s", name, hint);
   ltide_nearest method = {.wanted = name}, field = {.wanted = name};
   nearest_key(L, methods, &method);
@@ -205,10 +155,9 @@ static int lno_name(lua_State *L) {
   if (name[0] == '_' && name[1] == '_') return 0;
   bool in_module = !strncmp(path, "tide", 4);
   if (!strcmp(path, "tide") && !strcmp(name, "ffi") && ltide_granted(L, TIDE_LUA_NATIVE) && ltide_push_ffi(L)) return 1;
-  const char *hint = in_module ? find_hint(of_module, name) : NULL;
+  const char *hint = in_module ? ltide_instead(name, LTIDE_OF_MODULE | LTIDE_OF_ANY) : NULL;
   if (!hint && in_module) hint = push_elsewhere(L, name);
-  if (!hint && in_module) hint = find_hint(of_tensors, name);
-  if (!hint && in_module) hint = torch_hint(name);
+  if (!hint && in_module) hint = ltide_instead(name, LTIDE_OF_TENSOR);
   ltide_nearest near = {.wanted = name};
   if (!hint && lua_istable(L, 1)) nearest_key(L, 1, &near);
   lua_pushnil(L);

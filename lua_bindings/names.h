@@ -11,6 +11,10 @@ typedef struct ltide_nearest {
 /* Looks whether the name, which must live as long as the search, is nearer than the last ones. */
 void ltide_nearest_try(ltide_nearest *near, const char *name);
 
+/* api/instead.def: what there is instead of a name that people look for, or NULL. where: the rows to search. */
+enum { LTIDE_OF_TENSOR = 1, LTIDE_OF_MODULE = 2, LTIDE_OF_ANY = 4, LTIDE_OF_HELP = 7 };
+const char *ltide_instead(const char *name, unsigned where);
+
 /* The end of a tensor's __index for the string at 2, which no table has: raises, or returns 0 for a name that libraries
  * look for in anything. */
 int ltide_no_tensor_name(lua_State *L, int methods, int fields);

@@ -77,14 +77,17 @@ static inline uint16_t read_value(lua_State *L, ltide_state *S, int arg, tide_op
 
 static void fail_value(lua_State *L, ltide_state *S, const ltide_program *k, int arg, int n) {
   bool freed = ltide_test_handle(L, S, arg) != NULL;
+  const char *hint = lua_istable(L, arg) ? "; the last one may be options: {out=}" : "";
+  if (ltide_is_small(L, arg)) hint = "; pass its components, v.x and so on, and make the value in the kernel";
   ltide_error(L, freed ? "StateError" : "ArgumentError",
               "kernel: %s: argument %d: got %s, expected a tensor, a number or a boolean%s", k->name, n,
-              ltide_typename(L, arg), lua_istable(L, arg) ? "; the last one may be options: {out=}" : "");
+              ltide_typename(L, arg), hint);
 }
 
-/* A table at the end: {out=}. A list is none, but a value that no kernel takes. */
+/* A table at the end: {out=}. A list or a vector is none, but a value that no kernel takes. */
 static bool is_options(lua_State *L, const ltide_program *k, int arg) {
   int top = lua_gettop(L);
+  if (ltide_is_small(L, arg)) return false;
   for (lua_pushnil(L); lua_next(L, arg); lua_settop(L, top + 1)) {
     if (lua_type(L, top + 1) != LUA_TSTRING) return lua_settop(L, top), false;
     if (strcmp(lua_tostring(L, top + 1), "out"))

@@ -47,6 +47,7 @@ static int script_compile(lua_State *L) {
 /* share_upvalue(f, i, g): upvalue i of f is the first of g from now on. */
 static int script_share_upvalue(lua_State *L) { return lua_upvaluejoin(L, 1, (int)lua_tointeger(L, 2), 3, 1), 0; }
 
+static int script_is_help(lua_State *L) { return ltide_give_boolean(L, lua_tocfunction(L, 1) == repl_print_help); }
 static int script_is_c(lua_State *L) { return ltide_give_boolean(L, lua_iscfunction(L, 1)); }
 static int script_globals(lua_State *L) { return lua_pushglobaltable(L), 1; }
 static int script_last_result(lua_State *L) { return push_last(L), 1; }
@@ -65,8 +66,8 @@ static int script_help_line(lua_State *L) {
   lua_getfield(L, -1, "help");
   lua_pushvalue(L, 1);
   bool found = lua_iscfunction(L, -2) && lua_pcall(L, 1, 1, 0) == LUA_OK && lua_isstring(L, -1);
-  const char *text = found ? lua_tostring(L, -1) : "See: ";
-  if (!strncmp(text, "See: ", 5)) return lua_pushnil(L), 1;
+  const char *text = found ? lua_tostring(L, -1) : "See:";
+  if (!strncmp(text, "See:", 4)) return lua_pushnil(L), 1;
   return lua_pushlstring(L, text, strcspn(text, "\n")), 1;
 }
 
@@ -94,17 +95,12 @@ static int script_libraries(lua_State *L) {
 
 int repl_call(lua_State *L, const char *name, int n) {
   static bool given;
-  static const luaL_Reg own[] = {{"compile", script_compile},
-                                 {"share_upvalue", script_share_upvalue},
-                                 {"is_c", script_is_c},
-                                 {"globals", script_globals},
-                                 {"last_result", script_last_result},
-                                 {"number", script_number},
-                                 {"row_line", script_row_line},
-                                 {"help_line", script_help_line},
-                                 {"option_keys", script_option_keys},
-                                 {"libraries", script_libraries},
-                                 {NULL, NULL}};
+  static const luaL_Reg own[] = {{"compile", script_compile},     {"share_upvalue", script_share_upvalue},
+                                 {"is_c", script_is_c},           {"is_help", script_is_help},
+                                 {"globals", script_globals},     {"last_result", script_last_result},
+                                 {"number", script_number},       {"row_line", script_row_line},
+                                 {"help_line", script_help_line}, {"option_keys", script_option_keys},
+                                 {"libraries", script_libraries}, {NULL, NULL}};
   if (!given) ltide_script_give(L, own);
   given = true;
   return ltide_script_call(L, name, n);
@@ -197,6 +193,7 @@ int repl_print_help(lua_State *L) {
   lua_insert(L, 1);
   lua_settop(L, lua_gettop(L) - 2);
   lua_call(L, lua_gettop(L) - 1, 1);
+  repl_call(L, "help_wrapped", 1);
   printf("%s\n", lua_tostring(L, -1));
   return 0;
 }

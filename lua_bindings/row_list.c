@@ -4,6 +4,7 @@
 
 #include "fields.h"
 #include "row.h"
+#include "script.h"
 
 static void set_flag(lua_State *L, const char *key, bool on) {
   lua_pushboolean(L, on);
@@ -33,6 +34,14 @@ typedef struct listing {
   lua_Integer n;
 } listing;
 
+/* example = what help shows of the function with the signature at the top, in the table below it. */
+static void set_example(lua_State *L) {
+  ltide_script_push(L, "help_example");
+  lua_pushvalue(L, -2);
+  lua_call(L, 1, 1);
+  lua_setfield(L, -3, "example");
+}
+
 static void add_row(void *ctx, const char *path, const ltide_row *row) {
   listing *list = ctx;
   lua_State *L = list->L;
@@ -51,6 +60,7 @@ static void add_row(void *ctx, const char *path, const ltide_row *row) {
   if (row->doc) {
     const char *rest = strchr(row->doc, '\n');
     ltide_push_doc(L, row->doc, true);
+    set_example(L);
     lua_setfield(L, -2, "signature");
     ltide_set_text(L, "text", rest ? rest + 1 : "");
   }
@@ -76,13 +86,12 @@ static int lrows(lua_State *L) {
 }
 
 void ltide_open_row_list(lua_State *L, ltide_state *S) {
-  static ltide_row rows[] = {
-      {.name = "_rows",
-       .fn = lrows,
-       .where = LTIDE_IN_MODULE,
-       .doc =
-           "tide._rows() -> {row, ...}\nThe table of functions, as it stands: path, name, signature, text, params and "
-           "results of each. For what writes the reference."},
-      {0}};
+  static ltide_row rows[] = {{.name = "_rows",
+                              .fn = lrows,
+                              .where = LTIDE_IN_MODULE,
+                              .doc = "tide._rows() -> {row, ...}\nThe table of functions, as it stands: path, name, "
+                                     "signature, text, params, results and "
+                                     "example of each. For what writes the reference."},
+                             {0}};
   ltide_register_rows(L, "tide", rows);
 }

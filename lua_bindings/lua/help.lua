@@ -1,14 +1,118 @@
--- help(): it searches the rows of functions. A row is {path, name, doc}, where doc may be false.
-
-local overview = [[
-help 'name' or help(function) shows what a function does: help 'matmul', help(tide.zeros), help 'cuda.stream'.
-help 'word' lists what mentions the word, help(object) the methods of a stream, a graph, a tensor. To begin:
-  x = tide.randn(3, 4)          on the CPU; tide.randn(3, 4, {device = 'cuda'}) on a GPU
-  x[1], x[{ {1, 2}, 3 }]        indexes count from 1, ranges include their end, -1 is the last
-  (x * 2 + 1):sum(2)            operators and methods; names are torch's, an in-place form ends in _]]
+-- help(): searches the rows of functions and lays the text out. A row is {path, name, doc}, where doc may be false.
+--
+-- tide.help returns text whose lines are as long as they are; help_wrapped breaks them at words for a terminal. An entry is
+-- its signature, one sentence, an example (help_examples.lua), and further sentences as a list.
 
 local function in_module(path) return sub(path, 1, 1) == "t" end
 local function full(path, name) return path .. (in_module(path) and "." or ":") .. name end
+
+-- ---- text ----
+
+-- Does the sentence end at this ". "? Not in brackets, and not behind "e.g".
+local function ends_sentence(text, at)
+  local before = sub(text, 1, at)
+  local open, close = #replace(before, "(", "((") - at, #replace(before, ")", "))") - at
+  local word = sub(text, at > 3 and at - 3 or 1, at)
+  return open == close and word ~= "e.g." and word ~= "i.e."
+end
+
+-- The sentences of one line, as a list.
+local function sentences(line)
+  local list, first, at = {}, 1, 1
+  while true do
+    local dot = find(sub(line, at), ". ")
+    if not dot then break end
+    at = at + dot
+    if ends_sentence(sub(line, first), at - first) then
+      list[#list + 1] = sub(line, first, at - 1)
+      first, at = at + 1, at + 1
+    end
+  end
+  if first <= #line then list[#list + 1] = sub(line, first) end
+  return list
+end
+
+local function lines_of(text)
+  local list = {}
+  while text do
+    local at = find(text, "\n")
+    list[#list + 1] = at and sub(text, 1, at - 1) or text
+    text = at and sub(text, at + 1)
+  end
+  return list
+end
+
+local function first_sentence(doc)
+  local text = lines_of(shown_doc(doc))[2]
+  return text and sentences(text)[1] or ""
+end
+
+local function indented(text) return "  " .. replace(text, "\n", "\n  ") end
+
+-- Signature, one sentence, example, details.
+local function laid_out(doc)
+  local lines = lines_of(shown_doc(doc))
+  local example = help_example(lines[1])
+  local list = sentences(lines[2] or "")
+  local out = lines[1] .. "\n" .. (list[1] or "")
+  local few = #list == 2 and #list[1] + #list[2] < 160 and not example and not lines[3]
+  if few then return out .. " " .. list[2] end
+  if example then out = out .. "\n\n" .. indented(example) end
+  if list[2] or lines[3] then out = out .. "\n" end
+  for i = 2, #list do out = out .. "\n- " .. list[i] end
+  for i = 3, #lines do out = out .. "\n" .. (sub(lines[i], 1, 1) == " " and "" or "- ") .. lines[i] end
+  return out
+end
+
+-- Where a broken line goes on: below its text, be it a signature, an item of a list or the right one of two columns.
+local function hanging(line, width)
+  local column = 1
+  while sub(line, column, column) == " " do column = column + 1 end
+  if sub(line, column, column + 1) == "- " then return column + 1 end
+  local paren, blank, gap = find(line, "("), find(line, " "), find(sub(line, column), "  ")
+  if paren and blank and paren < blank and find(line, ") ->") then return 4 end
+  if not gap then return column - 1 end
+  column = column + gap
+  while sub(line, column, column) == " " do column = column + 1 end
+  return column - 1 < width / 2 and column - 1 or 4
+end
+
+local function blanks(n) return pad("", n) end
+
+-- The last blank of text behind place `from` that leaves at most `width` columns before it, else the first one.
+local function blank_in(text, from, width)
+  for i = width + 1, from, -1 do
+    if sub(text, i, i) == " " then return i end
+  end
+  local at = find(sub(text, from), " ")
+  return at and at + from - 1
+end
+
+-- The line, broken at blanks to at most `width` columns. A word that is longer stands alone.
+local function wrapped_line(line, width)
+  if #line <= width then return line end
+  local indent, out = hanging(line, width), ""
+  local from, shift = indent + 1, ""
+  while #shift + #line > width do
+    local cut = blank_in(line, from, width - #shift)
+    if not cut then break end
+    out = out .. shift .. sub(line, 1, cut - 1) .. "\n"
+    line, from, shift = sub(line, cut + 1), 1, blanks(indent)
+    while sub(line, 1, 1) == " " do line = sub(line, 2) end
+  end
+  return out .. shift .. line
+end
+
+-- help_wrapped(text): for the terminal, and for a page of 80 columns where there is none.
+function help_wrapped(text)
+  local width = screen()
+  width = width > 100 and 100 or width < 20 and 20 or width
+  local lines = lines_of(text)
+  for i = 1, #lines do lines[i] = wrapped_line(lines[i], width) end
+  return join(lines, "\n")
+end
+
+-- ---- search ----
 
 -- Does "Tensor:view" or "tide.view" answer to the query "view", "Tensor:view", "x:view", "tide.view" or "cuda.stream"?
 local function matches(query, path, name)
@@ -26,25 +130,71 @@ local function each(visit)
   for i = 1, #list do visit(unpack(list[i], 1, 3)) end
 end
 
--- The docs of what the query names; nil where it names nothing. tide.f and x:f often share one.
+-- The entries that the query names; nil where it names nothing. tide.f and x:f often share one. What is a module and a
+-- class has two, and the class's is the one to show.
 local function exact(query)
-  local out, last
+  local list, seen = {}, {}
   each(function(path, name, doc)
-    if not matches(query, path, name) or doc and doc == last then return end
-    out, last = (out and out .. "\n\n" or "") .. (doc and shown_doc(doc) or full(path, name)), doc
+    if not matches(query, path, name) or doc and seen[doc] then return end
+    if doc then seen[doc] = true end
+    list[#list + 1] = doc and laid_out(doc) or full(path, name)
   end)
-  return out
+  if list[2] and find(list[1], " -> table\n") and find(list[2], list[1] and sub(list[1], 1, find(list[1], " ") - 1) .. "(") == 1 then
+    return join({ unpack(list, 2, #list) }, "\n\n")
+  end
+  return list[1] and join(list, "\n\n")
 end
 
--- What mentions the word; nil where nothing does.
-local function near(word)
-  local out, found = "See: ", 0
+-- How well a row answers the word, 1 is best: 1 a word of the name, 2 the beginning of one, 3 a word of the first sentence,
+-- 4 of the text, 5 a part of the name, 6 of the text; nil: not at all.
+local function rank(word, name, doc)
+  local joined = "_" .. lower(name) .. "_"
+  if find(joined, "_" .. word .. "_") then return 1 end
+  if find(joined, "_" .. word) then return 2 end
+  local text = doc and #word > 2 and lower(doc)
+  if text and has_word(text, word) then return has_word(lower(first_sentence(doc)), word) and 3 or 4 end
+  if find(joined, word) then return 5 end
+  return text and #word > 3 and find(text, word) and 6 or nil
+end
+
+-- The rank of the phrase, or the worst one of its words.
+local function rank_all(query, name, doc)
+  local worst = rank(query, name, doc)
+  if worst or not find(query, " ") then return worst end
+  for _, word in next, words(query) do
+    local r = rank(word, name, doc)
+    if not r then return nil end
+    worst = worst and worst > r and worst or r
+  end
+  return worst
+end
+
+local shown, most = 8, 60
+
+-- What mentions the word up to that rank, best first, the first ones with a line each; nil where nothing does.
+local function near(word, last_rank)
+  local found, seen, query = { {}, {}, {}, {}, {}, {} }, {}, lower(word)
   each(function(path, name, doc)
-    if found > 200 or sub(name, 1, 1) == "_" then return end
-    if not find(name, word) and not (doc and #word > 3 and find(doc, word)) then return end
-    out, found = out .. (found > 0 and ", " or "") .. full(path, name), found + 1
+    if sub(name, 1, 1) == "_" or doc and seen[doc] then return end
+    local r = rank_all(query, name, doc)
+    if not r then return end
+    if doc then seen[doc] = true end
+    found[r][#found[r] + 1] = { full(path, name), doc }
   end)
-  return found > 0 and out or nil
+  local out, rest, total = "See:", "", 0
+  for r = 1, last_rank do
+    for i = 1, r < 6 and #found[r] or total == 0 and #found[r] or 0 do
+      local name, doc = unpack(found[r][i], 1, 2)
+      total = total + 1
+      if total <= shown then
+        out = out .. "\n  " .. name .. (#name < 24 and blanks(24 - #name) or "  ") .. (doc and first_sentence(doc) or "")
+      elseif total <= most then
+        rest = rest .. (rest == "" and "\nAlso: " or ", ") .. name
+      end
+    end
+  end
+  if total == 0 then return nil end
+  return out .. rest .. (total > most and ", and " .. total - most .. " more" or "")
 end
 
 -- What is in a module or class; "" where the path names none.
@@ -56,6 +206,59 @@ local function members(path)
   end)
   return out
 end
+
+-- ---- the first screen ----
+
+local first_steps = [[
+help 'matmul'             what a function does; help(x) the methods of an object
+help 'mask'               what mentions a word; help 'tide.fft' lists a module
+
+x = tide.randn(3, 4)      a tensor on the CPU; {device = 'cuda'}: on a GPU
+x[1], x[{ {1, 2}, 3 }]    indexes start at 1, ranges include their end
+(x * 2 + 1):sum(2)        names are torch's; in place they end in _
+tide.kernel(fn)           compiles a Lua function that runs once per element]]
+
+local groups = {
+  { "Make", "tensor zeros ones full arange linspace eye rand randn randint" },
+  { "Shape", "Tensor:view Tensor:reshape Tensor:permute cat stack Tensor:expand Tensor:squeeze" },
+  { "Compute", "exp where clamp Tensor:sum Tensor:mean Tensor:max cumsum sort einsum matmul" },
+  { "Convert", "Tensor:to Tensor:item Tensor:totable Tensor:clone Tensor:copy_" },
+  { "Files", "save load load_csv save_csv load_png save_png save_apng save_npz" },
+  { "Look", "plot imshow Timer log help has" },
+  { "GPUs", "cuda.device_count cuda.stream cuda.synchronize cuda.graph" },
+  { "Kernels", "kernel fuse vec3 atomic" },
+}
+
+-- Is there a "zeros", "cuda.stream" or "Tensor:sum"?
+local function is_there(name)
+  local at = tide()
+  if find(name, "Tensor:") then return rawget(methods(), sub(name, 8)) ~= nil end
+  local dot = find(name, ".")
+  if dot then at, name = rawget(at, sub(name, 1, dot - 1)), sub(name, dot + 1) end
+  return type(at) == "table" and rawget(at, name) ~= nil
+end
+
+local function overview()
+  local out = "tide: tensors and kernels on the CPU and on GPUs.\n\n" .. first_steps .. "\n"
+  for i = 1, #groups do
+    local line = ""
+    for _, name in next, words(groups[i][2]) do
+      local method = find(name, "Tensor:")
+      if is_there(name) then line = line .. (line == "" and "" or ", ") .. (method and "x:" .. sub(name, 8) or name) end
+    end
+    if line ~= "" then out = out .. "\n" .. pad(groups[i][1], -10) .. line end
+  end
+  local modules = ""
+  each(function(path, name)
+    local is_module = path == "tide" and type(rawget(tide(), name)) == "table" and name ~= "Tensor"
+    local meta = is_module and getmeta(rawget(tide(), name))
+    if not is_module or meta and rawget(meta, "__call") ~= nil then return end
+    modules = modules .. (modules == "" and "" or ", ") .. name
+  end)
+  return out .. "\n" .. pad("Modules", -10) .. modules
+end
+
+-- ---- values ----
 
 -- The full name of a function or class, "tide.cuda.Stream" or "Tensor:add", or nil.
 local function name_of(value)
@@ -84,24 +287,37 @@ local function of_object(value)
   return docs and docs .. "\n" .. names or names ~= "" and names or nil
 end
 
+local function of_function(value)
+  local doc = row_doc(value)
+  return doc and laid_out(doc)
+end
+
+-- The last name in "tide.nn.Linear" or "x:backward".
+local function last_name(query)
+  while find(query, ".") or find(query, ":") do query = sub(query, (find(query, ".") or find(query, ":")) + 1) end
+  return query
+end
+
 local function of_name(query)
-  local out = exact(query) or near(query)
+  local out = exact(query)
   if out then return out end
-  local last = query
-  while find(last, ".") or find(last, ":") do last = sub(last, (find(last, ".") or find(last, ":")) + 1) end
-  local meant = nearest(last)
+  local hint = instead(last_name(query)) or instead(query)
+  local found = near(query, hint and 4 or 6)
+  if hint then return query .. ": " .. hint .. (found and "\n" .. found or "") end
+  if found then return found end
+  local meant = nearest(last_name(query))
   fail("ValueError", "help: nothing is known of '" .. query .. "'"
     .. (meant and ", did you mean '" .. meant .. "'?" or "; help() tells how to search"))
 end
 
 function help(...)
   local value, kind = ..., type(...)
-  if count(...) == 0 then return overview end
+  if count(...) == 0 or value ~= nil and ({ [tide()] = true, tide = true })[value] then return overview() end
   local query = kind == "string" and value
   if kind == "function" or kind == "table" then query = name_of(value) end
   local has = query and members(find(query, "tide") == 1 and query or "tide." .. query) or ""
   if has ~= "" then return (exact(query) or query) .. has end
-  local out = kind == "userdata" and of_object(value) or kind == "function" and row_doc(value) or query and of_name(query)
+  local out = kind == "userdata" and of_object(value) or kind == "function" and of_function(value) or query and of_name(query)
   if not out then refuse(value, "name", "the name of a function of tide, the function itself, a class or an object") end
   return out
 end

@@ -78,7 +78,9 @@ for name in next, { pow = 1, tanh = 1, sinh = 1, cosh = 1, log10 = 1, atan2 = 1,
 for name in next, { zeros = 1, ones = 1, empty = 1, tensor = 1 } do instead["tide." .. name] = "a tensor that is passed, or tide.shared(tide.float32, 256)" end
 
 local in_place_of = {
-  print = "none: write into a tensor, and print that", assert = "none: write what went wrong into a tensor", error = "none: write what went wrong into a tensor",
+  print = "none: write into a tensor, and print that; tide.kernel.interpret runs the function in Lua, where print works",
+  assert = "none: write what went wrong into a tensor; tide.kernel.interpret runs the function in Lua, where assert works",
+  error = "none: write what went wrong into a tensor; tide.kernel.interpret runs the function in Lua, where error works",
   pairs = "a loop that counts: for k = 1, #x do", ipairs = "a loop that counts: for k = 1, #x do", tostring = "none: a kernel has no strings",
   tonumber = "math.floor for an integer, x + 0.0 for a float", type = "none: types are known when a kernel is compiled", unpack = "x[1], x[2]",
   ["table.unpack"] = "x[1], x[2]", select = "parameters that have names", pcall = "none: a kernel has no errors to catch",

@@ -520,6 +520,7 @@ end
 -- Beside each other, or below each other where one has several lines.
 function prompt_show(...)
   local out, values, joint = {}, { ... }, "\t"
+  if count(...) == 1 and (is_help(...) or ({ [tide()] = true })[...]) then return help_wrapped(help()) .. "\n" end
   for i = 1, count(...) do
     out[i] = show(values[i], 0)
     if find(out[i], "\n") then joint = "\n" end

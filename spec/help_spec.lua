@@ -1,0 +1,169 @@
+-- help: what it finds, how it lays text out, and that its examples print what they show.
+
+local tide = require "tide"
+local D = require "spec.support.device"
+
+local function has(text, what) assert.is_truthy(text:find(what, 1, true), "no '" .. what .. "' in: " .. text) end
+local function lacks(text, what) assert.is_falsy(text:find(what, 1, true), "'" .. what .. "' in: " .. text) end
+local function prompt(input) return (D.run({ "-i" }, { input = input })) end
+
+describe("help", function()
+  it("has a first screen: help(), help(tide), help and tide alone", function()
+    local text = tide.help()
+    assert.are.equal(text, tide.help(tide))
+    assert.are.equal(text, tide.help "tide")
+    for _, what in ipairs { "help 'matmul'", "Make      tensor, zeros", "x:view", "Modules   cuda", "cuda.stream" } do has(text, what) end
+    local lines = select(2, prompt "help()\n":gsub("\n", ""))
+    assert.is_true(lines > 15 and lines <= 24, lines)
+    for _, input in ipairs { "help\n", "tide\n", "help()\n", "help(tide)\n" } do has(prompt(input), "Make      tensor, zeros") end
+    lacks(prompt "help = 5\nhelp\n", "Make  ")
+    lacks(prompt "{tide}\n", "Make  ")
+  end)
+
+  it("shows of its first screen only what there is", function()
+    local text = tide.help()
+    for row in text:gmatch "\n%u%a+ +([^\n]+)" do
+      for name in row:gmatch "[^, ]+" do
+        local full = name:gsub("^x:", "Tensor:")
+        assert.is_true(tide.has(full), full)
+      end
+    end
+  end)
+
+  it("lays an entry out: signature, a sentence, an example, details as a list", function()
+    local text = tide.help "load_csv"
+    assert.matches("^tide%.load_csv%([^\n]*%) %-> Tensor, table or nil\nReads a text file[^\n]*%.\n\n  > path", text)
+    assert.matches("\n%- The first line is a header[^\n]*\n%- columns = ", text)
+    assert.matches("^tide%.zeros[^\n]*\nAll 0%.\n\n  > tide%.zeros%(2, 3%)\n  tensor", tide.help(tide.zeros))
+  end)
+
+  it("fits a screen for the two that have most to say", function()
+    for _, name in ipairs { "kernel", "fuse" } do
+      local out = D.run { "-h", name }
+      local lines = select(2, out:gsub("\n", ""))
+      assert.is_true(lines <= 40, name .. " has " .. lines .. " lines")
+    end
+  end)
+
+  it("is wrapped at words", function()
+    for _, name in ipairs { "kernel", "fuse", "linalg", "load_csv", "read", "autograd" } do
+      local out = D.run { "-h", name }
+      for line in out:gmatch "[^\n]+" do assert.is_true(#line <= 80, line) end
+      local words = function(text) return (text:gsub("%s+", " "):gsub(" $", "")) end
+      assert.are.equal(words(tide.help(name)), words(out))
+    end
+    has(D.run { "-h", "kernel" }, "\n- What fn returns becomes one tensor a result, of the grid's shape; k(grid, ...,\n  {out=})")
+  end)
+
+  it("ranks whole words first", function()
+    local text = tide.help "read"
+    lacks(text:match "^[^\n]*\n([^\n]*)", "thread")
+    has(text, "See:\n")
+    assert.matches("^See:\n  [^\n]+standard deviation", tide.help "standard deviation")
+    local masks = tide.help "mask"
+    assert.is_true(masks:find("masked_fill", 1, true) < #masks / 2, masks)
+    local all = tide.help "tensor of"
+    has(all, "\nAlso: ")
+    assert.matches(", and %d+ more$", tide.help "and")
+    assert.are.equal("ValueError", select(2, pcall(tide.help, "no_such_word_at_all")).kind)
+  end)
+
+  it("says what there is instead of what tide has not", function()
+    for name, what in pairs { autograd = "tide has no autograd", ["x:backward"] = "tide has no autograd", nn = "x:matmul(w) + b",
+      ["nn.Linear"] = "x:matmul(w) + b", ["tide.optim.Adam"] = "w:sub_(", dropout = "rand_like", sparse = "no sparse", video = "ffmpeg",
+      distributed = "tide.cuda.nccl", layer_norm = "x:var(-1", DataLoader = "tide.data.loader", compile = "tide.fuse(fn)", numpy = "save_npy",
+      pandas = "one dtype" } do
+      has(tide.help(name), what)
+    end
+    has(tide.help "csv", "tide.load_csv")
+  end)
+end)
+
+describe("what there is instead", function()
+  it("is said by errors for fields and options, too", function()
+    local function says(what, f, ...)
+      local ok, e = pcall(f, ...)
+      assert.is_false(ok)
+      has(tostring(e), what)
+    end
+    says("unknown option 'requires_grad'", tide.randn, 3, { requires_grad = true })
+    says("; tide has no autograd", tide.randn, 3, { requires_grad = true })
+    says("tide has no networks", function() return tide.nn end)
+    says("tide.nccl: ", function() return tide.nccl end)
+    says("tide.data.loader", function() return tide.DataLoader end)
+    says("tide has no sparse tensors", function() return tide.ones(2).to_sparse end)
+  end)
+
+  it("works as it is written", function()
+    local x, w, g = tide.randn(4, 3), tide.randn(3), tide.ones(3)
+    local before = w:clone()
+    D.eq((before - 0.01):totable(), w:sub_(g, { alpha = 0.01 }), 1e-6)
+    local p = 0.5
+    local dropped = x * (tide.rand_like(x):ge(p)):to(x.dtype) / (1 - p)
+    assert.is_true((dropped:eq(0) + dropped:eq(x * 2)):all():item())
+    local normed = (x - x:mean(-1, { keepdim = true })) / (x:var(-1, { keepdim = true, correction = 0 }) + 1e-5):sqrt()
+    D.eq({ 0, 0, 0, 0 }, normed:mean(-1), 1e-5)
+    local labels = tide.tensor { 1, 3, 2, 1 }
+    local log_p = x:log_softmax(2)
+    local want = -(log_p[{ 1, 1 }] + log_p[{ 2, 3 }] + log_p[{ 3, 2 }] + log_p[{ 4, 1 }]) / 4
+    D.eq(want:item(), (-x:log_softmax(2):gather(2, labels:unsqueeze(2)):mean()):item(), 1e-5)
+    D.eq({ 0, 5, 0 }, tide.zeros(3):index_add_(1, tide.tensor { 2, 2 }, tide.tensor { 2., 3. }))
+  end)
+
+  it("is said of a vector given to a kernel, and of print and assert in one", function()
+    local function message(f, ...) return tostring(select(2, pcall(f, ...))) end
+    local k = tide.kernel "function(i, x, v) return x[i] end"
+    local text = message(k, 3, tide.ones(3), tide.vec3(1, 2, 3))
+    has(text, "got vec3, expected a tensor, a number or a boolean; pass its components")
+    lacks(text, "unknown option")
+    for _, name in ipairs { "print", "assert" } do
+      local _, err = D.run { "-e", "tide.kernel('function(i, x) " .. name .. "(x[i]) return x[i] end')(3, tide.ones(3))" }
+      has(err, "tide.kernel.interpret runs the function in Lua, where " .. name)
+    end
+  end)
+
+  it("is said of ** as of +=", function()
+    for input, what in pairs { ["y = 2 ** 3\n"] = "a power is x ^ 2", ["y ** 2\n"] = "a power is x ^ 2", ["y *= 2\n"] = "x:mul_(2)" } do
+      local out, err = D.run({ "-i" }, { input = input })
+      has(out .. err, what)
+    end
+  end)
+end)
+
+describe("examples of help", function()
+  local list = {}
+  for _, row in ipairs(tide._rows()) do
+    if row.example then list[row.signature:match "^[^%s(%[]+"] = row.example end
+  end
+
+  -- Beside each other, or below each other where one has several lines; a list as the prompt shows it.
+  local function show(...)
+    local out = {}
+    for i = 1, select("#", ...) do
+      local v = select(i, ...)
+      if type(v) == "table" and not getmetatable(v) then
+        for k, e in ipairs(v) do v[k] = type(e) == "string" and "'" .. e .. "'" or tostring(e) end
+        v = "{" .. table.concat(v, ", ") .. "}"
+      end
+      out[i] = tostring(v)
+    end
+    return table.concat(out, table.concat(out):find "\n" and "\n" or "    ")
+  end
+
+  it("print what they show", function()
+    local count, files = 0, {}
+    for head, text in pairs(list) do
+      local env, got = setmetatable({ tide = tide }, { __index = _G }), {}
+      for line in text:gmatch "> ([^\n]*)" do
+        got[#got + 1] = "> " .. line
+        local chunk = load("return " .. line, line, "t", env) or assert(load(line, line, "t", env))
+        local results = table.pack(chunk())
+        if results.n > 1 or results[1] ~= nil then got[#got + 1] = show(table.unpack(results, 1, results.n)) end
+      end
+      assert.are.equal(text, table.concat(got, "\n"), head)
+      if env.path then os.remove(env.path) end
+      count = count + 1
+    end
+    assert.is_true(count >= 50, count)
+  end)
+end)
