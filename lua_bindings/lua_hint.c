@@ -61,14 +61,33 @@ static const char *quoted(lua_State *L, const char *message, const char *before)
   return lua_pushlstring(L, at, strcspn(at, "'"));
 }
 
+/* What modules have under the name of a global that is none, or NULL. */
+static const char *module_hint(lua_State *L, const char *name) {
+  bool in_tide = ltide_has_function(L, "tide", name);
+  if (ltide_has_function(L, "math", name))
+    return lua_pushfstring(L, "; there is math.%s%s", name,
+                           in_tide ? lua_pushfstring(L, ", and tide.%s of tensors", name) : "");
+  return in_tide ? lua_pushfstring(L, "; there is tide.%s", name) : NULL;
+}
+
+const char *ltide_global_hint(lua_State *L, const char *name, int more) {
+  luaL_checkstack(L, LUA_MINSTACK, "a hint");
+  const char *message = lua_pushfstring(L, "nil value (global '%s')", name);
+  for (const lua_hint *h = of_text; h->piece; h++)
+    if (!strcmp(h->piece, message)) return lua_pushfstring(L, "; %s", h->hint);
+  const char *hint = module_hint(L, name);
+  if (hint) return hint;
+  ltide_nearest near = {.wanted = name};
+  if (more) ltide_nearest_keys(L, more, &near);
+  lua_pushglobaltable(L);
+  ltide_nearest_keys(L, -1, &near);
+  return near.name ? lua_pushfstring(L, ", did you mean '%s'?", near.name) : "";
+}
+
 /* A global that is none, where modules have a function of that name; or a number's function that got a tensor. */
 static const char *function_hint(lua_State *L, const char *message) {
-  const char *name = quoted(L, message, "call a nil value (global '");
-  if (name && ltide_has_function(L, "math", name))
-    return lua_pushfstring(L, "; there is math.%s%s", name,
-                           ltide_has_function(L, "tide", name) ? lua_pushfstring(L, ", and tide.%s of tensors", name)
-                                                               : "");
-  if (name && ltide_has_function(L, "tide", name)) return lua_pushfstring(L, "; there is tide.%s", name);
+  const char *name = quoted(L, message, "call a nil value (global '"), *hint = name ? module_hint(L, name) : NULL;
+  if (hint) return hint;
   name = strstr(message, "number expected, got tide.Tensor") ? quoted(L, message, " to '") : NULL;
   if (name && ltide_has_function(L, "tide", name)) return lua_pushfstring(L, "; tide.%s takes tensors", name);
   return name ? "; x:item() is the number of a tensor that has one" : "";

@@ -99,7 +99,7 @@ static int run_chunk(lua_State *L, int status) {
 
 typedef struct ltide_options {
   int script; /* index of the script in argv, or 0 */
-  bool interactive, version, evaluated, ignore_env;
+  bool interactive, version, evaluated, ignore_env, strict;
   const char *device; /* the default one, or NULL */
   const char *help;   /* what --help asks about, or NULL */
 } ltide_options;
@@ -119,6 +119,7 @@ static void print_usage(FILE *to) {
           "  -h        this text (--help)\n"
           "  -h name   what a name of tide's is, as help 'name' says: -h matmul, --help cuda.stream\n"
           "  --sim n   simulate n GPUs, which take the place of real ones (as TIDE_SIM_DEVICES=n does)\n"
+          "  --strict  reading an undefined global is an error, which names what is near\n"
           "  --device dev  where tensors are made that name no device: cpu, cuda, cuda:1\n"
           "  --        stop handling options\n"
           "  -         run the standard input\n"
@@ -145,7 +146,7 @@ static bool refuse_unknown(const char *option) {
   if (!strncmp(option, "--", 2)) {
     near.wanted = name + 2;
     ltide_nearest_try(&near, "sim"), ltide_nearest_try(&near, "device");
-    ltide_nearest_try(&near, "help"), ltide_nearest_try(&near, "version");
+    ltide_nearest_try(&near, "help"), ltide_nearest_try(&near, "version"), ltide_nearest_try(&near, "strict");
   }
   return refuse_option("unrecognized option", option, near.name);
 }
@@ -204,6 +205,7 @@ static bool parse_options(ltide_options *o, char **argv) {
       bool is_next = a[1] == '-' || !a[2];
       if (is_next && (!argv[++i] || argv[i][0] == '-')) return refuse_option("missing argument of", a, NULL);
     }
+    if (!strcmp(a, "--strict")) o->strict = is_long = true;
     if (is_long || takes_value(a)) continue;
     bool is_help = !strcmp(a, "-h") || !strcmp(a, "--help");
     if (is_help && argv[i + 1]) return o->help = argv[i + 1], true;
@@ -385,6 +387,7 @@ static int run(lua_State *L) {
   if (prompt || o.evaluated) repl_open(L);
   if (o.device && !set_device(L, o.device)) return 0;
   if (!o.ignore_env && run_init(L) != LUA_OK) return 0;
+  if (o.strict) globals_strict(L);
   if (o.script) search_beside(L, argv[o.script]);
   repl_done done = run_options(L, argv, o.script ? o.script : argc);
   if (done == REPL_FAILED || interrupt_terminated()) return 0;

@@ -53,8 +53,7 @@ void ltide_nearest_try(ltide_nearest *near, const char *name) {
   near->name = name, near->distance = d;
 }
 
-/* All string keys of the table. */
-static void nearest_key(lua_State *L, int table, ltide_nearest *near) {
+void ltide_nearest_keys(lua_State *L, int table, ltide_nearest *near) {
   table = lua_absindex(L, table);
   if (!lua_istable(L, table)) return; /* an __index can be called with anything */
   for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1))
@@ -115,8 +114,8 @@ static int raise_tensor(lua_State *L, int methods, int fields, const char *name)
   const char *hint = ltide_instead(name, LTIDE_OF_TENSOR | LTIDE_OF_ANY);
   if (hint) return ltide_error(L, "ArgumentError", "x.%s: a tensor has no such field or method: %s", name, hint);
   ltide_nearest method = {.wanted = name}, field = {.wanted = name};
-  nearest_key(L, methods, &method);
-  nearest_key(L, fields, &field);
+  ltide_nearest_keys(L, methods, &method);
+  ltide_nearest_keys(L, fields, &field);
   bool is_field = field.name && (!method.name || field.distance <= method.distance);
   if (!is_field && !method.name)
     return ltide_error(L, "ArgumentError", "x.%s: a tensor has no such field or method; help(x) lists them", name);
@@ -133,7 +132,7 @@ int ltide_no_tensor_name(lua_State *L, int methods, int fields) {
 int ltide_no_field(lua_State *L, const char *object, const char *name, int methods, const char *fields) {
   luaL_checkstack(L, 100, object); /* names stay, as the nearest one points to one of them */
   ltide_nearest near = {.wanted = name};
-  if (methods) nearest_key(L, methods, &near);
+  if (methods) ltide_nearest_keys(L, methods, &near);
   for (const char *p = fields; *p; p += strspn(p, " ")) {
     size_t n = strcspn(p, " ");
     ltide_nearest_try(&near, lua_pushlstring(L, p, n));
@@ -159,7 +158,7 @@ static int lno_name(lua_State *L) {
   if (!hint && in_module) hint = push_elsewhere(L, name);
   if (!hint && in_module) hint = ltide_instead(name, LTIDE_OF_TENSOR);
   ltide_nearest near = {.wanted = name};
-  if (!hint && lua_istable(L, 1)) nearest_key(L, 1, &near);
+  if (!hint && lua_istable(L, 1)) ltide_nearest_keys(L, 1, &near);
   lua_pushnil(L);
   lua_replace(L, 1); /* it is no argument: no hint at a dot */
   if (hint) return ltide_error(L, "ArgumentError", "%s.%s: there is no such name: %s", path, name, hint);

@@ -11,6 +11,9 @@ typedef struct ltide_nearest {
 /* Looks whether the name, which must live as long as the search, is nearer than the last ones. */
 void ltide_nearest_try(ltide_nearest *near, const char *name);
 
+/* The same for all string keys of the table. */
+void ltide_nearest_keys(lua_State *L, int table, ltide_nearest *near);
+
 /* api/instead.def: what there is instead of a name that people look for, or NULL. where: the rows to search. */
 enum { LTIDE_OF_TENSOR = 1, LTIDE_OF_MODULE = 2, LTIDE_OF_ANY = 4, LTIDE_OF_HELP = 7 };
 const char *ltide_instead(const char *name, unsigned where);
@@ -37,5 +40,7 @@ const char *ltide_usage(lua_State *L);
 bool ltide_has_function(lua_State *L, const char *library, const char *name);
 /* For the runner: a hint about a message of Lua's own, such as that of x.item + 1, or "". It pushes values. */
 const char *ltide_lua_hint(lua_State *L, const char *message);
+/* Likewise about an undefined global: what was meant, or "". more: a table with further names as its keys, or 0. */
+const char *ltide_global_hint(lua_State *L, const char *name, int more);
 
 #endif

@@ -18,6 +18,7 @@
 #include "tide/memory.h"
 
 static const char key_last, key_weak;
+static const char undefined_names[] = "tide.undefined"; /* in the registry: a list, or nil */
 
 static void push_last(lua_State *L) {
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_last) != LUA_TNIL) return;
@@ -168,22 +169,40 @@ static void set_last(lua_State *L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_last);
 }
 
-/* Globals' __index: `_`, then what was there before. */
+/* Globals' __index: `_`, then what was there before. Notes undefined names that the user's text reads. */
 static int global_index(lua_State *L) {
-  if (lua_type(L, 2) == LUA_TSTRING && !strcmp(lua_tostring(L, 2), "_")) {
-    push_last(L);
-    return 1;
-  }
-  if (lua_isnil(L, lua_upvalueindex(1))) return 0;
   lua_settop(L, 2);
-  if (lua_isfunction(L, lua_upvalueindex(1))) {
-    lua_pushvalue(L, lua_upvalueindex(1));
-    lua_insert(L, 1);
-    lua_call(L, 2, 1);
-    return 1;
-  }
-  lua_gettable(L, lua_upvalueindex(1));
+  bool is_name = lua_type(L, 2) == LUA_TSTRING;
+  if (is_name && !strcmp(lua_tostring(L, 2), "_")) return push_last(L), 1;
+  globals_inherited(L, lua_upvalueindex(1));
+  if (!is_name || !lua_isnil(L, -1) || !globals_is_typed(L)) return 1;
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, undefined_names);
+  lua_pushvalue(L, 2);
+  lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+  lua_pop(L, 1);
   return 1;
+}
+
+/* Warns of the undefined names that the last chunk has read, each once, but for the one that its error names. */
+static void warn_of_undefined(lua_State *L, const char *message) {
+  int top = lua_gettop(L);
+  if (lua_getfield(L, LUA_REGISTRYINDEX, undefined_names) != LUA_TTABLE) return lua_settop(L, top);
+  lua_pushnil(L);
+  lua_setfield(L, LUA_REGISTRYINDEX, undefined_names);
+  lua_newtable(L);
+  repl_call(L, "prompt_locals", 0);
+  fflush(stdout);
+  for (lua_Integer i = 1; lua_rawgeti(L, top + 1, i) == LUA_TSTRING; i++, lua_settop(L, top + 3)) {
+    const char *name = lua_tostring(L, -1);
+    bool is_told = message && strstr(message, lua_pushfstring(L, "global '%s'", name));
+    lua_pushvalue(L, top + 4);
+    is_told |= lua_rawget(L, top + 2) != LUA_TNIL;
+    lua_pushvalue(L, top + 4);
+    lua_pushboolean(L, true);
+    lua_rawset(L, top + 2);
+    if (!is_told) ltide_warn(L, "undefined global '%s'%s", name, ltide_global_hint(L, name, top + 3));
+  }
+  lua_settop(L, top);
 }
 
 int repl_print_help(lua_State *L) {
@@ -209,6 +228,7 @@ static void prepare_globals(lua_State *L) {
   if (!lua_getmetatable(L, -1)) lua_newtable(L);
   lua_getfield(L, -1, "__index");
   lua_pushcclosure(L, global_index, 1);
+  globals_outer(global_index);
   lua_setfield(L, -2, "__index");
   lua_setmetatable(L, -2);
   lua_pop(L, 1);
@@ -239,7 +259,9 @@ static int collect_garbage(lua_State *L) {
 
 /* Runs the function at the top and prints what it returns. */
 static void run_chunk(lua_State *L) {
-  if (runner_report(L, runner_call(L, 0, LUA_MULTRET)) != LUA_OK || !lua_gettop(L)) return;
+  int status = runner_call(L, 0, LUA_MULTRET);
+  warn_of_undefined(L, status == LUA_OK ? NULL : lua_tostring(L, -1));
+  if (runner_report(L, status) != LUA_OK || !lua_gettop(L)) return;
   int n = lua_gettop(L);
   luaL_checkstack(L, LUA_MINSTACK, "too many results");
   lua_pushvalue(L, 1);

@@ -25,4 +25,12 @@ void interrupt_leave(
 void interrupt_session(bool begins);
 bool interrupt_noticed(void);
 
+/* runner_globals.c. From now on a read of an undefined global raises. */
+void globals_strict(lua_State *L);
+/* For __index of the globals, called with them and a key: was the reader typed at the prompt? */
+bool globals_is_typed(lua_State *L);
+/* Likewise: pushes what the __index at `index`, which was there before, gives. Returns 1. */
+int globals_inherited(lua_State *L, int index);
+void globals_outer(lua_CFunction index); /* the function that will call it */
+
 #endif

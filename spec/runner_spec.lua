@@ -59,6 +59,36 @@ describe("the runner", function()
     end
   end)
 
+  it("has --strict, which refuses to read undefined globals", function()
+    local path = write("counter = 1\nunset = nil\nprint(unset, rawget(_G, 'nope'), #arg)\nlocal f = tide.fuse(function(x) return x * counter end)\n"
+      .. "print(f(tide.ones(1)), tide.kernel(function(i, x) return x[i] + counter end)(1, tide.ones(1)))\nother = counter\nprint(countr)\n")
+    local out, err, code = D.run { "--strict", path, "x" }
+    assert.are.equal("nil\tnil\t1\ntensor([1.])\ttensor([2.])\n", out)
+    assert.are.equal(1, code)
+    assert.is_truthy(err:find(":7: undefined global 'countr', did you mean 'counter'?\n", 1, true), err)
+    assert.are.equal("nil\tnil\t0\ntensor([1.])\ttensor([2.])\nnil\n", (D.run { path }))
+    os.remove(path)
+    for text, what in pairs { ["print(zeros)"] = "'zeros'; there is tide.zeros", ["np.ones()"] = "'np'; the module is tide",
+      ["_G.abcdef = _G.abcdeg"] = "undefined global 'abcdeg'\n", ["print(prnt)"] = "did you mean 'print'?" } do
+      out, err, code = D.run { "--strict", "-e", text }
+      assert.are.equal("1", code .. out, text)
+      assert.is_truthy(err:find(what, 1, true), err)
+    end
+    out, _, code = D.run { "-e", "setmetatable(_G, { __index = function(_, k) return k == 'made' and 5 or nil end })", "--strict", "-e", "print(made)" }
+    assert.are.equal("5\n", out) -- the script has set its own
+    _, err = D.run({ "--strict" }, { input = "print(undefined_one)" })
+    assert.is_truthy(err:find("undefined global 'undefined_one'", 1, true), err)
+    _, err, code = D.run { "--strct" }
+    assert.are.equal(2, code)
+    assert.is_truthy(err:find("did you mean --strict?", 1, true), err)
+  end)
+
+  it("keeps what LUA_INIT has set behind the globals, with --strict", function()
+    local init = "setmetatable(_G, { __index = function(_, k) if k == 'made' then return 5 end end, __newindex = function(t, k, v) rawset(t, k, v * 2) end })"
+    local out, err = D.run({ "--strict", "-e", "x = 4 print(made, x, pcall(function() return other end))" }, { env = { LUA_INIT = init } })
+    assert.is_truthy(out:find("^5\t8\tfalse\t.*undefined global 'other'"), out .. err)
+  end)
+
   it("names simulated GPUs where there is none", function()
     local _, err, code = D.run({ "-e", "tide.ones(1, {device = 'cuda'})" }, { env = { TIDE_SIM_DEVICES = "0", CUDA_VISIBLE_DEVICES = "-1" } })
     assert.are.equal(1, code)

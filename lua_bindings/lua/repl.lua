@@ -211,6 +211,9 @@ local function load_chunk(text)
   return chunk
 end
 
+-- The names of the session's local variables, as keys.
+function prompt_locals() return kept end
+
 -- As "return text" if that works, else as it is.
 function prompt_load(text)
   local chunk = load_chunk("return " .. (sub(text, 1, 1) == "=" and sub(text, 2) or text))
