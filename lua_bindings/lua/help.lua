@@ -223,8 +223,8 @@ local groups = {
   { "Shape", "Tensor:view Tensor:reshape Tensor:permute cat stack Tensor:expand Tensor:squeeze" },
   { "Compute", "exp where clamp Tensor:sum Tensor:mean Tensor:max cumsum sort einsum matmul" },
   { "Convert", "Tensor:to Tensor:item Tensor:totable Tensor:clone Tensor:copy_" },
-  { "Files", "save load load_csv save_csv load_png save_png save_apng save_npz" },
-  { "Look", "plot imshow Timer log help has" },
+  { "Files", "save load load_csv save_csv load_png save_png save_gif save_npz" },
+  { "Look", "plot imshow Timer help has" },
   { "GPUs", "cuda.device_count cuda.stream cuda.synchronize cuda.graph" },
   { "Kernels", "kernel fuse vec3 atomic" },
 }
