@@ -5,6 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <time.h>
+
+#ifdef _WIN32
+static bool local_time(struct tm *out, time_t seconds) { return localtime_s(out, &seconds) == 0; }
+#else
+static bool local_time(struct tm *out, time_t seconds) { return localtime_r(&seconds, out) != NULL; }
+#endif
+
+void ltide_clock_text(char *text, size_t size) {
+  struct timespec now = {0};
+  struct tm t = {0};
+  timespec_get(&now, TIME_UTC);
+  local_time(&t, now.tv_sec);
+  snprintf(text, size, "%02d:%02d:%02d.%03d", t.tm_hour, t.tm_min, t.tm_sec, (int)(now.tv_nsec / 1000000));
+}
+
 #ifndef _WIN32
 
 #  include <dlfcn.h>

@@ -7,6 +7,8 @@
 #include <stdio.h>
 
 int ltide_columns(void); /* of the terminal that the standard output goes to; 0: nobody knows */
+/* The local time of day, "12:34:56.789". */
+void ltide_clock_text(char *text, size_t size);
 /* Seconds of processors that this process has taken. */
 void ltide_processor_seconds(double *user, double *kernel);
 /* Is the code at both addresses of one library, or of the program? */

@@ -224,7 +224,7 @@ local groups = {
   { "Compute", "exp where clamp Tensor:sum Tensor:mean Tensor:max cumsum sort einsum matmul" },
   { "Convert", "Tensor:to Tensor:item Tensor:totable Tensor:clone Tensor:copy_" },
   { "Files", "save load load_csv save_csv load_png save_png save_gif save_npz" },
-  { "Look", "plot imshow Timer help has" },
+  { "Look", "plot imshow Timer note help has" },
   { "GPUs", "cuda.device_count cuda.stream cuda.synchronize cuda.graph" },
   { "Kernels", "kernel fuse vec3 atomic" },
 }
