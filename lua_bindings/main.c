@@ -99,9 +99,10 @@ static int run_chunk(lua_State *L, int status) {
 
 typedef struct ltide_options {
   int script; /* index of the script in argv, or 0 */
-  bool interactive, version, evaluated, ignore_env, strict;
+  bool interactive, version, evaluated, ignore_env, strict, init;
   const char *device; /* the default one, or NULL */
   const char *help;   /* what --help asks about, or NULL */
+  const char *api;    /* the form that --api asks for, or NULL */
 } ltide_options;
 
 static void print_version(void) { printf("tide %s  %s\n", tide_version(), LUA_COPYRIGHT); }
@@ -121,6 +122,8 @@ static void print_usage(FILE *to) {
           "  --sim n   simulate n GPUs, which take the place of real ones (as TIDE_SIM_DEVICES=n does)\n"
           "  --strict  reading an undefined global is an error, which names what is near\n"
           "  --device dev  where tensors are made that name no device: cpu, cuda, cuda:1\n"
+          "  --init    write .luarc.json, main.lua and spec/main_spec.lua; what is there stays\n"
+          "  --api json  write the table of functions: names, signatures, parameters, texts\n"
           "  --        stop handling options\n"
           "  -         run the standard input\n"
           "Without a script, a terminal gets a prompt. The text of -e may be one of its commands: -e :devices\n"
@@ -147,13 +150,15 @@ static bool refuse_unknown(const char *option) {
     near.wanted = name + 2;
     ltide_nearest_try(&near, "sim"), ltide_nearest_try(&near, "device");
     ltide_nearest_try(&near, "help"), ltide_nearest_try(&near, "version"), ltide_nearest_try(&near, "strict");
+    ltide_nearest_try(&near, "init"), ltide_nearest_try(&near, "api");
   }
   return refuse_option("unrecognized option", option, near.name);
 }
 
 /* Does the option need the next argument? Its text may also follow at once: -lfoo, --sim=2. */
 static bool takes_value(const char *option) {
-  return option[1] == 'e' || option[1] == 'l' || !strcmp(option, "--sim") || !strcmp(option, "--device");
+  return option[1] == 'e' || option[1] == 'l' || !strcmp(option, "--sim") || !strcmp(option, "--device") ||
+         !strcmp(option, "--api");
 }
 
 /* What stands behind a long option, in the same argument or as the next one; NULL if this is another option. */
@@ -174,11 +179,17 @@ static bool simulate(const char *count) {
   return refuse_option(what, count, NULL);
 }
 
-/* --sim and --device; false if this is neither. *ok becomes false for a bad value, which has been reported. */
+/* --sim, --device and --api; false if this is neither. *ok becomes false for a bad value, which has been reported. */
 static bool parse_long(ltide_options *o, char **argv, int i, bool *ok) {
   const char *value = long_value(argv, i, "--sim");
   if (value) {
     *ok = simulate(value);
+    return true;
+  }
+  value = long_value(argv, i, "--api");
+  if (value) {
+    o->api = value, *ok = !strcmp(value, "json");
+    if (!*ok) refuse_option("--api: expected json, got", value, NULL);
     return true;
   }
   value = long_value(argv, i, "--device");
@@ -206,6 +217,7 @@ static bool parse_options(ltide_options *o, char **argv) {
       if (is_next && (!argv[++i] || argv[i][0] == '-')) return refuse_option("missing argument of", a, NULL);
     }
     if (!strcmp(a, "--strict")) o->strict = is_long = true;
+    if (!strcmp(a, "--init")) o->init = is_long = true;
     if (is_long || takes_value(a)) continue;
     bool is_help = !strcmp(a, "-h") || !strcmp(a, "--help");
     if (is_help && argv[i + 1]) return o->help = argv[i + 1], true;
@@ -383,6 +395,11 @@ static int run(lua_State *L) {
   push_args(L, argv, argc, o.script);
   lua_settop(L, 0);
   if (o.help) return show_help(L, o.help);
+  if (o.api || o.init) {
+    lua_pushcfunction(L, o.api ? setup_print_api : setup_init);
+    lua_pushboolean(L, runner_report(L, runner_call(L, 0, 0)) == LUA_OK);
+    return 1;
+  }
   bool nothing = !o.script && !o.evaluated && !o.version, prompt = o.interactive || (nothing && isatty(STDIN_FILENO));
   if (prompt || o.evaluated) repl_open(L);
   if (o.device && !set_device(L, o.device)) return 0;

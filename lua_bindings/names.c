@@ -81,6 +81,11 @@ const char *ltide_instead(const char *name, unsigned where) {
   return NULL;
 }
 
+const char *ltide_instead_at(int i, const char **names) {
+  if (i >= (int)(sizeof insteads / sizeof *insteads)) return NULL;
+  return *names = insteads[i].names, insteads[i].hint;
+}
+
 /* {==== The error */
 
 void ltide_push_module(lua_State *L) {

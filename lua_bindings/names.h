@@ -17,6 +17,8 @@ void ltide_nearest_keys(lua_State *L, int table, ltide_nearest *near);
 /* api/instead.def: what there is instead of a name that people look for, or NULL. where: the rows to search. */
 enum { LTIDE_OF_TENSOR = 1, LTIDE_OF_MODULE = 2, LTIDE_OF_ANY = 4, LTIDE_OF_HELP = 7 };
 const char *ltide_instead(const char *name, unsigned where);
+/* The hint of row i and its names, with blanks around each; NULL behind the last row. */
+const char *ltide_instead_at(int i, const char **names);
 
 /* The end of a tensor's __index for the string at 2, which no table has: raises, or returns 0 for a name that libraries
  * look for in anything. */

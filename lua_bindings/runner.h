@@ -33,4 +33,8 @@ bool globals_is_typed(lua_State *L);
 int globals_inherited(lua_State *L, int index);
 void globals_outer(lua_CFunction index); /* the function that will call it */
 
+/* runner_setup.c: --api json and --init, called without arguments. */
+int setup_print_api(lua_State *L);
+int setup_init(lua_State *L);
+
 #endif

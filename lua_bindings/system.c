@@ -47,6 +47,15 @@ bool ltide_same_library(const void *a, const void *b) {
   return dladdr(a, &of_a) && dladdr(b, &of_b) && of_a.dli_fbase == of_b.dli_fbase;
 }
 
+bool ltide_program_path(char *path, size_t size) {
+  ssize_t n = readlink("/proc/self/exe", path, size - 1);
+  if (n < 0) return false;
+  path[n] = 0;
+  return true;
+}
+
+void ltide_make_folder(const char *path) { (void)!mkdir(path, 0777); }
+
 bool ltide_set_variable(const char *name, const char *value) { return setenv(name, value, true) == 0; }
 
 FILE *ltide_bytes_writer(char **bytes, size_t *size) { return open_memstream(bytes, size); }
@@ -75,6 +84,7 @@ bool ltide_is_parent(long process) { return getppid() == process; }
 
 #  include <windows.h>
 
+#  include <direct.h>
 #  include <io.h>
 #  include <sys/stat.h>
 
@@ -104,6 +114,14 @@ bool ltide_same_library(const void *a, const void *b) {
   HMODULE of_a = library_of(a);
   return of_a && of_a == library_of(b);
 }
+
+bool ltide_program_path(char *path, size_t size) {
+  DWORD n = GetModuleFileNameA(NULL, path, (DWORD)size);
+  for (char *p = path; n && (p = strchr(p, '\\'));) *p = '/';
+  return n > 0 && n < size;
+}
+
+void ltide_make_folder(const char *path) { _mkdir(path); }
 
 bool ltide_set_variable(const char *name, const char *value) { return _putenv_s(name, value) == 0; }
 

@@ -13,6 +13,9 @@ void ltide_clock_text(char *text, size_t size);
 void ltide_processor_seconds(double *user, double *kernel);
 /* Is the code at both addresses of one library, or of the program? */
 bool ltide_same_library(const void *a, const void *b);
+/* The file of the running program, with '/' between folders; false: nobody knows. */
+bool ltide_program_path(char *path, size_t size);
+void ltide_make_folder(const char *path);                     /* nothing where that fails, or it is there */
 bool ltide_set_variable(const char *name, const char *value); /* of the environment */
 
 /* A stream whose bytes, malloc'ed, are in memory once it was flushed and they were taken; one that reads bytes, which

@@ -89,6 +89,95 @@ describe("the runner", function()
     assert.is_truthy(out:find("^5\t8\tfalse\t.*undefined global 'other'"), out .. err)
   end)
 
+  it("begins a project by --init, and overwrites nothing", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    assert.is_truthy(os.execute("mkdir " .. folder))
+    local cwd = io.popen("pwd"):read "l"
+    local runner = D.runner:sub(1, 1) == "/" and D.runner or cwd .. "/" .. D.runner
+    local function run(words)
+      local pipe = io.popen("cd " .. folder .. " && '" .. runner .. "' " .. words .. " 2>&1")
+      local text = pipe:read "a"
+      local _, _, code = pipe:close()
+      return text, code
+    end
+    local function text_of(name)
+      local file = assert(io.open(folder .. "/" .. name))
+      local text = file:read "a"
+      file:close()
+      return text
+    end
+    local text, code = run "--init"
+    assert.are.equal(0, code)
+    for _, name in ipairs { ".luarc.json", "main.lua", "spec/main_spec.lua" } do
+      assert.is_truthy(text:find("wrote  " .. name .. "\n", 1, true), text)
+      assert.is_true(#text_of(name) > 50)
+    end
+    assert.is_truthy(text_of ".luarc.json":find('"runtime.version": "Lua 5.4"', 1, true))
+    text, code = run "--strict main.lua --size 16 --steps 20 --picture heat.gif"
+    assert.are.equal(0, code, text)
+    assert.matches("^after 20 steps: mean 0%.%d+, hottest 0%.%d+\n$", text)
+    assert.matches("^GIF89a", text_of "heat.gif")
+    text, code = run "--strict spec/main_spec.lua"
+    assert.are.equal(0, code, text)
+    assert.are.equal(3, select(2, text:gsub("  ok: ", "")), text)
+    local file = assert(io.open(folder .. "/main.lua", "w"))
+    file:write "-- mine\n"
+    file:close()
+    text, code = run "--init"
+    assert.are.equal(0, code)
+    assert.are.equal(3, select(2, text:gsub("kept   ", "")), text)
+    assert.are.equal("-- mine\n", text_of "main.lua")
+    os.remove(folder .. "/main.lua")
+    os.remove(folder .. "/spec/main_spec.lua")
+    text = run "--init"
+    assert.is_truthy(text:find("wrote  main.lua", 1, true) and text:find("kept   .luarc.json", 1, true), text)
+    os.execute("rm -r " .. folder)
+  end)
+
+  it("prints the table of functions by --api json", function()
+    local out, err, code = D.run { "--api", "json" }
+    assert.are.equal(0, code, err)
+    -- JSON without escapes of Unicode is Lua but for brackets, colons and null.
+    local strings = {}
+    local text = out:gsub('\\\\', "\1"):gsub('\\"', "\2"):gsub('"([^"]*)"', function(s)
+      strings[#strings + 1] = s:gsub("\\n", "\n"):gsub("\2", '"'):gsub("\1", "\\")
+      return "S[" .. #strings .. "]"
+    end)
+    text = text:gsub("%[(%d+)%]", "<%1>"):gsub("%[", "{"):gsub("%]", "}"):gsub("<(%d+)>", "[%1]"):gsub("(S%[%d+%]): ", "[%1] = ")
+    local chunk = assert(load("local S = ... return " .. text, "=api"))
+    local api = chunk(strings)
+    assert.are.equal(tide._VERSION:match "%d+%.%d+%.%d+", api.tide)
+    assert.is_true(#api.names > 900, #api.names)
+    local by_name, rows = {}, 0
+    for _, entry in ipairs(api.names) do by_name[entry.name] = entry end
+    for _, row in ipairs(tide._rows()) do
+      local name = row.path .. (row.path:find "^tide" and "." or ":") .. row.name
+      if row.name:sub(1, 1) ~= "_" then
+        local entry = assert(by_name[name], name)
+        assert.is_string(entry.summary, name)
+        assert.is_boolean(entry.callable, name)
+        rows = rows + 1
+      end
+    end
+    assert.are.equal(rows, #api.names)
+    local zeros, save = by_name["tide.zeros"], by_name["tide.save_gif"]
+    assert.are.equal("All 0.", zeros.summary)
+    assert.are.equal("tide.zeros(sizes... [, {dtype=, device=, pin_memory=false, out=}]) -> Tensor", zeros.signature)
+    assert.is_true(zeros.params[1].rest and zeros.params[2].option)
+    assert.are.equal("FILES", save.needs)
+    assert.are.equal("viridis", save.params[6].choices[2])
+    local found
+    for _, entry in ipairs(api.instead) do
+      for _, name in ipairs(entry.names) do found = found or name == "autograd" and entry.hint end
+    end
+    assert.matches("^tide has no autograd", found)
+    _, err, code = D.run { "--api", "xml" }
+    assert.are.equal(2, code)
+    assert.is_truthy(err:find("--api: expected json, got 'xml'", 1, true), err)
+    assert.are.equal(2, (select(3, D.run { "--api" })))
+  end)
+
   it("names simulated GPUs where there is none", function()
     local _, err, code = D.run({ "-e", "tide.ones(1, {device = 'cuda'})" }, { env = { TIDE_SIM_DEVICES = "0", CUDA_VISIBLE_DEVICES = "-1" } })
     assert.are.equal(1, code)

@@ -47,6 +47,9 @@ local function first_sentence(doc)
   return text and sentences(text)[1] or ""
 end
 
+-- help_summary(doc): its first sentence.
+function help_summary(doc) return first_sentence(doc) end
+
 local function indented(text) return "  " .. replace(text, "\n", "\n  ") end
 
 -- Signature, one sentence, example, details.
