@@ -79,7 +79,7 @@ static void push_stubs(lua_State *L) {
 static void write_new(lua_State *L, const char *path, const char *text, size_t n) {
   const char *slash = strrchr(path, '/');
   if (slash) ltide_make_folder(lua_pushlstring(L, path, (size_t)(slash - path)));
-  FILE *file = fopen(path, "wbx");
+  FILE *file = ltide_open_new(path);
   if (!file && errno == EEXIST) return (void)printf("kept   %s, which exists\n", path);
   if (!file) luaL_error(L, "--init: %s: %s", path, strerror(errno));
   bool is_written = fwrite(text, 1, n, file) == n;

@@ -16,7 +16,7 @@ static bool local_time(struct tm *out, time_t seconds) { return localtime_r(&sec
 void ltide_clock_text(char *text, size_t size) {
   struct timespec now = {0};
   struct tm t = {0};
-  timespec_get(&now, TIME_UTC);
+  clock_gettime(CLOCK_REALTIME, &now);
   local_time(&t, now.tv_sec);
   snprintf(text, size, "%02d:%02d:%02d.%03d", t.tm_hour, t.tm_min, t.tm_sec, (int)(now.tv_nsec / 1000000));
 }
@@ -54,6 +54,7 @@ bool ltide_program_path(char *path, size_t size) {
   return true;
 }
 
+FILE *ltide_open_new(const char *path) { return fopen(path, "wbx"); }
 void ltide_make_folder(const char *path) { (void)!mkdir(path, 0777); }
 
 bool ltide_set_variable(const char *name, const char *value) { return setenv(name, value, true) == 0; }
@@ -85,6 +86,7 @@ bool ltide_is_parent(long process) { return getppid() == process; }
 #  include <windows.h>
 
 #  include <direct.h>
+#  include <fcntl.h>
 #  include <io.h>
 #  include <sys/stat.h>
 
@@ -119,6 +121,11 @@ bool ltide_program_path(char *path, size_t size) {
   DWORD n = GetModuleFileNameA(NULL, path, (DWORD)size);
   for (char *p = path; n && (p = strchr(p, '\\'));) *p = '/';
   return n > 0 && n < size;
+}
+
+FILE *ltide_open_new(const char *path) {
+  int file = _open(path, _O_WRONLY | _O_CREAT | _O_EXCL | _O_BINARY, _S_IREAD | _S_IWRITE);
+  return file < 0 ? NULL : _fdopen(file, "wb");
 }
 
 void ltide_make_folder(const char *path) { _mkdir(path); }

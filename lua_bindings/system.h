@@ -15,6 +15,7 @@ void ltide_processor_seconds(double *user, double *kernel);
 bool ltide_same_library(const void *a, const void *b);
 /* The file of the running program, with '/' between folders; false: nobody knows. */
 bool ltide_program_path(char *path, size_t size);
+FILE *ltide_open_new(const char *path);                       /* for writing; NULL with EEXIST: it is there */
 void ltide_make_folder(const char *path);                     /* nothing where that fails, or it is there */
 bool ltide_set_variable(const char *name, const char *value); /* of the environment */
 

@@ -56,10 +56,10 @@ function M.read(path)
       at = at + n
     end
   end
-  assert(take "c6" == "GIF89a")
+  assert(text:sub(1, 6) == "GIF89a")
+  at = 7
   local gif = { w = take "H", h = take "H", delays = {} }
   local flags = take "BBB"
-  at = 14
   assert(flags & 0x80 ~= 0)
   local palette = {}
   for i = 0, (2 << (flags & 7)) - 1 do
