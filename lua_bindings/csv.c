@@ -189,7 +189,7 @@ static int fail(reader *r, int64_t column, const char *format, ...) {
 /* A field of a record: [from, to) without blanks and quotes around it. */
 typedef struct field {
   const char *from, *to;
-  bool is_quoted, has_pairs; /* has_pairs: two quotes in it stand for one */
+  bool is_quoted, has_pairs; /* has_pairs: two quotes in it mean one */
   bool is_last;              /* of its record */
   int64_t lines;             /* line ends in it */
 } field;
@@ -265,7 +265,7 @@ static int64_t integer_of(reader *r, int64_t column, const field *f) {
   int64_t i;
   double d;
   if (is_missing(f->from, f->to)) {
-    if (!r->has_missing) return refuse_field(r, column, f, "an integer; missing = n stands for what is missing");
+    if (!r->has_missing) return refuse_field(r, column, f, "an integer; missing = n gives a number for missing fields");
     return r->missing_integer;
   }
   if (!read_int64(&i, f->from, f->to)) {

@@ -42,7 +42,7 @@ const char *ltide_usage(lua_State *L);
 bool ltide_has_function(lua_State *L, const char *library, const char *name);
 /* For the runner: a hint about a message of Lua's own, such as that of x.item + 1, or "". It pushes values. */
 const char *ltide_lua_hint(lua_State *L, const char *message);
-/* Likewise about an undefined global: what was meant, or "". more: a table with further names as its keys, or 0. */
+/* For the runner: a hint about an undefined global, or "". more: a table with further names as its keys, or 0. */
 const char *ltide_global_hint(lua_State *L, const char *name, int more);
 
 #endif

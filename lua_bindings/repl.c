@@ -183,7 +183,7 @@ static int global_index(lua_State *L) {
   return 1;
 }
 
-/* Warns of the undefined names that the last chunk has read, each once, but for the one that its error names. */
+/* Warns of the undefined names that the last chunk has read, each once, except one that its error names. */
 static void warn_of_undefined(lua_State *L, const char *message) {
   int top = lua_gettop(L);
   if (lua_getfield(L, LUA_REGISTRYINDEX, undefined_names) != LUA_TTABLE) return lua_settop(L, top);
@@ -194,13 +194,13 @@ static void warn_of_undefined(lua_State *L, const char *message) {
   fflush(stdout);
   for (lua_Integer i = 1; lua_rawgeti(L, top + 1, i) == LUA_TSTRING; i++, lua_settop(L, top + 3)) {
     const char *name = lua_tostring(L, -1);
-    bool is_told = message && strstr(message, lua_pushfstring(L, "global '%s'", name));
+    bool is_known = message && strstr(message, lua_pushfstring(L, "global '%s'", name));
     lua_pushvalue(L, top + 4);
-    is_told |= lua_rawget(L, top + 2) != LUA_TNIL;
+    is_known |= lua_rawget(L, top + 2) != LUA_TNIL;
     lua_pushvalue(L, top + 4);
     lua_pushboolean(L, true);
     lua_rawset(L, top + 2);
-    if (!is_told) ltide_warn(L, "undefined global '%s'%s", name, ltide_global_hint(L, name, top + 3));
+    if (!is_known) ltide_warn(L, "undefined global '%s'%s", name, ltide_global_hint(L, name, top + 3));
   }
   lua_settop(L, top);
 }

@@ -29,7 +29,7 @@ bool interrupt_noticed(void);
 void globals_strict(lua_State *L);
 /* For __index of the globals, called with them and a key: was the reader typed at the prompt? */
 bool globals_is_typed(lua_State *L);
-/* Likewise: pushes what the __index at `index`, which was there before, gives. Returns 1. */
+/* For the same __index: pushes what the earlier __index, at `index`, gives. Returns 1. */
 int globals_inherited(lua_State *L, int index);
 void globals_outer(lua_CFunction index); /* the function that will call it */
 

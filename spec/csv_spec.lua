@@ -55,7 +55,7 @@ describe("load_csv", function()
     assert.are.equal(-math.huge, 1 / got[17])
   end)
 
-  it("finds a header, or is told of it", function()
+  it("finds a header, or takes the option", function()
     local x, names = load_text("x,y\n1,2\n")
     D.eq({ { 1, 2 } }, x)
     assert.are.same({ "x", "y" }, names)

@@ -6,7 +6,7 @@ local function list(values)
   return #values == 0 and "[]" or "[" .. join(values, ", ") .. "]"
 end
 
--- The pairs {key, JSON text}, without those that are nil.
+-- An object of pairs of a key and JSON text; nil texts are left out.
 local function object(...)
   local out = {}
   for i = 1, count(...), 2 do

@@ -30,7 +30,7 @@ local function check(opts, h, w)
   if not (opts.fps > 0 and opts.fps <= 100) then
     fail("ValueError", "save_gif: fps: got " .. text(opts.fps) .. ", expected more than 0, at most 100")
   end
-  if opts.loop > 65536 then fail("ValueError", "save_gif: loop: got " .. text(opts.loop) .. ", expected 0 (for ever) to 65536 times") end
+  if opts.loop > 65536 then fail("ValueError", "save_gif: loop: got " .. text(opts.loop) .. ", expected 0 (without end) to 65536 times") end
   local scale = opts.scale
   if scale < 1 or scale > 64 or h * scale > 65535 or w * scale > 65535 then
     fail("ValueError", "save_gif: scale: got " .. text(scale) .. " for pictures of " .. h .. " by " .. w .. ", expected 1 to 64, and at most 65535 pixels a side")

@@ -73,7 +73,7 @@ local function hanging(line, width)
   while sub(line, column, column) == " " do column = column + 1 end
   if sub(line, column, column + 1) == "- " then return column + 1 end
   local paren, blank, gap = find(line, "("), find(line, " "), find(sub(line, column), "  ")
-  if paren and blank and paren < blank and find(line, ") ->") then return 4 end
+  if paren and blank and paren < blank and (find(line, ") ->") or sub(line, #line) == ")") then return 4 end
   if not gap then return column - 1 end
   column = column + gap
   while sub(line, column, column) == " " do column = column + 1 end
