@@ -93,7 +93,7 @@ describe("the reference", function()
     os.remove(folder)
     assert.is_truthy(os.execute("mkdir " .. folder))
     local out = D.run { "scripts/docs/reference.lua", folder }
-    assert.is_truthy(out:find "%d+ pages, %d+ names", out)
+    assert.is_truthy(out:find "%d+ entries, %d+ names", out)
     local function read(name)
       local file = assert(io.open(folder .. "/" .. name))
       local text = file:read "a"
@@ -102,15 +102,31 @@ describe("the reference", function()
     end
     assert.is_truthy(load(read "tide.lua", "=tide.lua"))
     assert.is_truthy(read("tide.lua"):find("---@param options? {keepdim?: boolean", 1, true))
-    local index = read "index.html"
-    local n = 0
-    for page in index:gmatch 'href="([%w-]+%.html)"' do
-      assert.is_nil(read(page):find "https?://")
+    local n, headings = 0, {}
+    for page in read("reference/index.md"):gmatch "\n| %[[^]]+%]%((%w+%.md)%)" do
+      local text = read("reference/" .. page)
+      assert.is_nil(text:find "https?://")
+      for heading in text:gmatch "\n## `([^`]+)`\n" do
+        assert.is_nil(headings[heading], heading)
+        headings[heading] = true
+      end
       n = n + 1
     end
-    assert.is_true(n > 80, n)
-    assert.is_truthy(read("search.js"):find('"matmul"', 1, true))
+    assert.is_true(n > 15, n)
+    -- Every public name has an entry, and in place forms share that of their function.
+    for _, row in ipairs(tide._rows()) do
+      local heading = row.name
+      if row.path == "tide" or row.path == "Tensor" then
+        heading = headings[row.name] and row.name or row.name:match "^(.*)_$"
+      elseif row.path:find "^tide%." then
+        heading = row.path:sub(6) .. "." .. row.name
+      else
+        heading = row.path .. ":" .. row.name
+      end
+      if row.name:sub(1, 1) ~= "_" then assert.is_true(headings[heading], row.path .. "." .. row.name) end
+    end
     assert.is_truthy(read("tide.1"):find(".SH OPTIONS", 1, true))
+    assert.is_truthy(read("tide.1"):find(".B TIDE_KERNEL_CACHE=0", 1, true))
     os.execute("rm -r " .. folder)
   end)
 end)

@@ -15,12 +15,13 @@ install(FILES ${public_headers} lua_bindings/tide_lua.h DESTINATION include/tide
 install(DIRECTORY scripts/examples/ DESTINATION share/tide/examples USE_SOURCE_PERMISSIONS)
 install(FILES LICENSE README.md DESTINATION share/doc/tide)
 
-# The reference, out of the table of functions: cmake --build build --target docs. It is installed where it was made.
+# The manual: cmake --build build --target docs. It is installed where it was made.
 set(docs ${PROJECT_BINARY_DIR}/docs)
-add_custom_target(docs COMMAND ${CMAKE_COMMAND} -E make_directory ${docs}
-  COMMAND tide_runner ${PROJECT_SOURCE_DIR}/scripts/docs/reference.lua ${docs} --programs)
+add_custom_target(docs VERBATIM COMMAND ${PROJECT_SOURCE_DIR}/scripts/docs/site.sh $<TARGET_FILE:tide_runner> ${docs})
+add_dependencies(docs tide_runner)
 install(FILES ${docs}/tide.1 DESTINATION share/man/man1 OPTIONAL)
-install(DIRECTORY ${docs}/ DESTINATION share/doc/tide/reference OPTIONAL PATTERN tide.1 EXCLUDE)
+install(FILES ${docs}/tide.lua DESTINATION share/tide/stubs OPTIONAL)
+install(DIRECTORY ${docs}/html/ DESTINATION share/doc/tide/html OPTIONAL)
 
 set(package_dir lib/cmake/tide)
 install(EXPORT tide_targets NAMESPACE tide:: FILE tide_targets.cmake DESTINATION ${package_dir})

@@ -1,8 +1,9 @@
--- Writes the reference out of the table of functions, which the runner that runs this script has in it: pages of HTML,
--- one a noun and each with a search over all, stubs for the Lua language server, and the man page of the runner.
--- usage: tide scripts/docs/reference.lua FOLDER [--programs]     also pages of programs, which are run: docs/kernels.lua
+-- Writes the reference out of the table of functions, which the runner that runs this script has in it: Markdown pages for
+-- the manual (FOLDER/reference, by groups.lua), stubs for the Lua language server, and the man page of the runner.
+-- usage: tide scripts/docs/reference.lua FOLDER
 local tide = require "tide"
 local folder = assert(arg[1], "usage: tide scripts/docs/reference.lua FOLDER")
+local here = arg[0]:match "^(.*/)" or ""
 
 local function write(name, text)
   local file = assert(io.open(folder .. "/" .. name, "w"))
@@ -10,151 +11,14 @@ local function write(name, text)
   assert(file:close())
 end
 
--- ---- rows, each once ----
+-- ---- pages ----
 
-local titles = {
-  tide = "Saving and loading", data = "Batches of data", Loader = "Batches of data", parallel = "Several devices",
-  multiprocessing = "Processes", Context = "Processes", Event = "Between processes", ["tide.cuda.Event"] = "Between processes",
-  cuda = "Between processes", class = "Errors", errors = "Errors", scope = "Scopes", Tensor = "Between processes",
-  allocator = "Allocators and pools", apply = "Functions on elements", arena = "Scopes", comm = "Between devices",
-  convert = "From and to Lua", cudagraph = "Graphs", debug = "Debugging", determinism = "Determinism", device = "Devices",
-  doc = "Help", dtype = "Dtypes", error = "Errors", event = "Events", factory = "Making tensors", fft = "Fourier transforms",
-  format = "Printing", generator = "Generators", graph = "Graphs", graphed = "Graphs", index = "Indexes and masks", scatter = "Indexes and masks",
-  info = "What devices report", io = "Images", ipc = "Between processes", jit = "Kernels of C text", program = "Kernels written in Lua", kernel = "Kernels of C text",
-  matmul = "Matrix products", memory = "Memory", move = "Devices, dtypes and copies", names = "Help", nccl = "NCCL",
-  nvtx = "NVTX", ops = "Elementwise operations", profiler = "Profiler", random = "Random numbers", reduce = "Reductions",
-  sanitizer = "Sanitizer", shape = "Shapes that copy", storage = "Storages", stream = "Streams", tensor = "Tensors",
-  timer = "Timers", util = "Programs and threads", vectors = "Small vectors", words = "Kernels in Lua", program = "Kernels in Lua", values = "Modules, classes and fields", view = "Views",
-}
-
-local function page_of(row)
-  local noun = row.noun or row.path:match "^tide%.(%w+)$" or row.path
-  return titles[noun] or (noun:sub(1, 1):upper() .. noun:sub(2))
-end
-
-local function file_of(title) return title:lower():gsub("[^%w]+", "-") .. ".html" end
-
-local rows, seen, pages, order = {}, {}, {}, {}
 local all = tide._rows()
-for _, row in ipairs(all) do
-  row.results = row.results or row.signature:match "%-> (.*)$" or ""
-  local key = row.signature .. row.name
-  if row.name:sub(1, 1) ~= "_" and not seen[key] then
-    seen[key] = true
-    rows[#rows + 1] = row
-    local title = page_of(row)
-    if not pages[title] then
-      pages[title] = {}
-      order[#order + 1] = title
-    end
-    table.insert(pages[title], row)
-  end
-end
-table.sort(order)
-for _, page in pairs(pages) do table.sort(page, function(a, b) return a.name < b.name end) end
-
--- ---- HTML ----
-
-local style = [[
-:root { --back: #fff; --text: #1c1e21; --soft: #666d78; --line: #e3e6ea; --code: #f5f6f8; --link: #1f5fbf }
-@media (prefers-color-scheme: dark) {
-  :root { --back: #16181c; --text: #e4e6ea; --soft: #9aa2ae; --line: #2b2f36; --code: #1f2228; --link: #7fb0f5 }
-}
-* { box-sizing: border-box }
-body { margin: 0; background: var(--back); color: var(--text); font: 16px/1.55 system-ui, sans-serif; display: flex }
-nav { width: 15rem; height: 100vh; position: sticky; top: 0; overflow-y: auto; padding: 1.2rem; border-right: 1px solid var(--line); font-size: 14px }
-nav a { display: block; padding: .1rem 0 }
-nav a.here { font-weight: 600; color: var(--text) }
-main { flex: 1; max-width: 54rem; padding: 1.2rem 2rem 4rem; min-width: 0 }
-a { color: var(--link); text-decoration: none }
-a:hover { text-decoration: underline }
-input { width: 100%; padding: .45rem .6rem; margin-bottom: 1rem; font: inherit; color: inherit; background: var(--code); border: 1px solid var(--line); border-radius: 6px }
-#found { list-style: none; padding: 0; margin: 0 0 2rem }
-#found li { padding: .2rem 0 }
-section { border-top: 1px solid var(--line); padding: 1rem 0 }
-code, pre { font: 14px/1.5 ui-monospace, monospace; background: var(--code); border-radius: 4px }
-pre { padding: .6rem .8rem; overflow-x: auto; margin: 0; white-space: pre-wrap }
-p { margin: .6rem 0 0 }
-table { border-collapse: collapse; margin-top: .6rem; font-size: 14px }
-td { padding: .15rem 1rem .15rem 0; vertical-align: top }
-td + td { color: var(--soft) }
-@media (max-width: 50rem) { body { display: block } nav { width: auto; height: auto; position: static; border: 0 } nav a { display: inline-block; margin-right: .8rem } main { padding: 1rem } }
-]]
-
-local search = [[
-const box = document.querySelector("input"), found = document.getElementById("found");
-box.addEventListener("input", () => {
-  const words = box.value.toLowerCase().split(/\s+/).filter(Boolean);
-  found.replaceChildren();
-  if (!words.length) return;
-  const rank = r => (r[0].toLowerCase() === words[0] ? 0 : r[0].toLowerCase().startsWith(words[0]) ? 1 : 2);
-  rows.filter(r => words.every(w => (r[1] + " " + r[2]).toLowerCase().includes(w)))
-    .sort((a, b) => rank(a) - rank(b)).slice(0, 40).forEach(r => {
-      const item = document.createElement("li"), link = document.createElement("a");
-      link.href = r[3], link.textContent = r[1];
-      item.append(link, " " + r[2].split(". ")[0]);
-      found.append(item);
-    });
-});
-addEventListener("keydown", e => { if (e.key === "/" && document.activeElement !== box) e.preventDefault(), box.focus(); });
-]]
-
-local function escape(text) return (text:gsub("[&<>\"]", { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;" })) end
-local function anchor(row) return (row.path .. "." .. row.name):gsub("[^%w_.]", "-") end
-
-local function param_table(row)
-  local out = {}
-  for i, p in ipairs(row.params or {}) do
-    local receiver = i == 1 and row.signature:find("^" .. p.name .. ":")
-    if not receiver and p.type ~= "any" then
-      local kind = p.choices and "'" .. table.concat(p.choices, "', '") .. "'" or p.type:gsub("|", " or ")
-      local rest = p.option and "option" or p.optional and "may be missing" or ""
-      if p.default then rest = rest .. ", default " .. p.default end
-      out[#out + 1] = ("<tr><td><code>%s</code></td><td>%s</td><td>%s</td></tr>"):format(escape(p.name), escape(kind), escape(rest))
-    end
-  end
-  return #out > 0 and "<table>" .. table.concat(out) .. "</table>" or ""
-end
-
-local programs = arg[2] == "--programs" and dofile(arg[0]:match "^(.*)reference%.lua$" .. "kernels.lua")(folder, escape) or {}
-
-local function navigation(here)
-  local out = {}
-  local function link(title)
-    out[#out + 1] = ('<a %shref="%s">%s</a>'):format(title == here and 'class="here" ' or "", file_of(title), escape(title))
-  end
-  for _, title in ipairs(order) do link(title) end
-  for _, program in ipairs(programs) do link(program.title) end
-  return "<nav><b>tide " .. tide._VERSION:gsub("^tide ", "") .. "</b>" .. table.concat(out, "\n") .. "</nav>"
-end
-
-local function page(title, body)
-  return table.concat({ '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
-    "<title>" .. escape(title) .. " - tide</title>", '<link rel="stylesheet" href="style.css">', navigation(title), "<main>",
-    '<input type="search" placeholder="Search all functions ( / )" aria-label="Search all functions"><ul id="found"></ul>',
-    "<h1>" .. escape(title) .. "</h1>", body, '</main><script src="search.js"></script>', "</html>\n" }, "\n")
-end
-
-local function write_html()
-  local index = {}
-  for _, title in ipairs(order) do
-    local body = {}
-    for _, row in ipairs(pages[title]) do
-      local text = escape(row.text):gsub("\n", "<br>")
-      body[#body + 1] = ('<section id="%s"><pre>%s</pre><p>%s</p>%s</section>'):format(anchor(row), escape(row.signature), text, param_table(row))
-      local link = file_of(title) .. "#" .. anchor(row)
-      index[#index + 1] = ("[%q,%q,%q,%q]"):format(row.name, row.signature, row.text:gsub("\n", " "), link)
-    end
-    write(file_of(title), page(title, table.concat(body, "\n")))
-  end
-  for _, program in ipairs(programs) do write(file_of(program.title), page(program.title, program.body)) end
-  local list = {}
-  for _, title in ipairs(order) do
-    list[#list + 1] = ('<section><a href="%s">%s</a><p>%d names</p></section>'):format(file_of(title), escape(title), #pages[title])
-  end
-  write("index.html", page("Reference", table.concat(list, "\n")))
-  write("style.css", style)
-  write("search.js", "const rows = [" .. table.concat(index, ",\n") .. "];\n" .. search)
+for _, row in ipairs(all) do row.results = row.results or row.signature:match "%-> (.*)$" or "" end
+local pages, entries, names = dofile(here .. "reference_pages.lua")(all, dofile(here .. "groups.lua"))
+local function write_pages()
+  os.execute("mkdir -p '" .. folder .. "/reference'")
+  for name, text in pairs(pages) do write("reference/" .. name .. ".md", text) end
 end
 
 -- ---- stubs ----
@@ -293,16 +157,21 @@ local function write_man()
     end
   end
   out[#out + 1] = ".SH MODULES"
-  for _, row in ipairs(rows) do
+  for _, row in ipairs(all) do
     if not row.callable and row.path:find "^tide" and row.results == "table" then
       out[#out + 1] = ".TP\n.B " .. roff(row.path .. "." .. row.name) .. "\n" .. roff(row.text)
     end
   end
-  out[#out + 1] = ".SH ENVIRONMENT\n.TP\n.B TIDE_SIM_DEVICES\nHow many GPUs to simulate.\n.TP\n.B LUA_PATH, LUA_CPATH, LUA_INIT\nAs Lua's own runner has them.\n"
+  out[#out + 1] = ".SH ENVIRONMENT"
+  for line in io.lines(here .. "manual/reference/environment.md") do
+    local name, text = line:match "^| (`.-) | (.-) |$"
+    if name then out[#out + 1] = ".TP\n.B " .. roff((name:gsub("`", ""))) .. "\n" .. roff((text:gsub("`", ""))) end
+  end
+  out[#out + 1] = ""
   write("tide.1", table.concat(out, "\n"))
 end
 
-write_html()
+write_pages()
 write_stubs()
 write_man()
-print(("%s: %d pages, %d names"):format(folder, #order + 1, #rows))
+print(("%s: %d entries, %d names"):format(folder, entries, names))

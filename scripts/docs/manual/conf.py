@@ -1,0 +1,20 @@
+# Sphinx reads this: the manual as one static site, from Markdown, with the theme Furo. Nothing is fetched from a network.
+project = "tide"
+copyright = "the tide contributors"
+extensions = ["myst_parser"]
+source_suffix = {".md": "markdown"}
+root_doc = "index"
+html_theme = "furo"
+html_title = "tide"
+html_static_path = ["_static"]
+html_css_files = ["manual.css"]
+html_js_files = ["suggest.js"]
+html_copy_source = False
+html_show_sourcelink = False
+html_show_sphinx = False
+pygments_style = "tango"
+pygments_dark_style = "monokai"
+myst_heading_anchors = 3
+myst_enable_extensions = ["deflist"]
+suppress_warnings = ["misc.highlighting_failure"]
+exclude_patterns = ["SCOPE.md"]  # scope.md includes it

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Builds the manual as a static site: FOLDER/source gets the pages, those written here and those of the reference and the
+# gallery, FOLDER/html the site. With --quick the examples of the gallery are small. Ends with 77 where Sphinx, MyST or
+# Furo is missing: scripts/setup --docs installs them.
+# usage: site.sh TIDE FOLDER [--quick]
+set -eu
+tide=$(realpath "$1") quick=${3:-}
+mkdir -p "$2"
+folder=$(realpath "$2")
+cd "$(dirname "$(realpath "$0")")/../.."
+
+# Debian's packages are for Debian's Python, which need not be the first one in PATH.
+python=
+for each in /usr/bin/python3 python3; do
+  if "$each" -c 'import sphinx, myst_parser, furo' 2>/dev/null; then python=$each && break; fi
+done
+if [ -z "$python" ]; then
+  echo "site: skipped: Sphinx, MyST or Furo is missing; scripts/setup --docs installs them" >&2
+  exit 77
+fi
+
+rm -rf "$folder/source" "$folder/html"
+cp -r scripts/docs/manual "$folder/source"
+cp SCOPE.md "$folder/source/"
+"$tide" scripts/docs/reference.lua "$folder"
+mv "$folder"/reference/*.md "$folder/source/reference/"
+rmdir "$folder/reference"
+"$tide" scripts/docs/code.lua --pictures "$folder/source/pictures"
+"$tide" scripts/docs/gallery.lua "$folder/source" $quick
+"$python" -m sphinx -q -W --keep-going -b html -d "$folder/doctrees" "$folder/source" "$folder/html"
+echo "site: $folder/html/index.html"
