@@ -181,7 +181,7 @@ describe("the worked examples", function()
       files[#files + 1] = path
       list[#list + 1] = { "README.md, block " .. #files - 1, path }
     end
-    assert.are.equal(5, #files - 1)
+    assert.are.equal(2, #files - 1)
     return list, function()
       for _, path in ipairs(files) do os.remove(path) end
     end

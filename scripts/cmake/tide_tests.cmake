@@ -362,6 +362,7 @@ set_tests_properties(check/windows PROPERTIES PROCESSORS 2 LABELS all)
 # ---- the README and the manual: their code run, their text checked, the site built ----
 set(docs_room ${PROJECT_SOURCE_DIR}/scripts/docs)
 tide_test(docs/code 60 COMMAND $<TARGET_FILE:tide_runner> ${docs_room}/code.lua)
+tide_test(docs/text 12 COMMAND $<TARGET_FILE:tide_runner> ${docs_room}/text.lua)
 tide_test(docs/spelling 12 COMMAND ${docs_room}/spelling.sh)
 tide_test(docs/site 120 COMMAND ${docs_room}/site.sh $<TARGET_FILE:tide_runner> ${PROJECT_BINARY_DIR}/docs_test --quick)
 
