@@ -365,6 +365,9 @@ tide_test(docs/code 60 COMMAND $<TARGET_FILE:tide_runner> ${docs_room}/code.lua)
 tide_test(docs/text 12 COMMAND $<TARGET_FILE:tide_runner> ${docs_room}/text.lua)
 tide_test(docs/spelling 12 COMMAND ${docs_room}/spelling.sh)
 tide_test(docs/site 120 COMMAND ${docs_room}/site.sh $<TARGET_FILE:tide_runner> ${PROJECT_BINARY_DIR}/docs_test --quick)
+tide_test(docs/browser 60 COMMAND ${docs_room}/browser.sh ${PROJECT_BINARY_DIR}/docs_test)
+set_tests_properties(docs/site PROPERTIES FIXTURES_SETUP site)
+set_tests_properties(docs/browser PROPERTIES FIXTURES_REQUIRED site)
 
 # ---- what a call costs the host, counted ----
 tide_test(bench/instructions 30 COMMAND ${PROJECT_SOURCE_DIR}/scripts/bench/instructions --check ${PROJECT_BINARY_DIR})

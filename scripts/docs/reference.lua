@@ -15,7 +15,7 @@ end
 
 local all = tide._rows()
 for _, row in ipairs(all) do row.results = row.results or row.signature:match "%-> (.*)$" or "" end
-local pages, entries, names = dofile(here .. "reference_pages.lua")(all, dofile(here .. "groups.lua"))
+local pages, entries, names = dofile(here .. "reference_pages.lua")(all, dofile(here .. "groups.lua"), here .. "manual/")
 local function write_pages()
   os.execute("mkdir -p '" .. folder .. "/reference'")
   for name, text in pairs(pages) do write("reference/" .. name .. ".md", text) end

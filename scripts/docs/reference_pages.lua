@@ -1,20 +1,26 @@
 -- The pages of the reference, in Markdown: one for each group, with an entry for each name. The forms of a name (function,
--- method, in place) share an entry. Returns the texts by file name, and the numbers of entries and of names.
+-- method, in place) share an entry. An entry links to sections of the manual whose code uses the name.
+-- Returns the texts by file name, and the numbers of entries and of names.
 
 local function escape(text) return (text:gsub("[\\`*_%[%]<>#{}|~]", "\\%0")) end
 
--- The sentences of a text: the first one says what the entry does, the others are its details.
+-- The sentences of a text: the first one says what the entry does, the others are its details. An option's name with a
+-- colon begins one, too.
 local function sentences(text)
   local out = {}
-  for line in text:gmatch "[^\n]+" do
-    local rest = line
-    while rest do
-      local stop, next = rest:match "^.-[.!?]()%s+()[%u%[]"
-      out[#out + 1] = stop and rest:sub(1, stop - 1) or rest
-      rest = stop and rest:sub(next)
-    end
-  end
+  text = text:gsub("\n", " "):gsub("([.!?])%s+([%u%[])", "%1\1%2"):gsub("([.!?])%s+(%l[%w_]*:%s)", "%1\1%2")
+  for sentence in text:gmatch "[^\1]+" do out[#out + 1] = sentence end
   return out
+end
+
+-- More signatures, each on a line at the head of a text, and the text behind them.
+local function split_signatures(text, signatures)
+  while true do
+    local line, rest = text:match "^(local [^\n]*<close>[^\n]*)\n(.+)$"
+    if not line then line, rest = text:match "^([%w_.]+[:.(][^\n]* %-> [^\n]*)\n(.+)$" end
+    if not line then return text end
+    signatures[#signatures + 1], text = line, rest
+  end
 end
 
 local function params_of(row)
@@ -42,7 +48,53 @@ local function heading_of(row, plain)
   return path .. ":" .. name
 end
 
-return function(rows, groups)
+-- ---- where the manual uses a name ----
+
+local most_uses = 3
+
+local function slug(title) return title:lower():gsub("[^%w%s_-]", ""):gsub("%s", "-") end
+
+-- Calls visit(name, section) for the names in the Lua blocks of a page: `sum` of tide.sum and x:sum, and `cuda.graph`.
+local function visit_page(manual, path, visit)
+  local title, section, inside
+  for line in io.lines(manual .. path) do
+    local heading = line:match "^#+ (.*)$"
+    if line:find "^```" then
+      inside = not inside and line:find "^```lua" ~= nil
+    elseif inside then
+      for name in line:gmatch "tide%.([%w_.]+)" do visit(name, section) end
+      for name in line:gmatch "[%w_%])}]:([%a_][%w_]*)%f[^%w_]" do visit(name, section) end
+    elseif heading then
+      title = title or heading
+      section = { path = path, title = title == heading and title or title .. ": " .. heading, anchor = title ~= heading and "#" .. slug(heading) or "" }
+    end
+  end
+end
+
+-- The sections of a name, those that teach before recipes: {[name] = {section, ...}}.
+local function uses_of(manual)
+  local uses = {}
+  for _, room in ipairs { "start", "learn", "howto", "embed", "why" } do
+    for path in io.popen(("cd '%s' && ls %s/*.md"):format(manual, room)):lines() do
+      visit_page(manual, path, function(name, section)
+        local list = uses[name] or {}
+        uses[name] = list
+        if list[#list] ~= section and #list < most_uses then list[#list + 1] = section end
+      end)
+    end
+  end
+  return uses
+end
+
+local function links_of(uses, name)
+  local out = {}
+  for i, section in ipairs(uses[name] or {}) do
+    out[i] = ("[%s](../%s%s)"):format(section.title:gsub("`", ""), section.path, section.anchor)
+  end
+  return #out > 0 and "Used in " .. table.concat(out, "; ") .. ".\n" or nil
+end
+
+return function(rows, groups, manual)
   local plain, group_of, pages, names = {}, {}, {}, 0
   for _, row in ipairs(rows) do
     if row.path == "Tensor" or row.path == "tide" then plain[row.name] = true end
@@ -71,6 +123,7 @@ return function(rows, groups)
       table.insert(entry.rows, row)
     end
   end
+  local uses = uses_of(manual)
   local entries, index = 0, { "# Reference\n\nEvery public name, grouped by what you want to do. At the prompt `help 'name'` shows the same entry.\n",
     "| page | what is on it | names |\n| --- | --- | --- |" }
   local toc = {}
@@ -84,7 +137,7 @@ return function(rows, groups)
       for _, row in ipairs(entry.rows) do
         if not shown[row.signature] then signatures[#signatures + 1] = row.signature end
         shown[row.signature] = true
-        if not shown[row.text] then texts[#texts + 1] = row.text end
+        if not shown[row.text] then texts[#texts + 1] = split_signatures(row.text, signatures) end
         shown[row.text] = true
       end
       out[#out + 1] = "```text\n" .. table.concat(signatures, "\n") .. "\n```\n"
@@ -97,6 +150,8 @@ return function(rows, groups)
       if example then out[#out + 1] = "```lua\n" .. example .. "\n```\n" end
       local params = params_of(entry.rows[1])
       if params then out[#out + 1] = params end
+      local links = not entry.heading:find ":" and links_of(uses, entry.heading)
+      if links then out[#out + 1] = links end
     end
     pages[group.file] = table.concat(out, "\n")
     index[#index + 1] = ("| [%s](%s.md) | %s | %d |"):format(group.title, group.file, group.text, #group.order)
