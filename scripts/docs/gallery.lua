@@ -10,7 +10,7 @@ local folder, quick = assert(arg[1], "usage: tide scripts/docs/gallery.lua FOLDE
 local runner, root = arg[-1], arg[0]:match "^(.*)docs/gallery%.lua$" -- root: scripts/
 
 local programs = {
-  { "solar_system", "Fifty years of the solar system", "--years 12 --quiet --device cpu --out" },
+  { "solar_system", "Fifty years of the solar system", "--years 50 --quiet --device cpu --out" },
   { "cloth", "A cloth falls over a ball", "--size 80 --steps 300 --width 900 --quiet --device cpu --out" },
   { "wave", "Waves pass a double slit", "--size 400 --steps 520 --quiet --device cpu --out" },
   { "boids", "A flock that leaves light behind", "--boids 3000 --steps 260 --width 900 --quiet --device cpu --out" },

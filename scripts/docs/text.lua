@@ -95,6 +95,20 @@ local function check_contents()
   end
 end
 
+-- ---- code that fits the column of a page ----
+local widest = 96
+local function check_width(path, text)
+  local number, inside = 0, false
+  for line in (text .. "\n"):gmatch "(.-)\n" do
+    number = number + 1
+    if line:find "^```" then
+      inside = not inside and line:find "^```lua" ~= nil
+    elseif inside and #line > widest then
+      complain(path, number, ("code of %d columns, at most %d"):format(#line, widest))
+    end
+  end
+end
+
 -- ---- sentences ----
 local turns = { "so many", "as many", "likewise", "for ever", "whoever", "whatever", "what is told", "told", "lets go", "let go",
   "puts off", "put off", "stands for", "lies in", "lie beside", "goes through", "in vain", "of which", "by which", "in which",
@@ -144,6 +158,7 @@ for _, path in ipairs(pages) do
     complain(path, 1, "is missing")
   else
     check_links(path, text)
+    if path:sub(1, #manual) == manual then check_width(path, text) end
     check_turns(path, text)
     check_sentences(path, text)
   end
