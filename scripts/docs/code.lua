@@ -1,4 +1,5 @@
--- Runs the Lua blocks of the README and of the manual's pages, and compares what they print with what the page shows.
+-- Runs the Lua blocks of the README, of the manual's pages and of the reference's examples, and compares what they print
+-- with what the page shows.
 --
 -- A block ```lua runs as a script of its own, in an empty folder, on the CPU. The block ```text that follows it is its
 -- output, standard error included; `...` in it matches any text, and a line `...` any lines. Words behind `lua` change this:
@@ -106,7 +107,7 @@ do
   end
 end
 if #pages == 0 then
-  for path in io.popen("ls README.md; find scripts/docs/manual -name '*.md' | sort"):lines() do pages[#pages + 1] = path end
+  for path in io.popen("ls README.md; find scripts/docs/manual scripts/docs/examples -name '*.md' | sort"):lines() do pages[#pages + 1] = path end
 end
 
 local folder = os.tmpname()

@@ -15,7 +15,7 @@ end
 
 local all = tide._rows()
 for _, row in ipairs(all) do row.results = row.results or row.signature:match "%-> (.*)$" or "" end
-local pages, entries, names = dofile(here .. "reference_pages.lua")(all, dofile(here .. "groups.lua"), here .. "manual/")
+local pages, entries, names, examples = dofile(here .. "reference_pages.lua")(all, dofile(here .. "groups.lua"), here .. "manual/", here .. "examples/")
 local function write_pages()
   os.execute("mkdir -p '" .. folder .. "/reference'")
   for name, text in pairs(pages) do write("reference/" .. name .. ".md", text) end
@@ -174,4 +174,4 @@ end
 write_pages()
 write_stubs()
 write_man()
-print(("%s: %d entries, %d names"):format(folder, entries, names))
+print(("%s: %d entries, %d names, %d examples"):format(folder, entries, names, examples))

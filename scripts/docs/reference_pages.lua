@@ -1,6 +1,7 @@
 -- The pages of the reference, in Markdown: one for each group, with an entry for each name. The forms of a name (function,
--- method, in place) share an entry. An entry links to sections of the manual whose code uses the name.
--- Returns the texts by file name, and the numbers of entries and of names.
+-- method, in place) share an entry. An entry has an example, whose output docs/code
+-- compares, and links to sections of the manual whose code uses the name.
+-- Returns the texts by file name, and the numbers of entries, of names and of entries with an example.
 
 local function escape(text) return (text:gsub("[\\`*_%[%]<>#{}|~]", "\\%0")) end
 
@@ -94,7 +95,27 @@ local function links_of(uses, name)
   return #out > 0 and "Used in " .. table.concat(out, "; ") .. ".\n" or nil
 end
 
-return function(rows, groups, manual)
+-- The examples of a folder of pages: {[heading] = the block of code and the block of its output}.
+local function read_examples(folder)
+  local examples = {}
+  for path in io.popen("ls '" .. folder .. "'*.md"):lines() do
+    local lines
+    for line in io.lines(path) do
+      local heading = line:match "^## `([^`]+)`$"
+      if heading then
+        assert(not examples[heading], path .. ": a second example of " .. heading)
+        lines = {}
+        examples[heading] = lines
+      elseif lines then
+        lines[#lines + 1] = line
+      end
+    end
+  end
+  for heading, lines in pairs(examples) do examples[heading] = table.concat(lines, "\n"):match "^%s*(.-)%s*$" .. "\n" end
+  return examples
+end
+
+return function(rows, groups, manual, examples)
   local plain, group_of, pages, names = {}, {}, {}, 0
   for _, row in ipairs(rows) do
     if row.path == "Tensor" or row.path == "tide" then plain[row.name] = true end
@@ -123,7 +144,8 @@ return function(rows, groups, manual)
       table.insert(entry.rows, row)
     end
   end
-  local uses = uses_of(manual)
+  local uses, shown_examples = uses_of(manual), 0
+  examples = read_examples(examples)
   local entries, index = 0, { "# Reference\n\nEvery public name, grouped by what you want to do. At the prompt `help 'name'` shows the same entry.\n",
     "| page | what is on it | names |\n| --- | --- | --- |" }
   local toc = {}
@@ -141,13 +163,16 @@ return function(rows, groups, manual)
         shown[row.text] = true
       end
       out[#out + 1] = "```text\n" .. table.concat(signatures, "\n") .. "\n```\n"
+      local details = {}
       for _, text in ipairs(texts) do
-        local list = sentences(text)
-        out[#out + 1] = escape(list[1] or "") .. "\n"
-        for i = 2, #list do out[#out + 1] = "- " .. escape(list[i]) .. (i == #list and "\n" or "") end
+        for _, sentence in ipairs(sentences(text)) do details[#details + 1] = sentence end
       end
-      local example = entry.rows[1].example
-      if example then out[#out + 1] = "```lua\n" .. example .. "\n```\n" end
+      out[#out + 1] = escape(table.remove(details, 1) or "") .. "\n"
+      if examples[entry.heading] then
+        out[#out + 1] = examples[entry.heading]
+        shown_examples = shown_examples + 1
+      end
+      for i, sentence in ipairs(details) do out[#out + 1] = "- " .. escape(sentence) .. (i == #details and "\n" or "") end
       local params = params_of(entry.rows[1])
       if params then out[#out + 1] = params end
       local links = not entry.heading:find ":" and links_of(uses, entry.heading)
@@ -160,5 +185,6 @@ return function(rows, groups, manual)
   index[#index + 1] = "\nAlso here: [environment variables](environment.md), [exit codes](exit_codes.md).\n"
   index[#index + 1] = "```{toctree}\n:hidden:\n\n" .. table.concat(toc, "\n") .. "\nenvironment\nexit_codes\n```"
   pages.index = table.concat(index, "\n") .. "\n"
-  return pages, entries, names
+  for heading in pairs(examples) do assert(at[heading], "the example of " .. heading .. ", which has no entry") end
+  return pages, entries, names, shown_examples
 end
