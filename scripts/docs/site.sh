@@ -25,7 +25,8 @@ cp SCOPE.md "$folder/source/"
 "$tide" scripts/docs/reference.lua "$folder"
 mv "$folder"/reference/*.md "$folder/source/reference/"
 rmdir "$folder/reference"
-"$tide" scripts/docs/code.lua --pictures "$folder/source/pictures"
+mapfile -t drawing < <(grep -rlE '"[a-z_0-9]+\.(png|gif)"' scripts/docs/manual --include='*.md')
+"$tide" scripts/docs/code.lua --pictures "$folder/source/pictures" "${drawing[@]}"
 "$tide" scripts/docs/gallery.lua "$folder/source" $quick
 "$python" -m sphinx -q -W --keep-going -b html -d "$folder/doctrees" "$folder/source" "$folder/html"
 echo "site: $folder/html/index.html"
