@@ -56,7 +56,9 @@ static int limited(void) {
   getrlimit(RLIMIT_CPU, &time), getrlimit(RLIMIT_AS, &space);
   printf("%lld s, %lld MiB\n", (long long)time.rlim_cur, (long long)space.rlim_cur >> 20);
   fflush(stdout);
-  for (volatile int64_t n = 0;; n++) continue;
+  volatile int64_t n = 0;
+  while (n >= 0) n++;
+  return 0;
 }
 
 static int start_leashed(pid_t *pid, int *leash, const char *what, const char *output, int seconds) {
