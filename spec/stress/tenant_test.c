@@ -121,26 +121,29 @@ static const char shares[] = "for _, p in ipairs {places[1], places[3]} do\n"
                              "  k(2560, y)\n"
                              "  assert(y:eq(77):all():item())\n"
                              "end\n";
-static const char shared[] =
-    "for _, p in ipairs {places[1], places[3]} do\n"
-    "  local y = tide.full(2560, 5, {device = p.device, dtype = tide.int32})\n"
-    "  local k = tide.kernel(function(i, y)\n"
-    "    local s, b, h = tide.shared(tide.int32, 9000), tide.shared(tide.bool, 99), tide.shared(tide.float16, 3, 99)\n"
-    "    local e, d = tide.shared(tide.bfloat16, 700), tide.shared(tide.float64, 7)\n"
-    "    local sum = 0\n"
-    "    for n = 1, 9000 do if s[n] ~= 0 then sum = sum + 1 end end\n"
-    "    for n = 1, 99 do if b[n] or h[3][n] ~= 0 or e[n] ~= 0 then sum = sum + 1 end end\n"
-    "    for n = 1, 7 do if d[n] ~= 0 then sum = sum + 1 end end\n"
-    "    y[i] = sum\n"
-    "    tide.barrier()\n"
-    "    for n = tide.thread(), 9000, 256 do s[n] = 77 end\n"
-    "    for n = 1, 99 do b[n], h[3][n], e[n], d[n % 7 + 1] = true, 1, 2, 3 end\n"
-    "  end, {types = {tide.int32}})\n"
-    "  local began = os.time()\n"
-    "  while not k:ready() and os.time() < began + 60 do end\n"
-    "  k(2560, y)\n"
-    "  assert(y:eq(0):all():item(), 'in memory that a block shares')\n"
-    "end\n";
+#define SHARED(size)                                                                                                   \
+  "for _, p in ipairs {places[1], places[3]} do\n"                                                                     \
+  "  local y = tide.full(2560, 5, {device = p.device, dtype = tide.int32})\n"                                          \
+  "  local k = tide.kernel(function(i, y)\n"                                                                           \
+  "    local s, b, h = tide.shared(tide.int32, " size                                                                  \
+  "), tide.shared(tide.bool, 99), tide.shared(tide.float16, 3, 99)\n"                                                  \
+  "    local e, d = tide.shared(tide.bfloat16, 700), tide.shared(tide.float64, 7)\n"                                   \
+  "    local sum = 0\n"                                                                                                \
+  "    for n = 1, " size " do if s[n] ~= 0 then sum = sum + 1 end end\n"                                               \
+  "    for n = 1, 99 do if b[n] or h[3][n] ~= 0 or e[n] ~= 0 then sum = sum + 1 end end\n"                             \
+  "    for n = 1, 7 do if d[n] ~= 0 then sum = sum + 1 end end\n"                                                      \
+  "    y[i] = sum\n"                                                                                                   \
+  "    tide.barrier()\n"                                                                                               \
+  "    for n = tide.thread(), " size ", 256 do s[n] = 77 end\n"                                                        \
+  "    for n = 1, 99 do b[n], h[3][n], e[n], d[n % 7 + 1] = true, 1, 2, 3 end\n"                                       \
+  "  end, {types = {tide.int32}})\n"                                                                                   \
+  "  local began = os.time()\n"                                                                                        \
+  "  while not k:ready() and os.time() < began + 60 do end\n"                                                          \
+  "  k(2560, y)\n"                                                                                                     \
+  "  assert(y:eq(0):all():item(), 'in memory that a block shares')\n"                                                  \
+  "end\n"
+static const char shared[] = SHARED("9000");
+static const char shared_interpreted[] = SHARED("8000");
 
 /* The same state gets its own memory back as it is: it is cleared only when it changes its owner. */
 static const char again[] __attribute__((unused)) =
@@ -246,6 +249,9 @@ int main(int argc, char **argv) {
   run(first, shares, "a script's kernel leaves");
   run(first, shared, "a kernel after its own state's");
   run(second, shared, "a kernel after a script's");
+  setenv("TIDE_CXX", "/nonexistent", 1);
+  run(second, shared_interpreted, "an interpreted kernel");
+  unsetenv("TIDE_CXX");
   run(first, leaves, "a script leaves");
   lua_close(first);
   lua_State *third = state_new(false);
@@ -253,7 +259,7 @@ int main(int argc, char **argv) {
 #if !defined(__SANITIZE_ADDRESS__)
   run(trusted, "collectgarbage() collectgarbage() if places[3] then tide.cuda.empty_cache() end\n",
       "the host tidies up");
-  run(third, again, "a state's own");
+  if (!getenv("TIDE_ALLOC_CONF") && !getenv("TIDE_NO_CUDA_MEMORY_CACHING")) run(third, again, "a state's own");
 #endif
   lua_close(second), lua_close(third), lua_close(trusted);
   return failed;

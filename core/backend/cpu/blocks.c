@@ -541,6 +541,7 @@ static void run_threads(tide__block_run *r, int64_t begin, int64_t end) {
       r->group[d] = at + 1, r->place[d] = at * b->block[d];
       rest /= groups;
     }
+    memset(r->arena + r->code->shared, 0, r->code->bytes - r->code->shared); /* as in a sandbox's compiled code */
     begin_block(r, threads);
     find_threads(r);
     if (r->on[0] && (!run_part(r, r->code->row) || !run_part(r, r->code->block))) return;
