@@ -140,12 +140,13 @@ typedef struct reader {
   int64_t count, space; /* values that are there, and that fit */
 } reader;
 
-/* Reads on, behind what is left. Keeps `at` the beginning of the bytes. */
+/* Reads on, behind what is left, and at least as much again: a long record is parsed few times. Moves what is left to
+ * the beginning of the bytes. */
 static void fill(reader *r) {
   lua_State *L = r->L;
-  size_t left = (size_t)(r->end - r->at);
-  if (left + PIECE + 1 > r->room) {
-    size_t room = r->room * 2 > left + PIECE + 1 ? r->room * 2 : left + PIECE + 1;
+  size_t left = (size_t)(r->end - r->at), piece = left > PIECE ? left : PIECE;
+  if (left + piece + 1 > r->room) {
+    size_t room = r->room * 2 > left + piece + 1 ? r->room * 2 : left + piece + 1;
     char *bytes = lua_newuserdatauv(L, room, 0);
     memcpy(bytes, r->at, left);
     lua_replace(L, r->buffer);
@@ -161,8 +162,8 @@ static void fill(reader *r) {
     const char *name;
     r->file = ltide_check_file(L, 1, false, &own, &name);
   }
-  size_t n = fread(r->end, 1, PIECE, r->file);
-  if (n < PIECE) {
+  size_t n = fread(r->end, 1, piece, r->file);
+  if (n < piece) {
     if (ferror(r->file)) ltide_file_error(L, "read", r->name);
     r->at_end = true;
   }
