@@ -171,6 +171,7 @@ assert(not pcall(function() return tide.cuda.Event().synchronize end))
 local text = tide.help "data"
 assert(not text:find("data_ptr", 1, true) and not pcall(tide.help, "from_ptr") and not pcall(tide.help, "tide.compile_kernel"))
 assert(not tide.help(tide.ones(2)):find("data_ptr", 1, true))
+assert(tide.help():find "zeros" and not tide.help():find "save")
 
 --- a near miss does not tell either
 local _, e = pcall(function() return tide.from_pt end)

@@ -71,6 +71,7 @@ for key, value in pairs(tide) do
   n = n + 1
 end
 assert(n > 300 and tide.cuda.memory.memory_stats and tide.Tensor.add(tide.ones(1), 1):item() == 2)
+assert(tide.help(tide) == tide.help() and tide.help():find "x:view")
 assert(tide.help(tide.cuda):find "It has" and tide.has "cuda.Stream" and tide.cuda.OutOfMemoryError.is(1) == false)
 assert(tide.cuda.Stream():query() and tide.cuda.Event() and tide.cuda.CUDAGraph())
 assert(select(2, pcall(function() return tide.zeroes end)).message:find "did you mean zeros")
