@@ -60,6 +60,10 @@ describe("help", function()
     lacks(text:match "^[^\n]*\n([^\n]*)", "thread")
     has(text, "See:\n")
     assert.matches("^See:\n  [^\n]+standard deviation", tide.help "standard deviation")
+    assert.matches("^See:\n  [^\n]+standard deviation", tide.help "deviation")
+    assert.matches("^See:\n.*\n  tide%.load_csv .*\nAlso: ", tide.help "read")
+    has(tide.help "moving average", "x:unfold(1, n, 1):mean(2)")
+    has(tide.help "magic eigenvalues", "eig")
     local masks = tide.help "mask"
     assert.is_true(masks:find("masked_fill", 1, true) < #masks / 2, masks)
     local all = tide.help "tensor of"
@@ -107,6 +111,10 @@ describe("what there is instead", function()
     local log_p = x:log_softmax(2)
     local want = -(log_p[{ 1, 1 }] + log_p[{ 2, 3 }] + log_p[{ 3, 2 }] + log_p[{ 4, 1 }]) / 4
     D.eq(want:item(), (-x:log_softmax(2):gather(2, labels:unsqueeze(2)):mean()):item(), 1e-5)
+    D.eq({ 2, 3, 4 }, tide.arange(1, 6):to(tide.float32):unfold(1, 3, 1):mean(2))
+    local near, at = tide.cdist(tide.tensor { { 0., 0. }, { 5., 5. } }, tide.tensor { { 4., 5. }, { 0., 1. }, { 9., 9. } }):topk(1, 2, { largest = false })
+    D.eq({ { 1 }, { 1 } }, near)
+    D.eq({ { 2 }, { 1 } }, at)
     D.eq({ 0, 5, 0 }, tide.zeros(3):index_add_(1, tide.tensor { 2, 2 }, tide.tensor { 2., 3. }))
   end)
 

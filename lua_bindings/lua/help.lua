@@ -148,49 +148,65 @@ local function exact(query)
   return list[1] and join(list, "\n\n")
 end
 
--- How well a row answers the word, 1 is best: 1 a word of the name, 2 the beginning of one, 3 a word of the first sentence,
--- 4 of the text, 5 a part of the name, 6 of the text; nil: not at all.
+-- Does the text have the word, or its plural, or the verb with an s?
+local function mentions(text, word) return has_word(text, word) or has_word(text, word .. "s") end
+
+-- How well a row answers the word, 1 is best: 1 a word of the name, 2 the first word of the text, 3 a word of the first
+-- sentence, 4 the beginning of a word of the name, 5 a word of the text, 6 a part of the name, 7 of the text; nil: not at all.
 local function rank(word, name, doc)
   local joined = "_" .. lower(name) .. "_"
   if find(joined, "_" .. word .. "_") then return 1 end
-  if find(joined, "_" .. word) then return 2 end
   local text = doc and #word > 2 and lower(doc)
-  if text and has_word(text, word) then return has_word(lower(first_sentence(doc)), word) and 3 or 4 end
-  if find(joined, word) then return 5 end
-  return text and #word > 3 and find(text, word) and 6 or nil
+  local is_there = text and mentions(text, word)
+  local first = is_there and lower(first_sentence(doc))
+  if first and mentions(first, word) then return find(first, word) == 1 and 2 or 3 end
+  if find(joined, "_" .. word) then return 4 end
+  if is_there then return 5 end
+  if find(joined, word) then return 6 end
+  return text and #word > 3 and find(text, word) and 7 or nil
 end
 
--- The rank of the phrase, or the worst one of its words.
-local function rank_all(query, name, doc)
-  local worst = rank(query, name, doc)
-  if worst or not find(query, " ") then return worst end
+-- The rank of the phrase, or the worst one of its words; of any of them, the best one.
+local function rank_all(query, name, doc, any)
+  local found = rank(query, name, doc)
+  if found or not find(query, " ") then return found end
   for _, word in next, words(query) do
     local r = rank(word, name, doc)
-    if not r then return nil end
-    worst = worst and worst > r and worst or r
+    if not r and not any then return nil end
+    if r and (not found or (any and r < found or not any and r > found)) then found = r end
   end
-  return worst
+  return found
 end
 
 local shown, most = 8, 60
 
--- What mentions the word up to that rank, best first, the first ones with a line each; nil where nothing does.
-local function near(word, last_rank)
-  local found, seen, query = { {}, {}, {}, {}, {}, {} }, {}, lower(word)
+-- The first sentence, cut where it is long.
+local function in_short(doc)
+  local line = first_sentence(doc)
+  if #line <= 110 then return line end
+  local cut = 110
+  while sub(line, cut, cut) ~= " " and cut > 60 do cut = cut - 1 end
+  return sub(line, 1, cut - 1) .. " ..."
+end
+
+-- What mentions the word up to that rank, best first, the first ones with a line each; nil where nothing does. any: of
+-- several words one is enough.
+local function near(word, last_rank, any)
+  local found, seen, query = { {}, {}, {}, {}, {}, {}, {} }, {}, lower(word)
   each(function(path, name, doc)
     if sub(name, 1, 1) == "_" or doc and seen[doc] then return end
-    local r = rank_all(query, name, doc)
+    local r = rank_all(query, name, doc, any)
     if not r then return end
     if doc then seen[doc] = true end
     found[r][#found[r] + 1] = { full(path, name), doc }
   end)
   local out, rest, total = "See:", "", 0
   for r = 1, last_rank do
-    for i = 1, r < 6 and #found[r] or total == 0 and #found[r] or 0 do
+    for i = 1, (r < 7 or total == 0) and #found[r] or 0 do
       local name, doc = unpack(found[r][i], 1, 2)
       total = total + 1
       if total <= shown then
-        out = out .. "\n  " .. name .. (#name < 24 and blanks(24 - #name) or "  ") .. (doc and first_sentence(doc) or "")
+        out = out .. "\n  " .. name .. (#name < 24 and blanks(24 - #name) or "  ") .. (doc and in_short(doc) or "")
       elseif total <= most then
         rest = rest .. (rest == "" and "\nAlso: " or ", ") .. name
       end
@@ -304,8 +320,8 @@ end
 local function of_name(query)
   local out = exact(query)
   if out then return out end
-  local hint = instead(last_name(query)) or instead(query)
-  local found = near(query, hint and 4 or 6)
+  local hint = instead(last_name(query)) or instead(query) or instead(replace(query, " ", "_"))
+  local found = near(query, hint and 5 or 7) or not hint and find(query, " ") and near(query, 5, true)
   if hint then return query .. ": " .. hint .. (found and "\n" .. found or "") end
   if found then return found end
   local meant = nearest(last_name(query))
