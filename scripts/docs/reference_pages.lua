@@ -150,7 +150,11 @@ return function(rows, groups, manual, examples)
     "| page | what is on it | names |\n| --- | --- | --- |" }
   local toc = {}
   for _, group in ipairs(groups) do
-    table.sort(group.order, function(a, b) return a.heading < b.heading end)
+    table.sort(group.order, function(a, b) -- functions, then the methods of classes
+      local method, other = a.heading:find ":" ~= nil, b.heading:find ":" ~= nil
+      if method ~= other then return other end
+      return a.heading < b.heading
+    end)
     local out = { ("# %s\n\n%s Learn more: [%s](../%s).\n"):format(group.title, group.text, group.learn:match "([%w_]+)%.md$":gsub("_", " "), group.learn) }
     for _, entry in ipairs(group.order) do
       entries = entries + 1

@@ -38,6 +38,7 @@ for _, group in ipairs(dofile "scripts/docs/groups.lua") do
   if not read(manual .. group.learn) then complain("scripts/docs/groups.lua", 1, group.learn .. " does not exist") end
 end
 made[manual .. "reference/index.md"], made[manual .. "gallery/index.md"] = true, true
+for name in read("scripts/docs/site.sh"):gmatch "[%w_/]+/([%w_]+%.png)" do made[manual .. "pictures/" .. name] = true end
 for _, path in ipairs(pages) do
   for name in (read(path) or ""):gmatch '"([%w_]+%.[pg][ni][gf])"' do made[manual .. "pictures/" .. name] = true end
 end
