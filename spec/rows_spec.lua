@@ -114,7 +114,7 @@ describe("the reference", function()
       n = n + 1
     end
     assert.is_true(n > 15, n)
-    -- Every public name has an entry, and in place forms share that of their function.
+    -- Every public name of the runner has an entry, and in place forms share that of their function. (LuaJIT has the FFI, too.)
     for _, row in ipairs(tide._rows()) do
       local heading = row.name
       if row.path == "tide" or row.path == "Tensor" then
@@ -124,7 +124,8 @@ describe("the reference", function()
       else
         heading = row.path .. ":" .. row.name
       end
-      if row.name:sub(1, 1) ~= "_" then assert.is_true(headings[heading], row.path .. "." .. row.name) end
+      local elsewhere = row.name == "ffi" or row.path:find "^tide%.ffi"
+      if row.name:sub(1, 1) ~= "_" and not elsewhere then assert.is_true(headings[heading], row.path .. "." .. row.name) end
     end
     assert.is_truthy(read("tide.1"):find(".SH OPTIONS", 1, true))
     assert.is_truthy(read("tide.1"):find(".B TIDE_KERNEL_CACHE=0", 1, true))
