@@ -22,6 +22,8 @@ fi
 rm -rf "$folder/source" "$folder/html"
 cp -r scripts/docs/manual "$folder/source"
 cp SCOPE.md "$folder/source/"
+# The sections of that page, without the tables that put two blocks side by side.
+sed -n '/^## /,$p' scripts/examples/reference/README.md | sed -E '/^<\/?t(able|r|d|h)>/d' >"$folder/source/torch_reference.md"
 "$tide" scripts/docs/reference.lua "$folder"
 mv "$folder"/reference/*.md "$folder/source/reference/"
 rmdir "$folder/reference"

@@ -17,4 +17,4 @@ pygments_dark_style = "monokai"
 myst_heading_anchors = 3
 myst_enable_extensions = ["deflist"]
 suppress_warnings = ["misc.highlighting_failure"]
-exclude_patterns = ["SCOPE.md"]  # scope.md includes it
+exclude_patterns = ["SCOPE.md", "torch_reference.md"]  # pages include them
