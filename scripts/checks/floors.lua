@@ -33,14 +33,14 @@ rooms.bindings = {
   { "adapt", "arena", "device", "dtype", "error_class", "event", "out", "random", "storage", "stream", "tensor" },
   -- What scripts call.
   { "fuse", "fuse_event", "fuse_follow", "fuse_guard", "fuse_hold", "fuse_names", "fuse_plan", "fuse_pure", "fuse_put_off", "fuse_record", "fuse_run", "fuse_watch",
-    "allocator", "apply", "archive", "await", "comm", "compose", "convert", "debug", "dlpack", "factory", "fft",
-    "field", "file", "format", "frame", "frame_cost", "graph", "graphed", "index", "info", "io", "ipc", "jit", "jit_kernel",
-    "kernel_lex", "kernel_words", "linalg", "loader", "matmul", "memory", "memory_history", "memory_scope", "memory_stats", "move", "nccl", "nvtx",
+    "allocator", "apply", "archive", "await", "comm", "compose", "convert", "csv", "csv_write", "debug", "dlpack", "factory", "fft",
+    "field", "file", "format", "frame", "frame_cost", "gif", "graph", "graphed", "index", "info", "io", "ipc", "jit", "jit_kernel",
+    "kernel_lex", "kernel_words", "linalg", "loader", "matmul", "memory", "memory_history", "memory_scope", "memory_stats", "move", "nccl", "note", "nvtx",
     "ops", "parallel", "parallel_replica", "picture", "profiler", "program", "program_make", "program_source", "random_cuda", "reduce", "reload", "sanitizer",
     "scan", "scatter", "serialize", "shape", "sort", "spawn", "special", "timer", "util", "vectors", "view" },
   -- The module, which sees all of them, its help, and the runner.
   { "api", "doc", "host", "lua_hint", "main", "repl", "repl_command", "repl_edit", "repl_terminal", "row_list",
-    "runner_alloc", "runner_interrupt", "sandbox", "tide" },
+    "runner_alloc", "runner_globals", "runner_interrupt", "runner_setup", "sandbox", "tide" },
 }
 
 return rooms
