@@ -30,7 +30,9 @@ void tide__block_claim_slow(tide_block *b, tide__request *r, uint64_t tenant) {
   const tide_backend *backend = tide__backend_peek(r->stream->device);
   b->tenant = 0;
   if (!tenant) return;
-  tide_status status = r->stream->capture ? fill_now(backend, b, r->stream->device) : fill(backend, b, r->stream);
+  uint32_t number = tide__launch_note(r->stream, r->note.site, TIDE__LAUNCH_fill, 0);
+  tide_status status = r->stream->capture ? fill_now(backend, b, r->stream->device)
+                                          : tide__launch_end(r->stream, number, fill(backend, b, r->stream));
   if (status == TIDE_OK)
     b->tenant = tenant;
   else
