@@ -632,3 +632,10 @@ for i = 1, 100 do k(2, x) end
 --- small tensors that are dropped, in a heap of few megabytes
 --! memory 8
 for i = 1, 300000 do local x = tide.ones(4) + 1 end
+
+--- a CSV file without an end
+--! grant FILES
+--! quota milliseconds=50
+--! raises microseconds that the host allows are used up
+--! ends
+tide.load_csv("/dev/zero", { header = false })
