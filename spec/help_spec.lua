@@ -172,6 +172,6 @@ describe("examples of help", function()
       if env.path then os.remove(env.path) end
       count = count + 1
     end
-    assert.is_true(count >= 50, count)
+    assert.is_true(count >= 140, count)
   end)
 end)

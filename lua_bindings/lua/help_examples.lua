@@ -228,6 +228,281 @@ tensor([[3, 4],
   ["tide.square"] = [[
 > tide.tensor{2., 3.}:square()
 tensor([4., 9.])]],
+  ["tide.abs"] = [[
+> tide.tensor{-1.5, 2.}:abs()
+tensor([1.5000, 2.0000])]],
+  ["tide.sub"] = [[
+> tide.tensor{5, 7}:sub(2)
+tensor([3, 5])]],
+  ["tide.mul"] = [[
+> tide.tensor{5, 7}:mul(2)
+tensor([10, 14])]],
+  ["tide.div"] = [[
+> tide.tensor{5, 7}:div(2)
+tensor([2.5000, 3.5000])]],
+  ["tide.pow"] = [[
+> tide.tensor{2., 3.}:pow(2)
+tensor([4., 9.])]],
+  ["tide.sqrt"] = [[
+> tide.tensor{4., 9.}:sqrt()
+tensor([2., 3.])]],
+  ["tide.log"] = [[
+> tide.log(tide.tensor{1., 10.})
+tensor([0.0000, 2.3026])]],
+  ["tide.sin"] = [[
+> tide.sin(tide.tensor{0., 1.})
+tensor([0.0000, 0.8415])]],
+  ["tide.tanh"] = [[
+> tide.tensor{0., 1.}:tanh()
+tensor([0.0000, 0.7616])]],
+  ["tide.sigmoid"] = [[
+> tide.tensor{0., 2.}:sigmoid()
+tensor([0.5000, 0.8808])]],
+  ["tide.relu"] = [[
+> tide.tensor{-1., 2.}:relu()
+tensor([0., 2.])]],
+  ["tide.floor"] = [[
+> tide.tensor{-1.5, 1.5}:floor()
+tensor([-2.,  1.])]],
+  ["tide.round"] = [[
+> tide.tensor{0.4, 1.6}:round()
+tensor([0., 2.])]],
+  ["tide.sign"] = [[
+> tide.tensor{-3, 0, 5}:sign()
+tensor([-1,  0,  1])]],
+  ["tide.maximum"] = [[
+> tide.maximum(tide.tensor{1, 5}, tide.tensor{4, 2})
+tensor([4, 5])]],
+  ["tide.minimum"] = [[
+> tide.minimum(tide.tensor{1, 5}, tide.tensor{4, 2})
+tensor([1, 2])]],
+  ["tide.remainder"] = [[
+> tide.tensor{-3, 5}:remainder(4)
+tensor([1, 1])]],
+  ["tide.eq"] = [[
+> tide.tensor{1, 2}:eq(tide.tensor{1, 3})
+tensor([ True, False])]],
+  ["tide.lt"] = [[
+> tide.tensor{1, 2}:lt(2)
+tensor([ True, False])]],
+  ["tide.logical_and"] = [[
+> tide.tensor{true, false}:logical_and(tide.tensor{true, true})
+tensor([ True, False])]],
+  ["tide.isnan"] = [[
+> tide.tensor{1., 0/0}:isnan()
+tensor([False,  True])]],
+  ["tide.lerp"] = [[
+> tide.lerp(tide.tensor{0., 10.}, tide.tensor{1., 20.}, 0.5)
+tensor([ 0.5000, 15.0000])]],
+  ["x:prod"] = [[
+> tide.tensor{2, 3, 4}:prod()
+tensor(24)]],
+  ["x:any"] = [[
+> tide.tensor{false, true}:any()
+tensor(True)]],
+  ["x:all"] = [[
+> tide.tensor{false, true}:all()
+tensor(False)]],
+  ["x:amax"] = [[
+> tide.tensor{{1, 5}, {7, 2}}:amax(2)
+tensor([5, 7])]],
+  ["x:median"] = [[
+> tide.tensor{3., 1., 2.}:median()
+tensor(2.)]],
+  ["x:quantile"] = [[
+> tide.tensor{1., 2., 3., 4.}:quantile(0.5)
+tensor(2.5000)]],
+  ["x:cumprod"] = [[
+> tide.tensor{1, 2, 3}:cumprod(1)
+tensor([1, 2, 6])]],
+  ["x:diff"] = [[
+> tide.tensor{1, 4, 9}:diff()
+tensor([3, 5])]],
+  ["x:argsort"] = [[
+> tide.tensor{3, 1, 2}:argsort()
+tensor([2, 3, 1])]],
+  ["x:argmin"] = [[
+> tide.tensor{3, 1, 2}:argmin()
+tensor(2)]],
+  ["x:count_nonzero"] = [[
+> tide.tensor{0, 5, 7}:count_nonzero()
+tensor(2)]],
+  ["x:logsumexp"] = [[
+> tide.tensor{0., 0.}:logsumexp(1)
+tensor(0.6931)]],
+  ["tide.searchsorted"] = [[
+> tide.searchsorted(tide.tensor{1, 3, 5}, tide.tensor{2, 4})
+tensor([2, 3])]],
+  ["x:triu"] = [=[
+> tide.ones(3, 3):triu()
+tensor([[1., 1., 1.],
+        [0., 1., 1.],
+        [0., 0., 1.]])]=],
+  ["x:tril"] = [=[
+> tide.ones(2, 2):tril()
+tensor([[1., 0.],
+        [1., 1.]])]=],
+  ["x:diag"] = [=[
+> tide.tensor{1, 2}:diag()
+tensor([[1, 0],
+        [0, 2]])]=],
+  ["x:diagonal"] = [[
+> tide.tensor{{1, 2}, {3, 4}}:diagonal()
+tensor([1, 4])]],
+  ["x:outer"] = [=[
+> tide.tensor{1, 2}:outer(tide.tensor{3, 4})
+tensor([[3, 4],
+        [6, 8]])]=],
+  ["x:dot"] = [[
+> tide.tensor{1., 2.}:dot(tide.tensor{3., 4.})
+tensor(11.)]],
+  ["x:mv"] = [[
+> tide.tensor{{1., 2.}, {3., 4.}}:mv(tide.tensor{1., 1.})
+tensor([3., 7.])]],
+  ["x:bmm"] = [[
+> tide.ones(2, 1, 3):bmm(tide.ones(2, 3, 1)).shape
+{2, 1, 1}]],
+  ["tide.zeros_like"] = [[
+> tide.zeros_like(tide.tensor{1, 2})
+tensor([0, 0])]],
+  ["tide.logspace"] = [[
+> tide.logspace(0, 2, 3)
+tensor([  1.,  10., 100.])]],
+  ["x:split"] = [[
+> tide.arange(1, 6):split(2)
+{tensor([1, 2]), tensor([3, 4]), tensor([5])}]],
+  ["x:chunk"] = [[
+> tide.arange(1, 5):chunk(2)
+{tensor([1, 2]), tensor([3, 4])}]],
+  ["x:repeat_interleave"] = [[
+> tide.tensor{1, 2}:repeat_interleave(2)
+tensor([1, 1, 2, 2])]],
+  ["x:select"] = [[
+> tide.tensor{{1, 2}, {3, 4}}:select(2, 1)
+tensor([1, 3])]],
+  ["x:narrow"] = [[
+> tide.arange(1, 6):narrow(1, 2, 3)
+tensor([2, 3, 4])]],
+  ["x:take"] = [[
+> tide.tensor{{1, 2}, {3, 4}}:take(tide.tensor{4, 1})
+tensor([4, 1])]],
+  ["x:scatter_"] = [[
+> tide.zeros(4):scatter_(1, tide.tensor{2, 4}, tide.tensor{5., 7.})
+tensor([0., 5., 0., 7.])]],
+  ["x:masked_fill_"] = [[
+> x = tide.tensor{1, -2, 3}
+> x:masked_fill_(x:lt(0), 0)
+tensor([1, 0, 3])]],
+  ["x:transpose"] = [[
+> tide.zeros(2, 3, 4):transpose(1, 3).shape
+{4, 3, 2}]],
+  ["x:movedim"] = [[
+> tide.zeros(2, 3, 4):movedim(3, 1).shape
+{4, 2, 3}]],
+  ["x:flatten"] = [[
+> tide.tensor{{1, 2}, {3, 4}}:flatten()
+tensor([1, 2, 3, 4])]],
+  ["x:numel"] = [[
+> tide.zeros(2, 3):numel()
+6]],
+  ["x:dim"] = [[
+> tide.zeros(2, 3):dim()
+2]],
+  ["tide.nan_to_num"] = [[
+> tide.tensor{1., 0/0}:nan_to_num()
+tensor([1., 0.])]],
+  ["tide.cdist"] = [=[
+> tide.cdist(tide.tensor{{0., 0.}}, tide.tensor{{3., 4.}, {0., 1.}})
+tensor([[5., 1.]])]=],
+  ["x:pad"] = [[
+> tide.tensor{1, 2}:pad{1, 1}
+tensor([0, 1, 2, 0])]],
+  ["x:max_pool1d"] = [=[
+> tide.tensor{{{1., 3., 2., 4.}}}:max_pool1d(2)
+tensor([[[3., 4.]]])]=],
+  ["x:histogram"] = [[
+> tide.tensor{1., 2., 2.}:histogram(2)
+tensor([1., 2.])    tensor([1.0000, 1.5000, 2.0000])]],
+  ["tide.complex"] = [[
+> tide.complex(tide.tensor{1.}, tide.tensor{2.})
+tensor([1.+2.j])]],
+  ["tide.fft.rfft"] = [[
+> tide.fft.rfft(tide.tensor{1., 1., 1., 1.}).shape
+{3}]],
+  ["tide.linalg.det"] = [[
+> tide.linalg.det(tide.tensor{{2., 0.}, {0., 3.}})
+tensor(6.)]],
+  ["tide.linalg.norm"] = [[
+> tide.linalg.norm(tide.tensor{3., 4.})
+tensor(5.)]],
+  ["tide.linalg.trace"] = [[
+> tide.linalg.trace(tide.tensor{{1., 2.}, {3., 4.}})
+tensor(5.)]],
+  ["tide.linalg.eigh"] = [[
+> w = tide.linalg.eigh(tide.tensor{{2., 0.}, {0., 1.}})
+> w
+tensor([1., 2.])]],
+  ["x:copy_"] = [[
+> tide.zeros(2):copy_(tide.tensor{1., 2.})
+tensor([1., 2.])]],
+  ["x:fill_"] = [[
+> tide.zeros(2):fill_(7)
+tensor([7., 7.])]],
+  ["x:size"] = [[
+> tide.zeros(2, 3):size(2)
+3]],
+  ["x:stride"] = [[
+> tide.zeros(2, 3):stride()
+{3, 1}]],
+  ["x:is_contiguous"] = [[
+> tide.zeros(2, 3):t():is_contiguous()
+false]],
+  ["x:element_size"] = [[
+> tide.zeros(1):element_size()
+4]],
+  ["x:kthvalue"] = [[
+> tide.tensor{3, 1, 2}:kthvalue(2)
+tensor(2)    tensor(3)]],
+  ["tide.full_like"] = [[
+> tide.full_like(tide.tensor{1, 2}, 7)
+tensor([7, 7])]],
+  ["tide.get_default_dtype"] = [[
+> tide.get_default_dtype()
+tide.float32]],
+  ["tide.promote_types"] = [[
+> tide.promote_types(tide.int32, tide.float32)
+tide.float32]],
+  ["tide.tril_indices"] = [=[
+> tide.tril_indices(2, 2)
+tensor([[1, 2, 2],
+        [1, 1, 2]])]=],
+  ["tide.combinations"] = [=[
+> tide.combinations(tide.tensor{1, 2, 3})
+tensor([[1, 2],
+        [1, 3],
+        [2, 3]])]=],
+  ["tide.cartesian_prod"] = [=[
+> tide.cartesian_prod{tide.tensor{1, 2}, tide.tensor{3, 4}}
+tensor([[1, 3],
+        [1, 4],
+        [2, 3],
+        [2, 4]])]=],
+  ["tide.trapezoid"] = [[
+> tide.trapezoid(tide.tensor{1., 2., 3.})
+tensor(4.)]],
+  ["x:log_softmax"] = [[
+> tide.tensor{0., 0.}:log_softmax(1)
+tensor([-0.6931, -0.6931])]],
+  ["tide.kernel.interpret"] = [[
+> tide.kernel.interpret(function(i, x) return x[i] / 2 end, 2, tide.tensor{1.5, 2.5})
+tensor([0.7500, 1.2500])]],
+  ["tide.cmdline"] = [[
+> options = tide.cmdline('a title'):option('steps', 10, 'how many'):parse{'--steps', '5'}
+> options.steps
+5]],
+  ["tide.serialize"] = [[
+> tide.deserialize(tide.serialize{step = 3}).step
+3]],
 }
 
 -- help_example(signature): the example of "tide.zeros(sizes...)" or "x:sum(...)", or nil.
