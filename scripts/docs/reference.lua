@@ -19,6 +19,7 @@ local pages, entries, names, examples = dofile(here .. "reference_pages.lua")(al
 local function write_pages()
   os.execute("mkdir -p '" .. folder .. "/reference'")
   for name, text in pairs(pages) do write("reference/" .. name .. ".md", text) end
+  write("reference/elsewhere.md", (dofile(here .. "elsewhere.lua")(here .. "../../")))
 end
 
 -- ---- stubs ----

@@ -189,8 +189,8 @@ return function(rows, groups, manual, examples)
     index[#index + 1] = ("| [%s](%s.md) | %s | %d |"):format(group.title, group.file, group.text, #group.order)
     toc[#toc + 1] = group.file
   end
-  index[#index + 1] = "\nAlso here: [environment variables](environment.md), [exit codes](exit_codes.md).\n"
-  index[#index + 1] = "```{toctree}\n:hidden:\n\n" .. table.concat(toc, "\n") .. "\nenvironment\nexit_codes\n```"
+  index[#index + 1] = "\nAlso here: [environment variables](environment.md), [exit codes](exit_codes.md), [names from elsewhere](elsewhere.md).\n"
+  index[#index + 1] = "```{toctree}\n:hidden:\n\n" .. table.concat(toc, "\n") .. "\nenvironment\nexit_codes\nelsewhere\n```"
   pages.index = table.concat(index, "\n") .. "\n"
   for heading in pairs(examples) do assert(at[heading], "the example of " .. heading .. ", which has no entry") end
   return pages, entries, names, shown_examples
