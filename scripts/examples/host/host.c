@@ -154,6 +154,8 @@ int main(int argc, char **argv) {
     double left = next - now();
     if (left > 0) nanosleep(&(struct timespec){0, (long)(left * 1e9)}, NULL);
   }
+  if (h.under_way && h.stream) tide_event_synchronize(h.arrived); /* behind the last frame a host may wait */
+  receive(&h);
   printf("%d frames on %s: %.3f ms of script a frame, worst %.3f ms; %d results read, the last %.6f; %d errors, %d "
          "loads\n",
          frames, h.stream ? "a GPU" : "the CPU", sum / frames * 1e3, worst * 1e3, h.results, h.value, h.errors,
