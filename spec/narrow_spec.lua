@@ -24,8 +24,9 @@ local random = { rand = true, randn = true, rand_like = true, randn_like = true,
 -- terms or differences of near ones.
 local of_dtype = { nextafter = true, isclose = true, frexp = true, nan_to_num = true }
 
--- Near their zeros these are differences of numbers near 1: exact to a unit of 1 in float32, as in PyTorch.
-local near_one = { sinc = true, gelu = true }
+-- Near their zeros these are differences of numbers near 1: exact to a unit of 1 in float32, as in PyTorch. CUDA's lgamma
+-- is, between -10 and -2.
+local near_one = { sinc = true, gelu = true, lgamma = on_gpu }
 
 -- Common to all dtypes, in an order that puts NaN first, last and between.
 local lines = {

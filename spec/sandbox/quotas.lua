@@ -635,6 +635,7 @@ for i = 1, 300000 do local x = tide.ones(4) + 1 end
 
 --- a CSV file without an end
 --! grant FILES
+--! memory 1024
 --! quota milliseconds=50
 --! raises microseconds that the host allows are used up
 --! ends
