@@ -82,6 +82,7 @@ describe("after one synchronization", function()
       t:wait_stream(s)
       cuda.stream(t, function() x:mul_(2) y:mul_(2) end)
       x:record_stream(s)
+      x:record_stream(t)
     end)
   end)
 
@@ -91,6 +92,7 @@ describe("after one synchronization", function()
       cuda.graph(g, { inputs = { x = x } }, function() y = x * 2 + 1 end)
       local s = cuda.Stream()
       g:bind { x = cuda.stream(s, function() return tide.ones(5000, on) end) }
+      cuda.current_stream():wait_stream(s)
       g:replay()
       return y
     end)
