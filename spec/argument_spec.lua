@@ -180,7 +180,7 @@ describe("a message", function()
   it("calls a parameter what the help calls it", function()
     if D.tsan then return pending "not under the thread sanitizer" end -- which counts the frames that errors jump over
     local n = 0
-    local aside = { set_default_device = true, set_num_threads = true, manual_seed = true, seed = true, save = true, warn = true, help = true, scope = true, device_scope = true, set_printoptions = true, load = true,
+    local aside = { set_default_device = true, set_num_threads = true, manual_seed = true, seed = true, save = true, warn = true, note = true, help = true, scope = true, device_scope = true, set_printoptions = true, load = true,
       free = true, ipc_handle = true }
     for path, space in pairs { ["tide."] = tide, ["tide.fft."] = tide.fft, ["Tensor:"] = tide.Tensor } do
       for name, f in pairs(space) do

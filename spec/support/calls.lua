@@ -8,7 +8,7 @@ local skipped = { -- these end something, start something or wait for somebody
   device_reset = true, _main = true, spawn = true, init_process_group = true, _sleep = true, ipc_handle = true,
   ipc_collect = true, cudart = true, caching_allocator_alloc = true, caching_allocator_delete = true, from_ptr = true,
   change_current_allocator = true, set_per_process_memory_fraction = true, is_tensor = true, seed = true,
-  scope = true, device_scope = true, set_num_threads = true, cmdline = true, warn = true,
+  scope = true, device_scope = true, set_num_threads = true, cmdline = true, warn = true, note = true,
   use_deterministic_algorithms = true, set_flush_denormal = true, set_default_device = true, set_default_dtype = true, -- change the process
 }
 
