@@ -64,5 +64,6 @@ void ltide_special_make(lua_State *L, int at, int ndim, tide_program_layout layo
 extern const luaL_Reg ltide_program_script[];
 /* program_source.c */
 extern const luaL_Reg ltide_program_texts[];
+int ltide_set_source_reader(lua_State *L);
 
 #endif

@@ -1,8 +1,8 @@
 /* program_source.c: the text of a function, for kernels written in Lua.
  *
- * Lua keeps no text, but says where it was: in a file, or in the string that was loaded. A file may have been edited
- * since, and a name may be wrong, so that what is found is compiled, and holds the function only if the code of it is
- * the same to the byte. Nothing of a file that does not is told to anybody.
+ * Lua keeps no text, but says where it was: in a file, which a host may keep in an archive, or in the string that was
+ * loaded. A file may have been edited since, and a name may be wrong, so that what is found is compiled, and holds the
+ * function only if the code of it is the same to the byte. Nothing of a file that does not is told to anybody.
  *
  * Invariant: the text that is given out holds the function. LuaJIT's code has no form to compare: there it is believed
  * that it does. */
@@ -84,6 +84,40 @@ static bool push_file(lua_State *L, const char *path) {
   return good;
 }
 
+static const char key_reader;
+
+int ltide_set_source_reader(lua_State *L) {
+  lua_settop(L, 1);
+  if (!lua_isfunction(L, 1) && !lua_isnil(L, 1))
+    return ltide_error(L, "ArgumentError", "set_source_reader: read: got %s, expected a function of a name, or nil",
+                       ltide_typename(L, 1));
+  return lua_rawsetp(L, LUA_REGISTRYINDEX, &key_reader), 0;
+}
+
+/* Pushes what reads sources: what was set, or else LÖVE's reader; false: there is none. */
+static bool push_reader(lua_State *L) {
+  int top = lua_gettop(L);
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_reader) == LUA_TFUNCTION) return true;
+  static const char *const path[] = {"love", "filesystem", "read"};
+  lua_pushglobaltable(L);
+  for (int i = 0; i < 3 && lua_istable(L, -1); i++) lua_pushstring(L, path[i]), lua_rawget(L, -2);
+  if (!lua_isfunction(L, -1)) return lua_settop(L, top), false;
+  lua_replace(L, top + 1);
+  lua_settop(L, top + 1);
+  return true;
+}
+
+/* Pushes the text of a source that lies where the host keeps it, in an archive, say. */
+static bool push_from_host(lua_State *L, const char *name) {
+  int top = lua_gettop(L);
+  luaL_checkstack(L, LUA_MINSTACK, "kernel");
+  if (!push_reader(L)) return false;
+  lua_pushstring(L, name);
+  if (lua_pcall(L, 1, 1, 0) == LUA_OK && lua_type(L, -1) == LUA_TSTRING) return true;
+  lua_settop(L, top);
+  return false;
+}
+
 static const char key_texts;
 enum { TEXTS = 64 };
 
@@ -117,6 +151,19 @@ static bool push_kept(lua_State *L, int fn, const char *source) {
   return false;
 }
 
+/* Pushes the text of a function in a file, which is the host's or the system's to read; NULL, or why there is none. */
+static const char *push_source(lua_State *L, int fn, const char *source) {
+  static bool (*const push[])(lua_State *, const char *) = {push_from_host, push_file};
+  const char *why = "its file cannot be read";
+  for (int i = 0; i < 2; i++) {
+    if (!push[i](L, source + 1)) continue;
+    if (is_text_of(L, fn, source)) return NULL;
+    lua_pop(L, 1);
+    why = "its file was edited since it was loaded";
+  }
+  return why;
+}
+
 /* function_text(f): the text that it stands in, the name of that, and the first line of it; or nil and why not. */
 static int script_function_text(lua_State *L) {
   lua_Debug ar;
@@ -126,14 +173,14 @@ static int script_function_text(lua_State *L) {
   if (lua_iscfunction(L, 1)) return lua_pushnil(L), lua_pushliteral(L, "it is a function of C"), 2;
   lua_getinfo(L, ">S", &ar);
   luaL_checkstack(L, LUA_MINSTACK, "kernel");
-  if (*ar.source == '@' && !push_file(L, ar.source + 1))
-    why = "its file cannot be read";
-  else if (*ar.source == '=' && !push_kept(L, 1, ar.source))
-    why = "its text is not known, as it came from a buffer or was stripped";
-  else if (*ar.source != '@' && *ar.source != '=')
+  if (*ar.source == '@') {
+    why = push_source(L, 1, ar.source);
+  } else if (*ar.source == '=') {
+    if (!push_kept(L, 1, ar.source)) why = "its text is not known, as it came from a buffer or was stripped";
+  } else {
     lua_pushstring(L, ar.source);
-  if (!why && *ar.source != '=' && !is_text_of(L, 1, ar.source))
-    why = *ar.source == '@' ? "its file was edited since it was loaded" : "its text is not known";
+    if (!is_text_of(L, 1, ar.source)) why = "its text is not known";
+  }
   if (why) return lua_pushnil(L), lua_pushstring(L, why), 2;
   lua_pushstring(L, ar.source);
   lua_pushinteger(L, ar.linedefined);

@@ -40,6 +40,47 @@ describe("tide.kernel", function()
     D.eq({ { { 111, 112 } }, { { 211, 212 } } }, z)
   end)
 
+  it("reads sources where the host keeps them", function()
+    local name, text = "game.pack/step.lua", "return function(i, x) x[i] = x[i] * 3 end"
+    local function loaded() return assert((loadstring or load)(text, "@" .. name))() end
+    local function triples()
+      local x = tensor { 1, 2 }
+      tide.kernel(loaded())(2, x)
+      D.eq({ 3, 6 }, x)
+    end
+    local function fails(why)
+      local e = D.raises("ValueError", tide.kernel, loaded())
+      assert.is_truthy(e.message:find(why, 1, true), e.message)
+    end
+    local asked
+    fails "its file cannot be read"
+    tide.kernel.set_source_reader(function(asked_for)
+      asked = asked_for
+      return text
+    end)
+    triples()
+    assert.are.equal(name, asked)
+    tide.kernel(function(i, x) x[i] = 1 end) -- of a file that the reader does not know
+    for _, bad in ipairs { function() return nil end, function() error "none" end, function() return {} end } do
+      tide.kernel.set_source_reader(bad)
+      fails "its file cannot be read"
+    end
+    if _VERSION == "Lua 5.4" then
+      tide.kernel.set_source_reader(function() return "return function(i, x) x[i] = x[i] * 4 end" end)
+      fails "its file was edited"
+    end
+    tide.kernel.set_source_reader()
+    fails "its file cannot be read"
+    local globals = getmetatable(_G) and getmetatable(_G).__index or _G
+    local before = rawget(globals, "love")
+    rawset(globals, "love", { filesystem = { read = function(wanted) return wanted == name and text or nil, "no such file" end } })
+    local ok, e = pcall(triples)
+    rawset(globals, "love", before)
+    assert(ok, e)
+    e = D.raises("ArgumentError", tide.kernel.set_source_reader, 3)
+    assert.is_truthy(e.message:find("read: got", 1, true), e.message)
+  end)
+
   it("works on views of any strides and dtypes, one kernel a combination of these", function()
     local base = zeros(4, 6)
     add(3, base:t()[2]:slice(1, 1, 3), 1.0)

@@ -369,6 +369,11 @@ tide_test(docs/browser 60 COMMAND ${docs_room}/browser.sh ${PROJECT_BINARY_DIR}/
 set_tests_properties(docs/site PROPERTIES FIXTURES_SETUP site)
 set_tests_properties(docs/browser PROPERTIES FIXTURES_REQUIRED site)
 
+# ---- the example for LÖVE, whose Lua is LuaJIT ----
+if(TARGET tide_luajit_module AND NOT TIDE_SANITIZE)
+  tide_test(interop/love 12 COMMAND ${checks}/love.sh $<TARGET_FILE_DIR:tide_luajit_module>)
+endif()
+
 # ---- what a call costs the host, counted ----
 tide_test(bench/instructions 30 COMMAND ${PROJECT_SOURCE_DIR}/scripts/bench/instructions --check ${PROJECT_BINARY_DIR})
 set_tests_properties(bench/instructions PROPERTIES PROCESSORS 2 LABELS all)
