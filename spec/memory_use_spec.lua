@@ -261,8 +261,8 @@ describe("memory that another stream uses", function()
   D.watch(before_each, after_each)
 
   describe("in kernels:", function()
-    local kernel = tide.kernel(function(i, x, y, out) out[i] = 2 * x[i] + y[i] end)
-    local result = tide.kernel(function(i, x, y) return 2 * x[i] + y[i] end)
+    local kernel = tide.kernel "function(i, x, y, out) out[i] = 2 * x[i] + y[i] end"
+    local result = tide.kernel "function(i, x, y) return 2 * x[i] + y[i] end"
     case("written in Lua", some(3), function(o) kernel(6000, o[1], o[2], o[3]) end)
     case("written in Lua, with a result", some(2), function(o) return result(6000, o[1], o[2]) end)
     case("fused", some(2), function(o)
