@@ -11,18 +11,10 @@
 --   --update writes the outputs into the pages; --pictures keeps the PNG and GIF files that the blocks write.
 local runner = io.popen("realpath '" .. arg[-1] .. "'"):read "l"
 
-local function read(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read "a"
-  file:close()
-  return text
-end
+local file = dofile((arg[0]:match "^(.*/)" or "") .. "file.lua")
+local write = file.write
 
-local function write(path, text)
-  local file = assert(io.open(path, "wb"))
-  assert(file:write(text))
-  assert(file:close())
-end
+local function read(path) return assert(file.read(path)) end
 
 local function lines_of(text)
   local lines = {}

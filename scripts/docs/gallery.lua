@@ -25,19 +25,8 @@ local programs = {
   { "kernels/boids_grid", "A flock without walls", "--boids 3000 --steps 150 --device cpu --out" },
 }
 
-local function read(path)
-  local file = io.open(path, "rb")
-  if not file then return nil end
-  local text = file:read "a"
-  file:close()
-  return text
-end
-
-local function write(path, text)
-  local file = assert(io.open(path, "wb"))
-  assert(file:write(text))
-  assert(file:close())
-end
+local file = dofile(root .. "docs/file.lua")
+local read, write = file.read, file.write
 
 -- The head comment without its first lines (ci: and an empty one), up to the usage, as paragraphs.
 local function introduction(text)

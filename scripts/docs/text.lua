@@ -7,13 +7,7 @@ local function complain(path, line, text)
   print(("%s:%d: %s"):format(path, line, text))
 end
 
-local function read(path)
-  local file = io.open(path, "rb")
-  if not file then return nil end
-  local text = file:read "a"
-  file:close()
-  return text
-end
+local read = dofile((arg[0]:match "^(.*/)" or "") .. "file.lua").read
 
 local manual = "scripts/docs/manual/"
 local pages = { "README.md", "SCOPE.md" }
