@@ -2,7 +2,7 @@
  *
  * Lua keeps no text, but says where it was: in a file, which a host may keep in an archive, or in the string that was
  * loaded. A file may have been edited since, and a name may be wrong, so that what is found is compiled, and holds the
- * function only if the code of it is the same to the byte. Nothing of a file that does not is told to anybody.
+ * function only if the code of it is the same to the byte. No message shows anything of a file that does not.
  *
  * Invariant: the text that is given out holds the function. LuaJIT's code has no form to compare: there it is believed
  * that it does. */
@@ -107,15 +107,18 @@ static bool push_reader(lua_State *L) {
   return true;
 }
 
-/* Pushes the text of a source that lies where the host keeps it, in an archive, say. */
+/* Pushes the text of a source that lies where the host keeps it, in an archive, say. An error of the reader is the
+ * caller's. */
 static bool push_from_host(lua_State *L, const char *name) {
-  int top = lua_gettop(L);
   luaL_checkstack(L, LUA_MINSTACK, "kernel");
   if (!push_reader(L)) return false;
   lua_pushstring(L, name);
-  if (lua_pcall(L, 1, 1, 0) == LUA_OK && lua_type(L, -1) == LUA_TSTRING) return true;
-  lua_settop(L, top);
-  return false;
+  lua_call(L, 1, 1);
+  if (lua_isnil(L, -1)) return lua_pop(L, 1), false;
+  if (lua_type(L, -1) != LUA_TSTRING)
+    ltide_error(L, "ArgumentError", "set_source_reader: read('%s'): got %s, expected the text, or nil", name,
+                ltide_typename(L, -1));
+  return true;
 }
 
 static const char key_texts;

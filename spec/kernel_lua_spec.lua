@@ -61,10 +61,15 @@ describe("tide.kernel", function()
     triples()
     assert.are.equal(name, asked)
     tide.kernel(function(i, x) x[i] = 1 end) -- of a file that the reader does not know
-    for _, bad in ipairs { function() return nil end, function() error "none" end, function() return {} end } do
-      tide.kernel.set_source_reader(bad)
-      fails "its file cannot be read"
-    end
+    tide.kernel.set_source_reader(function() return nil end)
+    fails "its file cannot be read"
+    tide.kernel.set_source_reader(function() return {} end)
+    local e = D.raises("ArgumentError", tide.kernel, loaded())
+    assert.is_truthy(e.message:find("read('game.pack/step.lua'): got table, expected the text, or nil", 1, true), e.message)
+    tide.kernel.set_source_reader(function() error("the pack is closed", 0) end)
+    local ok, said = pcall(tide.kernel, loaded())
+    assert.is_false(ok)
+    assert.is_truthy(tostring(said):find("the pack is closed", 1, true), said)
     if _VERSION == "Lua 5.4" then
       tide.kernel.set_source_reader(function() return "return function(i, x) x[i] = x[i] * 4 end" end)
       fails "its file was edited"
@@ -74,9 +79,9 @@ describe("tide.kernel", function()
     local globals = getmetatable(_G) and getmetatable(_G).__index or _G
     local before = rawget(globals, "love")
     rawset(globals, "love", { filesystem = { read = function(wanted) return wanted == name and text or nil, "no such file" end } })
-    local ok, e = pcall(triples)
+    ok, said = pcall(triples)
     rawset(globals, "love", before)
-    assert(ok, e)
+    assert(ok, said)
     e = D.raises("ArgumentError", tide.kernel.set_source_reader, 3)
     assert.is_truthy(e.message:find("read: got", 1, true), e.message)
   end)
