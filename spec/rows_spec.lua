@@ -114,7 +114,7 @@ describe("the reference", function()
       n = n + 1
     end
     assert.is_true(n > 15, n)
-    -- Every public name of the runner has an entry, and in place forms share that of their function. (LuaJIT has the FFI, too.)
+    -- Every public name of the runner has an entry, and in place forms share the entry of their function. (LuaJIT has the FFI, too.)
     for _, row in ipairs(tide._rows()) do
       local heading = row.name
       if row.path == "tide" or row.path == "Tensor" then

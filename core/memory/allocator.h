@@ -35,8 +35,7 @@ static inline bool tide__mempool_dead(const tide_mempool *pool) {
   return pool && atomic_load_explicit(&pool->refs, memory_order_relaxed) == 0;
 }
 void tide__mempool_drop(tide_mempool *pool); /* one `life` less */
-/* Segments of the pool grow by so many bytes, or shrink, which never fails. NULL: the default pool, which counts
- * nowhere. */
+/* Segments of the pool grow by `by` bytes, or shrink, which never fails. NULL: the default pool, counted nowhere. */
 tide_status tide__mempool_count(tide_mempool *pool, int64_t by);
 /* Whose free blocks may serve a request: those of one pool and one stream. What captures of the pool have used is
  * apart, under the complement of its id: their graphs write it at every replay. */

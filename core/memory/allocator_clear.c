@@ -1,13 +1,13 @@
 /* allocator_clear.c: device memory that changes its owner.
  *
- * A tenant (tide__tenant) gets no block that holds other data than its own: whoever takes a block from the trees, or
- * new memory from the driver, claims it, and that clears all of it, what the request leaves over included. A host's
+ * A tenant (tide__tenant) gets no block that holds other data than its own. A block from the trees, or new memory from
+ * the driver, is claimed when it is taken, and that clears all of it, with what the request leaves over. A host's
  * blocks are not cleared, and where there are no tenants a claim is one compare.
  *
  * The work is queued on the request's stream, before the lock is left: who takes the rest of the block queues behind
  * it. A captured stream would run it at each replay and not before, so there another stream does it, and is waited for.
  *
- * Invariant: a block's tenant is that of all of its bytes, or 0. */
+ * Invariant: all bytes of a block hold data of its tenant alone, or the tenant is 0. */
 #include "allocator.h"
 
 static tide_status fill(const tide_backend *backend, const tide_block *b, tide_stream *stream) {

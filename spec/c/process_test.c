@@ -73,7 +73,7 @@ static int start_leashed(pid_t *pid, int *leash, const char *what, const char *o
   return tide__os_start_leashed(pid, leash, self, arguments, output, seconds, MEBIBYTES);
 }
 
-/* A pipe by name, which those that are started write to: it ends when all of them have. */
+/* A pipe by name, to which the started programs write: it ends when all of them have ended. */
 static char fifo[64];
 
 static int open_fifo(void) {

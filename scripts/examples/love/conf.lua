@@ -1,4 +1,4 @@
--- LÖVE reads this first. With FRAMES in the environment there is no window, and main.lua ends after so many frames.
+-- LÖVE reads this first. FRAMES=60 in the environment opens no window, and main.lua ends after 60 frames.
 function love.conf(t)
   t.identity = "tide"
   t.window.title = "particles by tide"
