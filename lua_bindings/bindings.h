@@ -125,10 +125,8 @@ typedef struct ltide_state {
     size_t length;
     ltide_warn_switch now;
   } warned;
-  struct ltide_recorder *recorder;                    /* of fuse.c: a function's calls are noted, or NULL */
-  struct ltide_follower *follower;                    /* of fuse_follow.c: its operations are put off, or NULL */
-  void (*leave)(lua_State *L, struct ltide_state *S); /* where it is set: another coroutine begins to call */
-  bool is_fusing;               /* one of them is set: operations go through ltide_fuse_elementwise and the like */
+  struct tide_fuse *fuse;       /* of fuse.c: where pending operations are noted; NULL before the first */
+  bool is_fusing;               /* the running coroutine is in a fused function: operations go through ltide_fuse_* */
   int observing;                /* an observer of a failed allocation runs */
   bool in_ffi;                  /* core was called through LuaJIT's FFI: nothing may call Lua or collect */
   _Atomic(const void *) thread; /* the one that called last: where its ltide_last lies */
@@ -410,23 +408,15 @@ static inline void ltide_made(lua_State *L, ltide_state *S) {
   if (S->held_count) ltide_held_end(L, S);
 }
 
-/* fuse_pure.c: tells tide.fuse of Lua's basic functions as they are now, after ours were put in their places, or of all
- * its libraries. */
-void ltide_fuse_note_library(lua_State *L, bool all);
-/* fuse_put_off.c: where S->is_fusing is set, does the elementwise operation for tide.fuse, or puts it off. */
-tide_status ltide_fuse_elementwise(lua_State *L, ltide_state *S, tide_tensor **out, tide_op op, const tide_operand *in,
+/* fuse.c, where S->is_fusing is set: tide_elementwise, and tide_reduce to a new tensor. */
+tide_status ltide_fuse_elementwise(ltide_state *S, tide_tensor **out, tide_op op, const tide_operand *in,
                                    const tide_scalar *p, tide_tensor *into);
-/* Likewise the reduction of x to one new tensor. */
-tide_status ltide_fuse_reduce(lua_State *L, ltide_state *S, tide_tensor **out, tide_reduction op, const tide_tensor *x,
+tide_status ltide_fuse_reduce(ltide_state *S, tide_tensor **out, tide_reduction op, const tide_tensor *x,
                               const tide_reduce_options *o);
-/* Likewise what tide_to does; false: it is to be done. */
+/* Does what tide_to does, or what the functions of `places` (tide_fuse_places) do; false: it is to be done. */
 bool ltide_fuse_cast(lua_State *L, ltide_state *S, tide_tensor **out, tide_tensor *x, const tide_options *o, bool copy);
-/* fuse_record.c: where S->recorder is set, tells it of a reduction of x to new tensors. */
-void ltide_fuse_note_reduction(lua_State *L, ltide_state *S, tide_reduction op, const tide_tensor *x,
-                               const tide_reduce_options *o);
-/* Likewise of a new tensor of what x has at the places that the index says: tide_fuse_places of tide/fuse.h. */
-void ltide_fuse_note_gather(lua_State *L, ltide_state *S, const tide_tensor *x, const tide_tensor *index, int dim,
-                            int places);
+bool ltide_fuse_gather(lua_State *L, ltide_state *S, tide_tensor **out, const tide_tensor *x, const tide_tensor *index,
+                       int dim, int places);
 
 /* util.c: lets hooks run, an interruption among them, in a long loop that calls no Lua function; `i` counts its steps.
  * A hook may do what it likes, so the loop reads no argument afterwards that it does not hold. */

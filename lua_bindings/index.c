@@ -225,9 +225,10 @@ static int get_values(lua_State *L) {
   ltide_tensor *u = ltide_new_tensor(L, S);
   if (is_part_mask(x, key))
     get_parts(L, S, u, x, key);
-  else
-    ltide_try(L, is_mask(key) ? tide_mask_get(&u->t, x, key) : tide_index_get(&u->t, x, 0, key));
-  if (S->recorder && !is_mask(key)) ltide_fuse_note_gather(L, S, x, key, 0, TIDE_FUSE_SLICES);
+  else if (is_mask(key))
+    ltide_try(L, tide_mask_get(&u->t, x, key));
+  else if (!S->is_fusing || !ltide_fuse_gather(L, S, &u->t, x, key, 0, TIDE_FUSE_SLICES))
+    ltide_try(L, tide_index_get(&u->t, x, 0, key));
   ltide_made(L, S);
   return 1;
 }
@@ -381,9 +382,9 @@ static int lindex_select(lua_State *L, ltide_call *c) {
   tide_tensor **slot = ltide_slot(L, c);
   int ndim = tide_tensor_ndim(c->x), dim = c->v[1].dim < 0 ? c->v[1].dim + ndim : c->v[1].dim;
   if (!c->into || dim < 0 || dim >= ndim) {
-    tide_status status = tide_index_get(slot ? slot : ltide_result(L, c), c->x, c->v[1].dim, index);
-    if (status == TIDE_OK && c->S->recorder) ltide_fuse_note_gather(L, c->S, c->x, index, dim, TIDE_FUSE_SLICES);
-    return ltide_finish_into(L, c, status);
+    tide_tensor **out = slot ? slot : ltide_result(L, c);
+    bool done = c->S->is_fusing && !c->into && ltide_fuse_gather(L, c->S, out, c->x, index, dim, TIDE_FUSE_SLICES);
+    return ltide_finish_into(L, c, done ? TIDE_OK : tide_index_get(out, c->x, c->v[1].dim, index));
   }
   /* Only this writes to a destination itself. */
   int64_t size[TIDE_MAX_DIMS];

@@ -45,8 +45,7 @@ struct ltide_clock {
   _Atomic bool asked;      /* to set the hook */
   _Atomic int readers;     /* of L */
   tide_quota *quota;
-  const volatile bool *is_fusing; /* the hook is fuse.c's, which calls ours and must not miss a call */
-  lua_Hook hook, other;           /* other: what the handler has replaced */
+  lua_Hook hook, other; /* other: what the handler has replaced */
   int other_mask, other_count;
 };
 
@@ -131,7 +130,7 @@ static void on_signal(int sig, siginfo_t *info, void *context) {
     ours = true;
     atomic_fetch_add(&c->readers, 1);
     lua_State *L = atomic_load(&c->L);
-    bool wanted = L && runs_here(L, here(), atomic_load(&c->stack)) && (!*c->is_fusing || tide_quota_ended(c->quota));
+    bool wanted = L && runs_here(L, here(), atomic_load(&c->stack));
     if (wanted) set_hook(c, L);
     atomic_fetch_sub(&c->readers, 1);
   }
@@ -156,7 +155,7 @@ static bool is_blocked(void) {
 
 /* Does a hook of somebody else's keep ours from counting? */
 static bool is_hidden(const ltide_clock *c, lua_State *L) {
-  return tide_quota_get_limit(c->quota, TIDE_QUOTA_INSTRUCTIONS) >= 0 && lua_gethook(L) != c->hook && !*c->is_fusing;
+  return tide_quota_get_limit(c->quota, TIDE_QUOTA_INSTRUCTIONS) >= 0 && lua_gethook(L) != c->hook;
 }
 
 /* When it is to be looked at again. */
@@ -250,7 +249,7 @@ ltide_clock *ltide_clock_new(lua_State *L, ltide_state *S, lua_Hook hook) {
     c->next = atomic_load(&clocks);
     atomic_store(&clocks, c);
   }
-  if (c) c->used = true, c->quota = S->quota, c->is_fusing = &S->is_fusing, c->hook = hook, c->other = NULL, in_use++;
+  if (c) c->used = true, c->quota = S->quota, c->hook = hook, c->other = NULL, in_use++;
   pthread_mutex_unlock(&lock);
   return c;
 }

@@ -12,8 +12,6 @@
 enum { STEP = 1000 };
 static const char key_running; /* in the registry: the coroutine that runs, which the clock may look at */
 
-static bool is_fusing(const ltide_state *S) { return S->recorder || S->follower; }
-
 /* Instructions from one call of the hook to the next. */
 static int step_of(const ltide_state *S) {
   int count = S->hook.mask & LUA_MASKCOUNT ? S->hook.count : STEP;
@@ -68,10 +66,6 @@ static bool run(lua_State *L, ltide_state *S) {
 void ltide_hook_run(lua_State *L, ltide_state *S) {
   lua_Hook there = lua_gethook(L);
   if (!S->quota) return;
-  if (is_fusing(S)) {
-    ltide_clock_wake();
-    return;
-  }
   if (there && there != ltide_quota_hook) adopt(S, there, lua_gethookmask(L), lua_gethookcount(L));
   if (!there && S->hook.adopted) adopt(S, NULL, 0, 0); /* who has set it has taken it away */
   note_freedom(S);
@@ -83,11 +77,7 @@ void ltide_hook_run(lua_State *L, ltide_state *S) {
 static void go_on(lua_State *L, ltide_state *S) {
   int mask, count;
   lua_Hook other = ltide_clock_taken(S->clock, &mask, &count);
-  if (lua_gethook(L) != ltide_quota_hook) return; /* fuse.c's calls ours */
-  if (other && is_fusing(S)) {
-    lua_sethook(L, other, mask, count);
-    return;
-  }
+  if (lua_gethook(L) != ltide_quota_hook) return;
   if (other) adopt(S, other, mask, count);
   if ((ltide_clock_running(S->clock) == L || run(L, S)) && S->hook.is_free)
     lua_sethook(L, NULL, 0, 0);

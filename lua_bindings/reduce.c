@@ -19,8 +19,7 @@ static options read_options(const ltide_call *c, const ltide_value *dim) {
 static int finish(lua_State *L, ltide_call *c, tide_reduction op, const options *o) {
   tide_tensor **slot = ltide_slot(L, c);
   bool is_fusing = c->S->is_fusing && !c->into;
-  tide_status status =
-      is_fusing ? ltide_fuse_reduce(L, c->S, slot, op, c->x, o) : tide_reduce(slot, op, c->x, o, c->into);
+  tide_status status = is_fusing ? ltide_fuse_reduce(c->S, slot, op, c->x, o) : tide_reduce(slot, op, c->x, o, c->into);
   return ltide_finish_into(L, c, status);
 }
 
@@ -46,7 +45,7 @@ static int lreduce(lua_State *L) {
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   if (is_composed(row->tag, x)) return ltide_run(L);
   ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, __builtin_expect(S->is_fusing, 0) ? ltide_fuse_reduce(L, S, &u->t, (tide_reduction)row->tag, x, &o)
+  ltide_try(L, __builtin_expect(S->is_fusing, 0) ? ltide_fuse_reduce(S, &u->t, (tide_reduction)row->tag, x, &o)
                                                  : tide_reduce(&u->t, (tide_reduction)row->tag, x, &o, NULL));
   ltide_made(L, S);
   return 1;
@@ -84,7 +83,6 @@ static int extreme(lua_State *L, ltide_call *c) {
   int dim = o.ndims ? o.dims[0] : 0;
   ltide_tensor *values = ltide_new_tensor(L, c->S), *indices = ltide_new_tensor(L, c->S);
   ltide_try(L, tide_reduce_index(&values->t, &indices->t, op, c->x, dim, o.keepdim));
-  if (o.ndims == 1 && c->S->recorder) ltide_fuse_note_reduction(L, c->S, op, c->x, &o);
   return ltide_deliver(L, c->S, c->opts, 2);
 }
 

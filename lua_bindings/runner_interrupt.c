@@ -266,7 +266,6 @@ void interrupt_open(lua_State *L) {
   replace(L, "wrap", wrap);
   lua_pop(L, 1);
   ltide_let_pass(L, &ending, false);
-  ltide_fuse_note_library(L, false);
   set_action(false);
   ltide_task.end = end_task;
   open_sigterm();

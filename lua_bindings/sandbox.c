@@ -286,7 +286,6 @@ void ltide_sandbox(lua_State *L, ltide_state *S) {
   ltide_bound_library(L, S);
 #endif
   narrow_library(L);
-  ltide_fuse_note_library(L, true);
 }
 
 int ltide_restrict(lua_State *L, unsigned capabilities) {

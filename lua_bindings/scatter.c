@@ -21,28 +21,29 @@ static int finish(lua_State *L, ltide_call *c, tide_status status) {
 
 /* {==== Element by element */
 
-/* Ends a read by the index that argument k is. */
-static int noted(lua_State *L, ltide_call *c, tide_status status, int k, int dim, int places) {
-  if (c->S->recorder && status == TIDE_OK && !c->into)
-    ltide_fuse_note_gather(L, c->S, c->x, c->v[k].tensor, dim, places);
-  return finish(L, c, status);
+/* A read by an index, which tide.fuse may put into a kernel. */
+static bool is_fused(lua_State *L, ltide_call *c, tide_tensor **slot, const tide_tensor *index, int dim, int places) {
+  return c->S->is_fusing && !c->into && ltide_fuse_gather(L, c->S, slot, c->x, index, dim, places);
 }
 
 static int lgather(lua_State *L, ltide_call *c) {
   tide_tensor **slot = begin(L, c);
-  return noted(L, c, tide_gather(slot, c->x, c->v[1].dim, c->v[2].tensor, c->into), 2, c->v[1].dim, TIDE_FUSE_ALONG);
+  if (is_fused(L, c, slot, c->v[2].tensor, c->v[1].dim, TIDE_FUSE_ALONG)) return finish(L, c, TIDE_OK);
+  return finish(L, c, tide_gather(slot, c->x, c->v[1].dim, c->v[2].tensor, c->into));
 }
 
 static int ltake(lua_State *L, ltide_call *c) {
   tide_tensor **slot = begin(L, c);
-  return noted(L, c, tide_take(slot, c->x, c->v[1].tensor, c->into), 1, 0, TIDE_FUSE_LINE);
+  if (is_fused(L, c, slot, c->v[1].tensor, 0, TIDE_FUSE_LINE)) return finish(L, c, TIDE_OK);
+  return finish(L, c, tide_take(slot, c->x, c->v[1].tensor, c->into));
 }
 
 static int ltake_along_dim(lua_State *L, ltide_call *c) {
   tide_tensor **slot = begin(L, c);
   const tide_tensor *index = c->v[1].tensor;
   int dim = c->v[2].dim;
-  if (c->v[2].given) return noted(L, c, tide_take_along_dim(slot, c->x, index, dim, c->into), 1, dim, TIDE_FUSE_ALONG);
+  if (c->v[2].given && is_fused(L, c, slot, index, dim, TIDE_FUSE_ALONG)) return finish(L, c, TIDE_OK);
+  if (c->v[2].given) return finish(L, c, tide_take_along_dim(slot, c->x, index, dim, c->into));
   int64_t all = -1;
   ltide_tensor *line = ltide_new_tensor(L, c->S);
   ltide_try(L, tide_reshape(&line->t, index, &all, 1));

@@ -12,6 +12,7 @@ typedef struct ltide_record {
   void (*forget)(struct ltide_record *r); /* lets go of it */
   struct ltide_scope **scopes;            /* open scopes, outermost first */
   int depth, capacity;
+  int fusing;          /* calls of fused functions that it is in: fuse.c */
   bool replica, turns; /* of tide.parallel; other replicas run while it would wait */
   bool raises;         /* an error that has been noted goes on from a block */
 } ltide_record;

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "scope.h"
+#include "tide/fuse.h"
 #include "tide/debug.h"
 #include "tide/device.h"
 #include "tide/memory.h"
@@ -460,7 +461,7 @@ ltide_state *ltide_state_of(lua_State *L) {
 
 static void use_record(ltide_state *S, ltide_record *r) {
   if (S->record) S->record->arena = S->arena;
-  S->record = r, S->arena = r->arena;
+  S->record = r, S->arena = r->arena, S->is_fusing = r->fusing > 0;
 }
 
 /* Makes what the record has selected current on this thread. */
@@ -486,7 +487,6 @@ void ltide_bind_record(lua_State *L, ltide_record *r) {
 ltide_state *ltide_enter_slow(lua_State *L) {
   luaL_checkstack(L, 8, "tide");
   ltide_state *S = ltide_state_of(L);
-  if (S->running != L && S->leave) bind(S, S->record), S->leave(L, S);
   if (S->running != L) note_resumer(L, S);
   ltide_record *r = find_record(L);
   if (!r || !r->current) r = new_record(L, S); /* a finaliser may call us in it */
@@ -522,6 +522,7 @@ static int state_gc(lua_State *L) {
   S->started = false, S->record = NULL;
   free_records(L);
   S->end(S);
+  tide_fuse_free(S->fuse), S->fuse = NULL;
   free(S->warned.text), S->warned.text = NULL;
   if (S->hook.close) S->hook.close(L, S);
   tide_quota_release(S->quota), S->quota = NULL;

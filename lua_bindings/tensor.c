@@ -5,6 +5,8 @@
  * inside other calls too: it hands the tensor to core's deferred list instead of releasing it. The runner's allocator
  * tells when Lua frees a handle's block; elsewhere handles have a finaliser, which costs several times as much and
  * keeps each for another cycle of the collector. */
+#include "tide/fuse.h"
+
 #include "row.h"
 #include "script.h"
 
@@ -132,7 +134,9 @@ static int ltensor_free(lua_State *L) {
   }
   tide_tensor *t = close_handle(u);
   bool is_gone = false;
-  if (t) {
+  if (t && tide_tensor_is_pending(t)) {
+    tide_tensor_release(t); /* no memory goes with it */
+  } else if (t) {
     tide_storage *storage = tide_tensor_storage(t);
     tide_storage_retain(storage);
     tide_tensor_release(t);

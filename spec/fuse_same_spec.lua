@@ -2,7 +2,6 @@
 
 local tide = require "tide"
 local D = require "spec.support.device"
-if rawget(_G, "jit") then return pending "fused functions run each time under LuaJIT" end
 local dev, rawequal, setmetatable, getmetatable, debug = D.dev, rawequal, setmetatable, getmetatable, debug
 local collectgarbage, rawget, next, pairs, tostring, tonumber = collectgarbage, rawget, next, pairs, tostring, tonumber
 local string, io = string, io

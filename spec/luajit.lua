@@ -90,6 +90,16 @@ return {
     ["does not let small results on a device pile up"] = doubles,
     ["leaves handles that another finaliser may still see"] = finalisers,
   },
+  ["spec/fuse_calls_spec.lua"] = {
+    ["calls kernels written in Lua between its own (FUSE-03)"] = text,
+    ["writes to globals and libraries, and reads all of them"] = "LuaJIT has no _ENV",
+  },
+  ["spec/fuse_numbers_spec.lua"] = {
+    ["keeps dtypes, integers and floats apart"] = whole,
+  },
+  ["spec/fuse_spec.lua"] = {
+    ["works in coroutines, also where they end in the middle"] = closes,
+  },
   ["spec/graph_capture_spec.lua"] = {
     ["does not concern a block that is left because its coroutine is closed: the capture is dropped"] = closes,
     ["raises at its own line: cpu (15)"] = tails,

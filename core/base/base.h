@@ -38,6 +38,7 @@ const char *tide__device_text(int device);
 
 /* ---- trace.c: script lines ---- */
 
+tide_index_base_fn tide__index_base_get(void);        /* what tide_index_base_set has set on this thread */
 uint32_t tide__site_of(const char *source, int line); /* interned; 0: the table is full, or line 0 */
 uint32_t tide__site_now(void);                        /* interned site of the running script line; 0 if unknown */
 void tide__site_text(uint32_t site, char *text, size_t size);

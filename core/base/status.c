@@ -187,6 +187,7 @@ tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t l
 static _Thread_local tide_index_base_fn index_base;
 
 void tide_index_base_set(tide_index_base_fn fn) { index_base = fn; }
+tide_index_base_fn tide__index_base_get(void) { return index_base; }
 int tide_get_index_base(void) { return index_base ? index_base() : 0; }
 
 /* ---- text for messages ---- */

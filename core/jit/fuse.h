@@ -139,6 +139,10 @@ void tide__fuse_choose_parts(const tide_fused *f, tide__fuse_rows *r, void *cons
 tide_status tide__fuse_run_rows(bool *done, tide_fused *f, const tide_compiler *c, const tide__fuse_rows *r,
                                 const tide_tensor *const *operand, int device, bool supposed);
 
+/* As tide_fused_call. fresh: bits of those of `into` that are new tensors, laid out as the results would be. */
+tide_status tide__fused_call(bool *done, tide_tensor **out, tide_fused *f, tide_tensor *const *in,
+                             tide_tensor *const *into, uint32_t fresh);
+
 /* ---- fuse_stages.c ---- */
 
 /* Rows of any length, by several kernels. results: those that are one value a row; out gets the others. */
@@ -150,6 +154,7 @@ typedef struct tide__fuse_long {
   const tide_compiler *compiler;
   const int64_t *size; /* of a row's value where its dims stay */
   int ndim, device;
+  tide_tensor *const *into; /* new tensors that the results are written to; or NULL */
   bool supposed;
 } tide__fuse_long;
 tide_status tide__fuse_run_stages(bool *done, tide_fused *f, const tide__fuse_long *l);

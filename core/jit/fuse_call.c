@@ -22,7 +22,8 @@ typedef struct call {
   int64_t size[TIDE_MAX_DIMS], numel;
   int64_t dims[TIDE_MAX_DIMS], stride[OPERANDS][TIDE_MAX_DIMS]; /* of the general way */
   tide_tensor *made[TIDE_FUSE_OUTPUTS];
-  bool supposed; /* nothing is launched */
+  bool supposed;  /* nothing is launched */
+  uint32_t fresh; /* those of `into` that are new: nothing reads them */
 } call;
 
 /* ---- do they fit? ---- */
@@ -43,6 +44,13 @@ static inline bool inputs_fit(call *c) {
   return true;
 }
 
+/* Is a result written to memory that was there before? */
+static bool writes_over(const call *c) {
+  for (int k = 0; c->into && k < c->f->outputs; k++)
+    if (c->into[k] && !(c->fresh >> k & 1)) return true;
+  return false;
+}
+
 /* Inputs of one size without holes, and single values. */
 static bool flat_match(call *c) {
   const tide_fused *f = c->f;
@@ -59,7 +67,9 @@ static bool flat_match(call *c) {
     if (!x->contiguous || x->ndim != f->ndim || !tide__same_size(x, model)) return false;
     address |= (uintptr_t)tide__tensor_ptr(x);
   }
-  if (!model || c->into || (address & 15)) return false;
+  if (!model || writes_over(c) || (address & 15)) return false;
+  for (int k = 0; c->into && k < f->outputs; k++)
+    if (c->into[k] && !c->into[k]->contiguous) return false;
   for (int k = 0; k < f->outputs; k++)
     if (!(f->value[f->output[k]].reach & ~c->uniform)) return false;
   c->ndim = f->ndim, c->numel = model->numel;
@@ -93,7 +103,7 @@ static bool sizes_fit(call *c) {
 
 static bool into_fits(const call *c, int k) {
   const tide_tensor *x = c->into[k];
-  if (!x) return true;
+  if (!x || (c->fresh >> k & 1)) return true;
   if (!live(x) || x->storage->device != c->device || x->dtype != c->f->value[c->f->output[k]].dtype) return false;
   if (x->ndim != c->ndim || memcmp(x->size, c->size, (size_t)c->ndim * sizeof *c->size) != 0) return false;
   for (int d = 0; d < c->ndim; d++)
@@ -152,7 +162,7 @@ static void find_work(call *c) {
   memcpy(c->dims, c->size, (size_t)c->ndim * sizeof *c->dims);
   for (int k = 0; k < n; k++) tide__stride_broadcast(c->stride[k], operand(c, k), c->size, c->ndim);
   c->work = c->joined = tide__collapse(c->dims, c->stride, n, c->ndim, false);
-  bool flat = c->work == 1 && (!c->into || c->device < 0 || c->numel % 16 == 0);
+  bool flat = c->work == 1 && (!writes_over(c) || c->device < 0 || c->numel % 16 == 0);
   for (int k = 0; k < n; k++) {
     bool single = k >= f->outputs && c->stride[k][0] == 0;
     if (k >= f->outputs && !single) flat = flat && !tide__fuse_gathers(f, k - f->outputs);
@@ -340,7 +350,10 @@ static tide_status make_row_results(call *c) {
     const tide__fuse_value *v = &f->value[f->output[k]];
     int64_t size[TIDE_MAX_DIMS];
     int n = row_size(size, c, v->keepdim);
-    TIDE_TRY(tide__tensor_new(&c->made[k], size, n, (tide_dtype)v->dtype, c->device));
+    if (c->into && c->into[k])
+      c->made[k] = tide__tensor_ref(c->into[k]);
+    else
+      TIDE_TRY(tide__tensor_new(&c->made[k], size, n, (tide_dtype)v->dtype, c->device));
   }
   return TIDE_OK;
 }
@@ -432,6 +445,7 @@ static tide_status run_long(bool *done, call *c, const tide__fuse_rows *r) {
                              .size = size,
                              .ndim = row_size(size, c, true),
                              .device = c->device,
+                             .into = c->into,
                              .supposed = c->supposed};
   return tide__fuse_run_stages(done, c->f, &l);
 }
@@ -440,7 +454,7 @@ static tide_status rows_call(bool *done, call *c) {
   const tide_fused *f = c->f;
   tide__fuse_rows r, whole;
   int64_t outer = 1;
-  if (c->into || !rows_fit(c, &r)) return TIDE_OK;
+  if (writes_over(c) || !rows_fit(c, &r)) return TIDE_OK;
   whole = r;
   bool fits = strides_fit(c, &whole, f->outputs, &outer);
   bool is_short = r.columns <= TIDE_FUSE_COLUMNS && outer == 1 && !whole.across;
@@ -524,6 +538,11 @@ static tide_status find_compiler(call *c) {
 
 tide_status tide_fused_call(bool *done, tide_tensor **out, tide_fused *f, tide_tensor *const *in,
                             tide_tensor *const *into) {
+  return tide__fused_call(done, out, f, in, into, 0);
+}
+
+tide_status tide__fused_call(bool *done, tide_tensor **out, tide_fused *f, tide_tensor *const *in,
+                             tide_tensor *const *into, uint32_t fresh) {
   if (TIDE_UNLIKELY(!done || !out || !f || !in))
     return tide__fail(TIDE_ARGUMENT, "fuse: wrong arguments, expected a handle, tensors and room for results");
   if (TIDE_UNLIKELY(f->epoch != atomic_load(&tide__epochs[0])))
@@ -532,9 +551,9 @@ tide_status tide_fused_call(bool *done, tide_tensor **out, tide_fused *f, tide_t
   call c;
   tide_tensor view[TIDE_FUSE_INPUTS], *list[TIDE_FUSE_INPUTS];
   c.f = f, c.in = c.given = in, c.into = into, c.work = 0, c.uniform = 0;
-  memset(c.made, 0, sizeof c.made), c.supposed = false;
+  memset(c.made, 0, sizeof c.made), c.supposed = false, c.fresh = fresh;
   *done = false;
-  if (f->views && (into || !tide__fuse_views(list, view, f, in))) return TIDE_OK;
+  if (f->views && (writes_over(&c) || !tide__fuse_views(list, view, f, in))) return TIDE_OK;
   if (f->views) c.in = list;
   if (!inputs_fit(&c) || (f->mail && !tide__fuse_place(f, (const tide_tensor *const *)in))) return TIDE_OK;
   TIDE_TRY(find_compiler(&c));
@@ -574,7 +593,8 @@ void tide_fused_begin(tide_fused *f, const tide_fuse_layout *in) {
   tide_tensor view[TIDE_FUSE_INPUTS], *viewed[TIDE_FUSE_INPUTS];
   tide_storage storage[TIDE_FUSE_INPUTS], to[TIDE_FUSE_OUTPUTS];
   call c;
-  c.f = f, c.in = c.given = list, c.into = NULL, c.work = 0, c.uniform = 0, c.device = in[0].device, c.supposed = true;
+  c.f = f, c.in = c.given = list, c.into = NULL, c.work = 0, c.uniform = 0, c.device = in[0].device, c.supposed = true,
+  c.fresh = 0;
   for (int k = 0; k < f->inputs; k++) {
     const tide__fuse_value *v = &f->value[f->input[k]];
     tide__tensor_wrap(&x[k], &storage[k], (void *)(uintptr_t)4096, SIZE_MAX / 4, in[k].device, (tide_dtype)v->dtype,

@@ -335,7 +335,10 @@ static tide_status run_whole(bool *done, run *x, const stage *s) {
       in[k] = tide__tensor_ref(x->l->in[s->from[k]]);
     else
       status = tide_view(&in[k], x->row[-1 - s->from[k]], x->l->size, x->l->ndim);
-  if (status == TIDE_OK) status = tide_fused_call(done, x->l->out, s->fused, in, NULL);
+  if (status == TIDE_OK) {
+    uint32_t fresh = x->l->into ? ~0u : 0;
+    status = tide__fused_call(done, x->l->out, s->fused, in, x->l->into, fresh);
+  }
   for (int k = 0; k < s->fused->inputs; k++) tide_tensor_release(in[k]);
   return status;
 }

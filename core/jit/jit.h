@@ -183,6 +183,7 @@ static inline void tide__jit_launch_begin(void) {
   if (tide__sync_watched()) tide__observe_operands();
 }
 static inline void tide__jit_operand(const tide_tensor *x, bool write, tide_stream *stream) {
+  if (write) tide__storage_overwrite(x->storage);
   tide__storage_use(x->storage, stream);
   if (tide__sync_watched()) tide__observe_operand(x, write);
 }

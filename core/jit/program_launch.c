@@ -57,6 +57,8 @@ static tide_status put_operands(int64_t *s, const tide_program *p, const tide_op
   for (int i = 0; i < p->operands; i++) {
     const tide_program_operand *o = &p->operand[i];
     const tide_tensor *x = args[i].tensor;
+    if (x && x->storage) TIDE_TRY(tide__storage_settle(x->storage));
+    if (x && x->storage && o->writes) TIDE_TRY(tide__storage_write(x->storage));
     if (TIDE_LIKELY(fits(o, x, device))) {
       put_tensor(s + p->first[i], x);
       if (o->writes && TIDE_UNLIKELY(!x->contiguous)) TIDE_TRY(tide__writable_check(x, p->what, o->name));

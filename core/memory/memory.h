@@ -178,18 +178,20 @@ struct tide_storage {
   uint32_t epoch;
   _Atomic uint32_t site; /* of the script line that made it; 0: unknown, as of small results on the CPU */
   bool pinned;
-  bool foreign;                 /* not ours: `release`, if any, lets it go */
-  bool tracked;                 /* streams use it: device memory and pinned memory */
-  bool stream_held;             /* `stream` is retained: the default one need not be */
-  bool external;                /* of another API, and live in tide's turns alone */
-  _Atomic bool let_go;          /* all but graphs whose input it is have let it go, by name */
-  _Atomic bool exported;        /* others know its address, so that it stays */
-  tide_stream *stream;          /* the allocating stream; NULL on the CPU and for foreign memory */
-  _Atomic uint64_t last_stream; /* use_id of the stream that used it last: one compare on the hot path */
-  _Atomic uint64_t capture;     /* the last capture that made it or holds it, see graph/capture.c */
-  tide__replays *replays;       /* of the graph that writes it, once tide_graph_output was called; else NULL */
-  tide_block *block;            /* NULL: CPU, pinned or foreign memory */
-  void (*release)(void *user);  /* foreign memory's */
+  bool foreign;                   /* not ours: `release`, if any, lets it go */
+  bool tracked;                   /* streams use it: device memory and pinned memory */
+  bool stream_held;               /* `stream` is retained: the default one need not be */
+  bool external;                  /* of another API, and live in tide's turns alone */
+  bool pending;                   /* has no memory yet: `user` is what computes its values (jit/pending.c) */
+  _Atomic uint32_t pending_reads; /* pending values that read it: a write computes them first */
+  _Atomic bool let_go;            /* all but graphs whose input it is have let it go, by name */
+  _Atomic bool exported;          /* others know its address, so that it stays */
+  tide_stream *stream;            /* the allocating stream; NULL on the CPU and for foreign memory */
+  _Atomic uint64_t last_stream;   /* use_id of the stream that used it last: one compare on the hot path */
+  _Atomic uint64_t capture;       /* the last capture that made it or holds it, see graph/capture.c */
+  tide__replays *replays;         /* of the graph that writes it, once tide_graph_output was called; else NULL */
+  tide_block *block;              /* NULL: CPU, pinned or foreign memory */
+  void (*release)(void *user);    /* foreign memory's */
   void *user;
   tide__deferred_free deferred;
   _Atomic uint64_t readers; /* devices, as bits, whose streams have read it since its own device used it: peer.c */
@@ -200,6 +202,41 @@ struct tide_storage {
   struct tide_storage *next;        /* free list */
 };
 tide_status tide__storage_new(tide_storage **out, size_t nbytes, int device, bool pinned);
+
+/* ---- pending values: storages without memory; jit/pending.c computes them ---- */
+
+/* Registered by jit, once. settle: computes the values. before_write: computes what reads the storage; if it
+ * fails and the write goes on (`must`), those values are lost, and reading them fails. gone: nobody refers to the
+ * storage; takes it over and ends it by tide__storage_end. graph: computes what a capture must not take
+ * in, or with `replay` what a replay may overwrite. */
+typedef struct tide__pending_ops {
+  tide_status (*settle)(tide_storage *s);
+  tide_status (*before_write)(tide_storage *s, bool must);
+  void (*gone)(tide_storage *s);
+  tide_status (*graph)(bool replay);
+} tide__pending_ops;
+extern tide__pending_ops tide__pending;
+static inline tide_status tide__pending_graph(bool replay) {
+  return tide__pending.graph ? tide__pending.graph(replay) : TIDE_OK;
+}
+/* A storage whose values `node` computes. */
+tide_status tide__storage_pending(tide_storage **out, size_t nbytes, int device, void *node);
+/* Moves the memory of `from` to `to`, which has none; `from` has none afterwards. */
+void tide__storage_move(tide_storage *to, tide_storage *from);
+void tide__storage_end(tide_storage *s); /* frees the struct of a storage without memory */
+static inline tide_status tide__storage_settle(tide_storage *s) {
+  return TIDE_UNLIKELY(s->pending) ? tide__pending.settle(s) : TIDE_OK;
+}
+/* Before the storage's bytes change. */
+static inline tide_status tide__storage_write(tide_storage *s) {
+  return TIDE_UNLIKELY(atomic_load_explicit(&s->pending_reads, memory_order_relaxed))
+             ? tide__pending.before_write(s, false)
+             : TIDE_OK;
+}
+/* The same where the write can no longer be refused. */
+static inline void tide__storage_overwrite(tide_storage *s) {
+  if (TIDE_UNLIKELY(atomic_load_explicit(&s->pending_reads, memory_order_relaxed))) tide__pending.before_write(s, true);
+}
 /* Foreign memory: release(user), if any, runs when the last reference has gone and the work queued on it is done. */
 tide_status tide__storage_wrap(tide_storage **out, void *ptr, size_t nbytes, int device, void (*release)(void *user),
                                void *user);

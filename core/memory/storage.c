@@ -269,6 +269,33 @@ tide_status tide__storage_new(tide_storage **out, size_t nbytes, int device, boo
   return TIDE_OK;
 }
 
+/* ---- pending values ---- */
+
+tide__pending_ops tide__pending;
+
+/* Its epoch is never the present one, so every check of a storage takes its slow path. */
+tide_status tide__storage_pending(tide_storage **out, size_t nbytes, int device, void *node) {
+  tide_storage *s = header_new();
+  if (!s) return TIDE_MEMORY;
+  s->device = device, s->nbytes = nbytes, s->user = node, s->pending = true;
+  *out = s;
+  return TIDE_OK;
+}
+
+void tide__storage_move(tide_storage *to, tide_storage *from) {
+  to->ptr = from->ptr, to->user = from->user, to->block = from->block, to->quota = from->quota;
+  to->stream = from->stream, to->stream_held = from->stream_held, to->tracked = from->tracked;
+  atomic_store(&to->site, atomic_load(&from->site));
+  atomic_store(&to->last_stream, atomic_load(&from->last_stream));
+  atomic_store(&to->capture, atomic_load(&from->capture));
+  atomic_store(&to->readers, atomic_load(&from->readers));
+  to->pending = false, to->epoch = from->epoch;
+  from->ptr = from->user = NULL, from->block = NULL, from->quota = NULL, from->stream = NULL;
+  from->stream_held = from->tracked = false, from->epoch = 0;
+}
+
+void tide__storage_end(tide_storage *s) { header_free(s); }
+
 tide_status tide__storage_wrap(tide_storage **out, void *ptr, size_t nbytes, int device, void (*release)(void *user),
                                void *user) {
   if (!tide__running()) return tide__fail(TIDE_STATE, "storage: tide is not started, expected tide_init first");
@@ -353,6 +380,10 @@ void tide_storage_release(tide_storage *s) {
 }
 
 static void drop(tide_storage *s, int64_t references) {
+  if (TIDE_UNLIKELY(s->pending)) { /* counted to 0, as its node may take a reference meanwhile */
+    if (atomic_fetch_sub(&s->refs, references) == references) tide__pending.gone(s);
+    return;
+  }
   if (!tide__ref_drop_some(&s->refs, references)) return;
   if (s->deferred.uses || s->deferred.wait_all)
     tide__deferred_free_begin(&s->deferred, finish, s);
@@ -369,6 +400,8 @@ void tide__storage_unbind(tide_storage *s) { drop(s, TIDE__STORAGE_BOUND); }
 size_t tide_storage_nbytes(const tide_storage *s) { return s ? s->nbytes : 0; }
 void *tide_storage_data(const tide_storage *s) {
   if (!s) return NULL;
+  if (tide__storage_settle((tide_storage *)s) != TIDE_OK || tide__storage_write((tide_storage *)s) != TIDE_OK)
+    return NULL;
   if (tide__storage_lands(s)) tide__landing_settle((tide_storage *)s);
   return tide__storage_live(s) ? s->ptr : NULL;
 }

@@ -121,7 +121,7 @@ INLINED tide_status flat_path(tide_tensor **out, const flat_call *f, const tide_
   tide_tensor *result = into;
   if (TIDE_UNLIKELY(t->divides) && tide__category(f->dtype) <= 1 && in[1].tensor)
     TIDE_TRY(tide__verify(in[1].tensor, TIDE_VERIFY_NONZERO, tide_op_get(op)->name));
-  if (!into) TIDE_TRY(flat_new(&result, f->model, f->result));
+  TIDE_TRY(into ? tide__storage_write(into->storage) : flat_new(&result, f->model, f->result));
   if (TIDE_LIKELY(result->numel != 0)) {
     /* The line of a new result is known: it has just been asked for. */
     uint32_t site = f->model->storage->device < 0 ? 0

@@ -110,11 +110,16 @@ int64_t tide_tensor_offset(const tide_tensor *x) { return x ? x->offset : 0; }
 tide_dtype tide_tensor_dtype(const tide_tensor *x) { return x ? (tide_dtype)x->dtype : TIDE_DTYPE_NONE; }
 int tide_tensor_device(const tide_tensor *x) { return x && x->storage ? x->storage->device : TIDE_CPU; }
 bool tide_tensor_is_contiguous(const tide_tensor *x) { return x && x->contiguous; }
-tide_storage *tide_tensor_storage(const tide_tensor *x) { return x ? x->storage : NULL; }
+tide_storage *tide_tensor_storage(const tide_tensor *x) {
+  if (x && x->storage) tide__storage_settle(x->storage);
+  return x ? x->storage : NULL;
+}
 void *tide_tensor_data(const tide_tensor *x) {
-  if (!x) return NULL;
-  if (x->storage && tide__storage_lands(x->storage)) tide__landing_settle(x->storage);
-  return x->storage && x->storage->ptr && tide__storage_live(x->storage) ? tide__tensor_ptr(x) : NULL;
+  if (!x || !x->storage) return NULL;
+  /* Whoever gets the address may write there. */
+  if (tide__storage_settle(x->storage) != TIDE_OK || tide__storage_write(x->storage) != TIDE_OK) return NULL;
+  if (tide__storage_lands(x->storage)) tide__landing_settle(x->storage);
+  return x->storage->ptr && tide__storage_live(x->storage) ? tide__tensor_ptr(x) : NULL;
 }
 
 bool tide_tensor_same_view(const tide_tensor *x, const tide_tensor *y) {
@@ -142,6 +147,7 @@ tide_status tide__tensor_check(const tide_tensor *x, const char *what, const cha
   if (!tide__running())
     return tide__fail(TIDE_STATE, "%s: the runtime has ended, got a call after tide_shutdown, expected one before",
                       what);
+  TIDE_TRY(tide__storage_settle(x->storage));
   if (x->storage->external && !x->storage->epoch)
     return tide__fail(TIDE_STATE,
                       "%s: %s is not acquired, got memory that is another API's at present, expected "
@@ -170,6 +176,7 @@ tide_status tide__out_check(tide_tensor **out, const tide_tensor *into, const ch
 }
 
 tide_status tide__writable_check(const tide_tensor *x, const char *what, const char *name) {
+  TIDE_TRY(tide__storage_write(x->storage));
   for (int d = 0; d < x->ndim; d++)
     if (x->stride[d] == 0 && x->size[d] > 1)
       return tide__fail(TIDE_VALUE,

@@ -32,7 +32,7 @@ rooms.bindings = {
   -- What scripts hold: handles with their classes, and where results go.
   { "adapt", "arena", "device", "dtype", "error_class", "event", "out", "random", "storage", "stream", "tensor" },
   -- What scripts call.
-  { "fuse", "fuse_event", "fuse_follow", "fuse_guard", "fuse_hold", "fuse_names", "fuse_plan", "fuse_pure", "fuse_put_off", "fuse_record", "fuse_run", "fuse_watch",
+  { "fuse",
     "allocator", "apply", "archive", "await", "comm", "compose", "convert", "csv", "csv_write", "debug", "dlpack", "factory", "fft",
     "field", "file", "format", "frame", "frame_cost", "gif", "graph", "graphed", "index", "info", "io", "ipc", "jit", "jit_kernel",
     "kernel_lex", "kernel_words", "linalg", "loader", "matmul", "memory", "memory_history", "memory_scope", "memory_stats", "move", "nccl", "note", "nvtx",

@@ -91,6 +91,54 @@ TIDE_API const char *tide_fused_problem(const tide_fused *fused);
 /* Bytes that one element of its results makes it move: of inputs of the same size and of the results. */
 TIDE_API int64_t tide_fused_bytes(const tide_fused *fused);
 
+/* ---- pending operations ----
+ *
+ * The functions below give tensors whose values are pending: shape, dtype and device are known, nothing is computed.
+ * Any other function of tide that gets such a tensor computes it first, with what it needs, by as few kernels as
+ * possible. A write to memory that pending values read computes these first. What cannot be pending runs at once. */
+
+typedef struct tide_fuse tide_fuse;
+
+/* Where pending operations are noted. One thread at a time may call with it; tensors may be dropped by any. */
+TIDE_API tide_status tide_fuse_new(tide_fuse **out, const char *name);
+/* Frees the handle; values that are pending stay so. NULL is allowed. */
+TIDE_API void tide_fuse_free(tide_fuse *fuse);
+/* As tide_elementwise. */
+TIDE_API tide_status tide_fuse_elementwise(tide_tensor **out, tide_fuse *fuse, tide_op op, const tide_operand *in,
+                                           const tide_scalar *params, tide_tensor *into);
+/* As tide_reduce. */
+TIDE_API tide_status tide_fuse_reduce(tide_tensor **out, tide_fuse *fuse, tide_reduction op, const tide_tensor *x,
+                                      const tide_reduce_options *options);
+/* x as another dtype. *done: false where it cannot be pending, and nothing has happened. */
+TIDE_API tide_status tide_fuse_cast(bool *done, tide_tensor **out, tide_fuse *fuse, const tide_tensor *x,
+                                    tide_dtype dtype);
+/* As the functions that `places`, a tide_fuse_places, names; file and line: for the error of a bad index. */
+TIDE_API tide_status tide_fuse_gather(bool *done, tide_tensor **out, tide_fuse *fuse, const tide_tensor *x,
+                                      const tide_tensor *index, int dim, int places, const char *file, int line);
+/* Computes those of the tensors that are pending in it. */
+TIDE_API tide_status tide_fuse_compute(tide_fuse *fuse, tide_tensor *const *list, int n);
+TIDE_API bool tide_tensor_is_pending(const tide_tensor *x);
+
+/* One kernel that has run. */
+typedef struct tide_fuse_kernel {
+  struct tide__fuse_recipe *recipe;
+  int step;
+  int64_t elements; /* of a result */
+} tide_fuse_kernel;
+typedef struct tide_fuse_kernel_info {
+  int operations, reads, writes;
+  int64_t bytes; /* that one element moves */
+  const char *operation[TIDE_FUSE_NODES];
+  tide_fused *fused; /* NULL: one operation, which has a kernel of its own, or operations one by one */
+} tide_fuse_kernel_info;
+/* Forgets what has run. */
+TIDE_API void tide_fuse_trace_begin(tide_fuse *fuse);
+/* What has run since then; valid until the next operation. */
+TIDE_API int tide_fuse_trace(const tide_fuse *fuse, const tide_fuse_kernel **out);
+TIDE_API void tide_fuse_kernel_retain(const tide_fuse_kernel *kernel);
+TIDE_API void tide_fuse_kernel_release(const tide_fuse_kernel *kernel);
+TIDE_API void tide_fuse_kernel_get(tide_fuse_kernel_info *out, const tide_fuse_kernel *kernel);
+
 #ifdef __cplusplus
 }
 #endif
