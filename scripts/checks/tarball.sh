@@ -1,27 +1,24 @@
 #!/usr/bin/env bash
-# Packs the tarball, unpacks it in a strange place and runs it there with an empty environment.
-# usage: tarball.sh BUILD
+# Unpacks a release's tarballs in a strange place and runs them there with an empty environment.
+# usage: tarball.sh BUILD RELEASE      RELEASE: the folder that scripts/release has filled from BUILD
 set -eu
-build=$(realpath "$1")
+build=$(realpath "$1") release=$(realpath "$2") checks=$(realpath "$(dirname "$0")")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-(cd "$build" && cpack -G TGZ -B "$dir/packed" >"$dir/log" 2>&1) || { cat "$dir/log" && exit 1; }
+(cd "$release" && sha256sum --quiet -c SHA256SUMS)
+"$checks/first_session.sh" >"$dir/first.lua"
 mkdir "$dir/a place"
-tar -xzf "$dir"/packed/*.tar.gz -C "$dir/a place" --strip-components=1
-cd /
-env -i "$dir/a place/bin/tide" -e 'print(tide.ones(2))'
+for tarball in "$release"/tide-*.tar.gz; do
+  tar -xzf "$tarball" -C "$dir/a place" --strip-components=1
+  (cd / && env -i "$dir/a place/bin/tide" "$dir/first.lua" >"$dir/log" 2>&1) || { cat "$dir/log" && exit 1; }
+done
 
-# The newest symbols of glibc that the binaries ask for.
 if grep -q "^TIDE_GLIBC_FLOOR:BOOL=ON" "$build/CMakeCache.txt"; then
-  while IFS= read -r file; do
-    for version in $(objdump -T "$file" 2>/dev/null | grep -oE 'GLIBC_[0-9.]+' | sort -uV); do
-      [ "$(printf '%s\n' GLIBC_2.28 "$version" | sort -V | tail -1)" = GLIBC_2.28 ] && newest=$version && continue
-      objdump -T "$file" | grep -F "$version"
-      echo "tarball: ${file#"$dir/a place/"} asks for glibc newer than 2.28; scripts/cmake/glibc says how not to" && exit 1
-    done
-    [ -z "${newest:-}" ] || echo "${file#"$dir/a place/"}: $newest"
-    newest=
-  done < <(find "$dir/a place" -type f \( -name '*.so*' -o -path '*/bin/*' \))
+  "$checks/glibc.sh" "$dir/a place"
+  newest=$("$checks/glibc.sh" "$dir/a place" | tail -n 1)
+  if [ "$(printf '%s\n' 2.28 "${newest%% *}" | sort -V | tail -n 1)" != 2.28 ]; then
+    echo "tarball: ${newest#* } asks for glibc newer than 2.28; scripts/cmake/glibc says how not to" && exit 1
+  fi
 fi
 
 size=$(stat -Lc %s "$dir/a place/lib/libtide.so")

@@ -9,7 +9,8 @@ if(TARGET tide_luajit_module)
   install(TARGETS tide_luajit_module LIBRARY DESTINATION lib/lua/5.1)
 endif()
 if(TARGET tide_cuda)
-  install(TARGETS tide_cuda LIBRARY DESTINATION lib)
+  install(TARGETS tide_cuda LIBRARY DESTINATION lib COMPONENT cuda)
+  set(CPACK_TIDE_HAS_CUDA ON)
 endif()
 install(FILES ${public_headers} lua_bindings/tide_lua.h DESTINATION include/tide)
 install(DIRECTORY scripts/examples/ DESTINATION share/tide/examples USE_SOURCE_PERMISSIONS)
@@ -50,7 +51,7 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/package)
 set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
 
-# cpack -G DEB: the same tree in /usr, where ld.so and Debian's Lua look. The CUDA libraries, BLAS and LAPACK are opened
+# cpack -G DEB (tide_pack.cmake): the same tree in /usr, where ld.so and Debian's Lua look. The CUDA libraries, BLAS and LAPACK are opened
 # where there are any. dpkg-shlibdeps takes functions that moved between the libraries of glibc for new ones: with
 # TIDE_GLIBC_FLOOR what is needed is known.
 set(CPACK_PACKAGE_CONTACT "tide contributors <tide@tide.invalid>")

@@ -411,11 +411,16 @@ tide_test(install/interop 30 COMMAND ${checks}/interop.sh ${stage} ${PROJECT_BIN
 set_tests_properties(install/interop PROPERTIES FIXTURES_REQUIRED stage)
 tide_test(install/module 6 COMMAND ${checks}/module.sh ${stage})
 set_tests_properties(install/module PROPERTIES FIXTURES_REQUIRED stage)
-tide_test(install/tarball 60 COMMAND ${checks}/tarball.sh ${PROJECT_BINARY_DIR})
-tide_test(install/deb 60 COMMAND ${checks}/deb.sh ${PROJECT_BINARY_DIR})
-tide_test(install/rock 60 COMMAND ${checks}/rock.sh ${PROJECT_BINARY_DIR})
-# Each asks the build tree whether all is built, and cpack writes its list of what was installed there.
-set_tests_properties(install/tarball install/deb install/rock PROPERTIES RESOURCE_LOCK build_tree)
+# The files of a release, made once and tried one by one.
+set(release ${PROJECT_BINARY_DIR}/dist/test)
+tide_test(install/release 30 COMMAND ${checks}/release.sh ${PROJECT_BINARY_DIR} ${release})
+# It asks the build tree whether all is built, and cpack writes its list of what was installed there.
+set_tests_properties(install/release PROPERTIES FIXTURES_SETUP release RESOURCE_LOCK build_tree)
+tide_test(install/tarball 12 COMMAND ${checks}/tarball.sh ${PROJECT_BINARY_DIR} ${release})
+tide_test(install/deb 30 COMMAND ${checks}/deb.sh ${PROJECT_BINARY_DIR} ${release})
+tide_test(install/rock 12 COMMAND ${checks}/rock.sh ${release})
+tide_test(install/wheel 30 COMMAND ${checks}/wheel.sh ${release})
+set_tests_properties(install/tarball install/deb install/rock install/wheel PROPERTIES FIXTURES_REQUIRED release)
 
 # ---- the sanitizers' trees, when scripts/test --all asks for them ----
 file(WRITE ${PROJECT_BINARY_DIR}/more_tests.cmake [[

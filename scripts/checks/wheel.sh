@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Has pip install a release's wheels into a virtual environment, without a network, and runs them there: the runner, and
+# the modules in lua5.4 and luajit. pip removes them again.
+# usage: wheel.sh RELEASE
+set -eu
+release=$(realpath "$1") checks=$(realpath "$(dirname "$0")")
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+python3 -m venv "$dir/venv" >"$dir/log" 2>&1 || { echo "wheel: skipped, python3 makes no virtual environment (Debian: python3-venv)" && exit 77; }
+quietly() { "$@" >"$dir/log" 2>&1 || { cat "$dir/log" && exit 1; }; }
+pip=("$dir/venv/bin/python" -m pip --disable-pip-version-check)
+"$checks/first_session.sh" >"$dir/first.lua"
+find "$dir/venv" | sort >"$dir/before"
+
+quietly "${pip[@]}" install --no-index "$release"/tide*.whl
+"${pip[@]}" list --format=freeze | grep -i '^tide'
+cd /
+quietly env -i "$dir/venv/bin/tide" "$dir/first.lua"
+for pair in lua5.4:5.4 luajit:5.1; do
+  lua=${pair%:*}
+  module=$dir/venv/lib/lua/${pair#*:}
+  command -v "$lua" >/dev/null && [ -e "$module/tide.so" ] || continue
+  quietly env -i LUA_CPATH="$module/?.so" "$(command -v "$lua")" "$dir/first.lua"
+  echo "wheel: its module runs in $lua"
+done
+if compgen -G "$release/tide_cuda-*.whl" >/dev/null; then [ -e "$dir/venv/lib/libtide_cuda.so" ]; fi
+
+quietly "${pip[@]}" uninstall -y tide tide-cuda
+left=$(find "$dir/venv" | sort | comm -13 "$dir/before" - | grep tide || true)
+[ -z "$left" ] || { echo "wheel: removed, but there still are: $left" && exit 1; }
