@@ -21,14 +21,20 @@ commit() {
   git -C "$dir/clone" add -A
   git -C "$dir/clone" -c user.name=tide -c user.email=tide@tide.invalid commit -q --allow-empty --no-gpg-sign -m "$1"
 }
+without=--without-cuda
+[ ! -e "$build/lib/libtide_cuda.so" ] || without=
 if git rev-parse --git-dir >/dev/null 2>&1; then
   git clone -q --shared . "$dir/clone"
-  for file in scripts/release CHANGELOG.md core/include/tide/tide.h; do cp $file "$dir/clone/$file"; done
+  # The files as they are here, committed or not.
+  for file in scripts/release scripts/checks/abi.lua scripts/checks/abi.txt CHANGELOG.md core/include/tide/tide.h; do cp $file "$dir/clone/$file"; done
   changelog=$dir/clone/CHANGELOG.md
   sed -i "0,/^## .*/s//## $version, 2001-01-01/" "$changelog"
   commit "a release"
   refuses "the version is '9.9.9'" 9.9.9
   refuses "'/nowhere' is no build tree" "$version" --from /nowhere
+  sed -i '/^function tide_init /d' "$dir/clone/scripts/checks/abi.txt"
+  commit "an old record"
+  refuses "abi.txt is of $version, or lacks additions" "$version" $without
   touch "$dir/clone/new"
   refuses "changes that are not committed: new" "$version"
   rm "$dir/clone/new"

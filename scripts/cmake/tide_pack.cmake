@@ -17,6 +17,7 @@ if(CPACK_GENERATOR STREQUAL "DEB")
     endif()
     # NVIDIA's names for 12 and 13 differ in their numbers, and Debian's are others: the driver alone is named.
     set(CPACK_DEBIAN_CUDA_PACKAGE_RECOMMENDS libcuda1)
+    set(CPACK_DEBIAN_CUDA_PACKAGE_SUGGESTS nvidia-cuda-toolkit)
     set(CPACK_DEBIAN_CUDA_DESCRIPTION [[Kernels for NVIDIA GPUs, which tide opens at the first use of one.
 The driver is needed. NVRTC, cuBLAS, cuFFT and cuSOLVER of the CUDA
 Toolkit serve kernels in Lua, matrix products, transforms and linear

@@ -105,7 +105,7 @@ set_target_properties(lost_input PROPERTIES PREFIX "" C_VISIBILITY_PRESET defaul
 
 # ---- another build of libtide, as LuaJIT's FFI would meet it ----
 add_library(other_abi MODULE spec/c/other_abi.c)
-target_compile_definitions(other_abi PRIVATE _GNU_SOURCE)
+target_compile_definitions(other_abi PRIVATE _GNU_SOURCE "LIBTIDE=\"$<TARGET_SONAME_FILE_NAME:tide>\"")
 target_include_directories(other_abi PRIVATE core/include)
 target_link_libraries(other_abi PRIVATE ${CMAKE_DL_LIBS})
 set_target_properties(other_abi PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
@@ -340,6 +340,9 @@ tide_test(check/format 18 COMMAND ${checks}/format.sh)
 tide_test(check/rules 18 COMMAND $<TARGET_FILE:tide_runner> ${checks}/rules.lua)
 tide_test(check/rooms 18 COMMAND $<TARGET_FILE:tide_runner> ${checks}/rooms.lua ${PROJECT_BINARY_DIR})
 tide_test(check/symbols 18 COMMAND ${checks}/symbols.sh ${PROJECT_BINARY_DIR})
+# What the last release's programs ask for is still there; and the check sees what breaks them.
+tide_test(check/abi 6 COMMAND $<TARGET_FILE:tide_runner> ${checks}/abi.lua ${PROJECT_BINARY_DIR} ${TIDE_LUA_INCLUDE})
+tide_test(check/abi-breaks 12 COMMAND ${checks}/abi_breaks.sh $<TARGET_FILE:tide_runner> ${PROJECT_BINARY_DIR} ${TIDE_LUA_INCLUDE})
 set(header_flags -fsyntax-only -Wall -Wextra -Werror -pedantic -I${PROJECT_SOURCE_DIR}/core/include -isystem ${TIDE_LUA_INCLUDE})
 find_program(TIDE_CXX NAMES c++ g++ clang++)
 mark_as_advanced(TIDE_CXX)

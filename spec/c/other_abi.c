@@ -3,7 +3,8 @@
  *   abi              TIDE_ABI is 99
  *   NUMBER BYTES     the mark of that number, counted from 0, has this value
  *   fewer            the last mark is missing
- *   named NUMBER     the mark of that number is of another name */
+ *   named NUMBER     the mark of that number is of another name
+ * The build defines LIBTIDE, the soname. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 static tide_abi_mark changed[4096];
 
 int tide_abi(const tide_abi_mark **marks, size_t *count) {
-  void *libtide = dlopen("libtide.so.0", RTLD_LAZY | RTLD_NOLOAD); /* the module has opened it */
+  void *libtide = dlopen(LIBTIDE, RTLD_LAZY | RTLD_NOLOAD); /* the module has opened it */
   int (*real)(const tide_abi_mark **, size_t *) =
       (int (*)(const tide_abi_mark **, size_t *))(size_t)dlsym(libtide, "tide_abi");
   const char *how = getenv("OTHER_ABI");
