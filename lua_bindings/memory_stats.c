@@ -57,7 +57,9 @@ static int lhost_memory_stats(lua_State *L, ltide_call *c) {
 
 /* {==== tide.cpu: the memory of CPU tensors: what they hold, and what is kept of what they have let go */
 
+/* Finalizers defer releases: without the pump a collected tensor would count until the next allocation. */
 static int lallocated(lua_State *L, ltide_call *c) {
+  tide_memory_pump();
   return ltide_give_integer(L, (lua_Integer)tide_memory_cpu_allocated());
 }
 
@@ -71,6 +73,7 @@ static int lstats(lua_State *L, ltide_call *c) {
   static const ltide_field fields[] =
       LTIDE_FIELDS(tide_cpu_memory_stats, cached_bytes, cached_blocks, num_alloc, num_free, num_cache_hits);
   tide_cpu_memory_stats s;
+  tide_memory_pump();
   tide_cpu_memory_get_stats(&s);
   lua_createtable(L, 0, 13);
   ltide_set_integer(L, "allocated_bytes.current", (lua_Integer)s.allocated_bytes);

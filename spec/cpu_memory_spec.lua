@@ -142,6 +142,21 @@ describe("memory of CPU tensors", function()
     assert.are.equal(40 * MiB, grown)
   end)
 
+  it("counts no tensor that the collector has taken", function()
+    local function bytes()
+      collectgarbage()
+      collectgarbage()
+      return tide.cpu.memory_allocated()
+    end
+    local before = bytes()
+    local x = tide.ones(MiB, { device = "cpu" })
+    assert.are.equal(before + 4 * MiB, bytes())
+    assert.are.equal(x:numel(), MiB)
+    x = nil
+    assert.are.equal(before, bytes())
+    assert.are.equal(before, tide.cpu.memory_stats()["allocated_bytes.current"])
+  end)
+
   it("leaves what a scope frees for the next one", function()
     local x = tide.ones(65536, { device = "cpu" })
     local function frame()
