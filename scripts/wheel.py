@@ -2,7 +2,7 @@
 """Packs an unpacked tarball as Python wheels: tide, and tide-cuda, which adds the kernels for GPUs to it.
 
 pip unpacks them to the prefix of a Python, a virtual environment say: the runner to bin/, the modules for Lua and their
-library to lib/. No Python code is inside. scripts/release calls this.
+library to lib/. tide_numpy.py, for lupa, is the only Python code inside. scripts/release calls this.
 
 usage: wheel.py TREE VERSION GLIBC FOLDER      TREE: the unpacked tarball; GLIBC: the oldest that it runs with, as 2.28
 """
@@ -81,7 +81,9 @@ def pack_tide(tree, version, glibc, folder):
         wheel.write(wheel.root + ".data/data/" + name, read(tree, name), 0o755)
     for name in list(names_below(tree, "share/man")) + list(names_below(tree, "share/tide/stubs")):
         wheel.write(wheel.root + ".data/data/" + name, read(tree, name))
+    wheel.write("tide_numpy.py", read(tree, "share/tide/examples/python/tide_numpy.py"))
     metadata = METADATA.format(name="tide", version=version, summary="Embeddable Lua runtime for GPU work: the runner and the modules for Lua")
+    metadata += "Provides-Extra: numpy\n" + "".join('Requires-Dist: {}; extra == "numpy"\n'.format(n) for n in ("lupa", "numpy"))
     wheel.close(metadata, read(tree, "share/doc/tide/LICENSE"))
 
 

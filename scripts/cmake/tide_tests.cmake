@@ -372,6 +372,9 @@ tide_test(docs/browser 60 COMMAND ${docs_room}/browser.sh ${PROJECT_BINARY_DIR}/
 set_tests_properties(docs/site PROPERTIES FIXTURES_SETUP site)
 set_tests_properties(docs/browser PROPERTIES FIXTURES_REQUIRED site)
 
+# ---- Python, whose Lua is lupa's ----
+tide_test(interop/python 18 COMMAND ${checks}/python.sh ${PROJECT_BINARY_DIR})
+
 # ---- the example for LÖVE, whose Lua is LuaJIT ----
 if(TARGET tide_luajit_module AND NOT TIDE_SANITIZE)
   tide_test(interop/love 12 COMMAND ${checks}/love.sh $<TARGET_FILE_DIR:tide_luajit_module>)
