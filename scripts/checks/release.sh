@@ -48,5 +48,13 @@ else
   echo "release: this is no clone, so that what is refused is not tested"
 fi
 
-cmake --build "$build" --target tide_rock >"$dir/log" 2>&1 || { cat "$dir/log" && exit 1; }
 scripts/release "$version" --from "$build" --to "$folder" --try
+
+# The pages name these files.
+install=scripts/docs/manual/start/install.md
+for file in "$folder"/tide*; do
+  grep -qF "\`${file##*/}\`" $install || { echo "release: $install does not name ${file##*/}" && exit 1; }
+done
+for page in README.md scripts/docs/manual/embed/python.md; do
+  grep -qF "pip install tide-$version-*.whl" $page || { echo "release: $page does not install tide-$version-*.whl" && exit 1; }
+done
