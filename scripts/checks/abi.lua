@@ -101,9 +101,11 @@ end
 
 -- {functions = {name = text}, types = {name = text}, structs = {{name, fields}}, constants = {name}}
 local function declarations()
-  local text = preprocessed()
+  local exported = '__attribute__((visibility("default"))) '
+  -- What else is an attribute, such as `deprecated`, is none of the type.
+  local text = preprocessed():gsub("__attribute__ ?(%b()) ?", function(list) return list:find("visibility", 1, true) and exported or "" end)
   local found = { functions = {}, types = {}, structs = {}, constants = {} }
-  for declaration in text:gmatch '__attribute__%(%(visibility%("default"%)%)%) ([^;{]*%));' do
+  for declaration in text:gmatch(exported:gsub("%p", "%%%0") .. "([^;{]*%)) ?;") do
     found.functions[declaration:match "([%w_]+) ?%(" or fail("not understood: %s", declaration)] = declaration
   end
   for declaration, name in text:gmatch "(typedef [^;{]*%(%*([%w_]+)%)%([^;{]*%));" do found.types[name] = declaration end
