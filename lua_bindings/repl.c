@@ -102,7 +102,7 @@ int repl_call(lua_State *L, const char *name, int n) {
                                  {"number", script_number},       {"row_line", script_row_line},
                                  {"help_line", script_help_line}, {"option_keys", script_option_keys},
                                  {"libraries", script_libraries}, {NULL, NULL}};
-  if (!given) ltide_script_give(L, own);
+  if (!given) ltide_script_give(L, own), manual_open(L);
   given = true;
   return ltide_script_call(L, name, n);
 }
@@ -206,13 +206,7 @@ static void warn_of_undefined(lua_State *L, const char *message) {
 }
 
 int repl_print_help(lua_State *L) {
-  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-  lua_getfield(L, -1, "tide");
-  lua_getfield(L, -1, "help");
-  lua_insert(L, 1);
-  lua_settop(L, lua_gettop(L) - 2);
-  lua_call(L, lua_gettop(L) - 1, 1);
-  repl_call(L, "help_wrapped", 1);
+  repl_call(L, "prompt_help", lua_gettop(L));
   printf("%s\n", lua_tostring(L, -1));
   return 0;
 }

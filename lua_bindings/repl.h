@@ -39,6 +39,10 @@ int repl_call(lua_State *L, const char *name, int n); /* a function of lua/repl.
 int repl_load(lua_State *L);
 int repl_print_help(lua_State *L); /* the global help at the prompt */
 
+/* ---- runner_manual.c ---- */
+
+void manual_open(lua_State *L); /* gives lua/manual.lua what it needs of the system */
+
 /* ---- repl_command.c: lines that begin with ':' ---- */
 
 typedef enum repl_done { REPL_DONE, REPL_FAILED, REPL_LEAVES } repl_done;

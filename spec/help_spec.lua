@@ -50,7 +50,7 @@ describe("help", function()
       local out = D.run { "-h", name }
       for line in out:gmatch "[^\n]+" do assert.is_true(#line <= 80, line) end
       local words = function(text) return (text:gsub("%s+", " "):gsub(" $", "")) end
-      assert.are.equal(words(tide.help(name)), words(out))
+      assert.are.equal(words(tide.help(name)), words(out:gsub("\n\nManual:.*", "")))
     end
     has(D.run { "-h", "kernel" }, "\n- What fn returns becomes one tensor a result, of the grid's shape; k(grid, ...,\n  {out=})")
   end)
@@ -135,6 +135,83 @@ describe("what there is instead", function()
       local out, err = D.run({ "-i" }, { input = input })
       has(out .. err, what)
     end
+  end)
+end)
+
+describe("pages of the manual", function()
+  -- A runner in bin, as installed; manual: the folder of its pages, or nil.
+  local function installed(manual, run)
+    local prefix = os.tmpname()
+    os.remove(prefix)
+    local source = manual and ("mkdir -p P/share/tide && cp -r '" .. manual .. "' P/share/tide/manual && ") or ""
+    local command = ("mkdir -p P/bin && " .. source .. "cp '" .. D.runner .. "' P/bin/tide"):gsub("P/", prefix .. "/")
+    assert(os.execute(command))
+    local ok, e = pcall(run, prefix)
+    os.execute("rm -r '" .. prefix .. "'")
+    assert(ok, e)
+  end
+  local function run_in(prefix, name)
+    local pipe = io.popen(("'%s/bin/tide' -h '%s' 2>&1"):format(prefix, name))
+    local out = pipe:read "a"
+    return out, pipe:close()
+  end
+
+  it("are shown as text", function()
+    local text = prompt "help 'streams'\n"
+    has(text, "Streams and events\n==================\n\nA stream is a queue of work on a GPU.")
+    has(text, "\n    local s = tide.cuda.Stream()\n")
+    has(text, "\n  | tensor([2., 2., 2., 2.], device='cuda:0')\n")
+    has(text, "\nyou want to wait for                     call\n---")
+    has(text:gsub("%s+", " "), "See how to time a kernel.")
+    lacks(text, "```")
+    lacks(text, "](")
+    for _, name in ipairs { "learn/streams", "Streams and events", "STREAMS" } do
+      assert.are.equal((D.run { "-h", "streams" }), (D.run { "-h", name }))
+    end
+    has(D.run { "-h", "memory" }, "Memory\n======")
+    has(D.run { "-h", "memory" }, "The name: help 'tide.cuda.memory'")
+    has(D.run { "-h", "kernels" }, "Kernels in Lua\n====")
+    has(D.run { "-h", "several gpus" }, "Several GPUs\n====")
+  end)
+
+  it("are wrapped, but for their code", function()
+    local n = 0
+    for topic in D.run({ "-h", "manual" }):gmatch "\n  help '([^']+)'" do
+      n = n + 1
+      for line in D.run({ "-h", topic }):gmatch "[^\n]+" do
+        local columns = #line:gsub("[\128-\191]", "")
+        local is_code = line:find "^    " or line:find "^  | " or line:find "%S  +%S" and columns < 120 -- or long words in columns
+        assert.is_truthy(columns <= 80 or is_code or not line:find " ", topic .. ": " .. line)
+      end
+    end
+    assert.is_true(n > 35, n)
+  end)
+
+  it("do not hide functions", function()
+    has(D.run { "-h", "scope" }, "tide.scope(fn, ...) -> results of fn")
+    has(D.run { "-h", "tide.random" }, "tide.random -> table")
+    lacks(tide.help "streams", "====")
+  end)
+
+  it("are offered where nothing is found", function()
+    local _, err, code = D.run { "-h", "strems" }
+    assert.are.equal(1, code)
+    has(err, "Did you mean a page of the manual?\n  help 'learn/streams'  Streams and events")
+    has(D.run { "-h", "exit" }, "help 'reference/exit_codes'  Exit codes and files")
+    lacks(select(2, D.run { "-h", "xyzzyxyzzy" }), "page of the manual")
+  end)
+
+  it("are found beside an installed runner, and missed in words", function()
+    installed("scripts/docs/manual", function(prefix)
+      has(run_in(prefix, "streams"), "Streams and events\n====")
+    end)
+    installed(nil, function(prefix)
+      local missing = "The pages of the manual are not installed: there is no " .. prefix .. "/share/tide/manual/index.md"
+      has(run_in(prefix, "manual"), missing)
+      local text, ok = run_in(prefix, "xyzzyxyzzy")
+      has(text, missing)
+      assert.is_falsy(ok)
+    end)
   end)
 end)
 

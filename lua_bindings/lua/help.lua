@@ -231,6 +231,14 @@ end
 local first_steps = [[
 help 'matmul'             what a function does; help(x) the methods of an object
 help 'mask'               what mentions a word; help 'tide.fft' lists a module
+]]
+
+-- Where the runner has given what reads the pages.
+local manual_step = [[
+help 'streams'            a page of the manual; help 'manual' lists them
+]]
+
+local next_steps = [[
 
 x = tide.randn(3, 4)      a tensor on the CPU; {device = 'cuda'}: on a GPU
 x[1], x[{ {1, 2}, 3 }]    indexes start at 1, ranges include their end
@@ -258,7 +266,7 @@ local function is_there(name)
 end
 
 local function overview()
-  local out = "tide: tensors and kernels on the CPU and on GPUs.\n\n" .. first_steps .. "\n"
+  local out = "tide: tensors and kernels on the CPU and on GPUs.\n\n" .. first_steps .. (manual_text and manual_step or "") .. next_steps .. "\n"
   for i = 1, #groups do
     local line = ""
     for _, name in next, words(groups[i][2]) do

@@ -16,6 +16,11 @@ install(FILES ${public_headers} lua_bindings/tide_lua.h DESTINATION include/tide
 install(DIRECTORY scripts/examples/ DESTINATION share/tide/examples USE_SOURCE_PERMISSIONS)
 install(FILES LICENSE README.md DESTINATION share/doc/tide)
 
+# The pages that help shows at the prompt; a build tree has them by a link.
+install(DIRECTORY scripts/docs/manual/ DESTINATION share/tide/manual FILES_MATCHING PATTERN "*.md")
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/share/tide)
+file(CREATE_LINK ${PROJECT_SOURCE_DIR}/scripts/docs/manual ${PROJECT_BINARY_DIR}/share/tide/manual SYMBOLIC)
+
 # The manual: cmake --build build --target docs. It is installed where it was made.
 set(docs ${PROJECT_BINARY_DIR}/docs)
 add_custom_target(docs VERBATIM COMMAND ${PROJECT_SOURCE_DIR}/scripts/docs/site.sh $<TARGET_FILE:tide_runner> ${docs})
