@@ -100,9 +100,10 @@ static int run_chunk(lua_State *L, int status) {
 typedef struct ltide_options {
   int script; /* index of the script in argv, or 0 */
   bool interactive, version, evaluated, ignore_env, strict, init;
-  const char *device; /* the default one, or NULL */
-  const char *help;   /* what --help asks about, or NULL */
-  const char *api;    /* the form that --api asks for, or NULL */
+  const char *device;   /* the default one, or NULL */
+  const char *help;     /* what --help asks about, or NULL */
+  const char *api;      /* the form that --api asks for, or NULL */
+  const char *notebook; /* the folder of --notebook, or NULL */
 } ltide_options;
 
 static void print_version(void) { printf("tide %s  %s\n", tide_version(), LUA_COPYRIGHT); }
@@ -124,6 +125,7 @@ static void print_usage(FILE *to) {
           "  --device dev  where tensors are made that name no device: cpu, cuda, cuda:1\n"
           "  --init    write .luarc.json, main.lua and spec/main_spec.lua; what is there stays\n"
           "  --api json  write the table of functions: names, signatures, parameters, texts\n"
+          "  --notebook dir  serve the cells of a notebook, as its kernel asks; pictures go to dir\n"
           "  --        stop handling options\n"
           "  -         run the standard input\n"
           "Without a script, a terminal gets a prompt. The text of -e may be one of its commands: -e :devices\n"
@@ -158,7 +160,7 @@ static bool refuse_unknown(const char *option) {
 /* Does the option need the next argument? Its text may also follow at once: -lfoo, --sim=2. */
 static bool takes_value(const char *option) {
   return option[1] == 'e' || option[1] == 'l' || !strcmp(option, "--sim") || !strcmp(option, "--device") ||
-         !strcmp(option, "--api");
+         !strcmp(option, "--api") || !strcmp(option, "--notebook");
 }
 
 /* What stands behind a long option, in the same argument or as the next one; NULL if this is another option. */
@@ -179,7 +181,8 @@ static bool simulate(const char *count) {
   return refuse_option(what, count, NULL);
 }
 
-/* --sim, --device and --api; false if this is neither. *ok becomes false for a bad value, which has been reported. */
+/* --sim, --device, --api and --notebook; false if this is neither. *ok becomes false for a bad value, which has been
+ * reported. */
 static bool parse_long(ltide_options *o, char **argv, int i, bool *ok) {
   const char *value = long_value(argv, i, "--sim");
   if (value) {
@@ -192,6 +195,8 @@ static bool parse_long(ltide_options *o, char **argv, int i, bool *ok) {
     if (!*ok) refuse_option("--api: expected json, got", value, NULL);
     return true;
   }
+  value = long_value(argv, i, "--notebook");
+  if (value) return o->notebook = value, true;
   value = long_value(argv, i, "--device");
   if (value) o->device = value;
   return value != NULL;
@@ -401,7 +406,7 @@ static int run(lua_State *L) {
     return 1;
   }
   bool nothing = !o.script && !o.evaluated && !o.version, prompt = o.interactive || (nothing && isatty(STDIN_FILENO));
-  if (prompt || o.evaluated) repl_open(L);
+  if (prompt || o.evaluated || o.notebook) repl_open(L);
   if (o.device && !set_device(L, o.device)) return 0;
   if (!o.ignore_env && run_init(L) != LUA_OK) return 0;
   if (o.strict) globals_strict(L);
@@ -411,7 +416,9 @@ static int run(lua_State *L) {
   if (done == REPL_LEAVES) return lua_pushboolean(L, 1), 1;
   if (o.script && run_script(L, argv, o.script) != LUA_OK && !o.interactive) return 0;
   if (interrupt_terminated()) return 0;
-  if (prompt) {
+  if (o.notebook) {
+    notebook_run(L, o.notebook);
+  } else if (prompt) {
     if (!o.version) print_version();
     repl_run(L);
   } else if (nothing && run_chunk(L, luaL_loadfile(L, NULL)) != LUA_OK)

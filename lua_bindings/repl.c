@@ -28,11 +28,15 @@ static void push_last(lua_State *L) {
 
 /* {==== What lua/repl.lua is given */
 
-/* compile(text): the chunk "stdin", or nil and the message. */
+static char chunk_name[40] = "=stdin";
+
+void repl_name_chunks(const char *name) { snprintf(chunk_name, sizeof chunk_name, "=%s", name); }
+
+/* compile(text): a chunk of the session's, or nil and the message. */
 static int script_compile(lua_State *L) {
   size_t size;
   const char *text = lua_tolstring(L, 1, &size);
-  int status = luaL_loadbufferx(L, text, size, "=stdin", "t");
+  int status = luaL_loadbufferx(L, text, size, chunk_name, "t");
   if (status == LUA_OK) {
     lua_pushvalue(L, 1);
     ltide_keep_text(L); /* tide.kernel reads it */
@@ -211,7 +215,7 @@ int repl_print_help(lua_State *L) {
   return 0;
 }
 
-static void prepare_globals(lua_State *L) {
+void repl_prepare_globals(lua_State *L) {
   lua_newtable(L);
   lua_createtable(L, 0, 1);
   lua_pushliteral(L, "v");
@@ -238,7 +242,7 @@ static size_t alive(void) {
 
 /* What a chunk made and dropped goes at once, where it is more than a little: nobody computes while the prompt waits.
  * So of results that are only looked at the last one alone is there. */
-static int collect_garbage(lua_State *L) {
+int repl_collect(lua_State *L) {
   static size_t left;
   ltide_enter(L);
   if (!lua_gc(L, LUA_GCISRUNNING) || alive() <= left + (1 << 20)) return 0;
@@ -251,15 +255,18 @@ static int collect_garbage(lua_State *L) {
 
 /* {==== The loop */
 
+int repl_run_function(lua_State *L) {
+  int status = runner_call(L, 0, LUA_MULTRET);
+  luaL_checkstack(L, LUA_MINSTACK, "too many results");
+  warn_of_undefined(L, status == LUA_OK ? NULL : lua_tostring(L, -1));
+  if (status == LUA_OK && lua_gettop(L)) lua_pushvalue(L, 1), set_last(L);
+  return status;
+}
+
 /* Runs the function at the top and prints what it returns. */
 static void run_chunk(lua_State *L) {
-  int status = runner_call(L, 0, LUA_MULTRET);
-  warn_of_undefined(L, status == LUA_OK ? NULL : lua_tostring(L, -1));
-  if (runner_report(L, status) != LUA_OK || !lua_gettop(L)) return;
-  int n = lua_gettop(L);
-  luaL_checkstack(L, LUA_MINSTACK, "too many results");
-  lua_pushvalue(L, 1);
-  set_last(L);
+  int status = repl_run_function(L), n = lua_gettop(L);
+  if (runner_report(L, status) != LUA_OK || !n) return;
   lua_pushcfunction(L, print_results);
   lua_insert(L, 1);
   runner_report(L, runner_call(L, n, 0));
@@ -287,7 +294,7 @@ static bool step(lua_State *L) {
   else
     runner_report(L, status);
   lua_settop(L, 0);
-  lua_pushcfunction(L, collect_garbage);
+  lua_pushcfunction(L, repl_collect);
   runner_report(L, runner_call(L, 0, 0));
   return true;
 }
@@ -303,7 +310,7 @@ void repl_open(lua_State *L) {
 }
 
 void repl_run(lua_State *L) {
-  prepare_globals(L);
+  repl_prepare_globals(L);
   edit_open(L);
   interrupt_session(isatty(STDIN_FILENO));
   if (isatty(STDIN_FILENO)) puts("help() tells how to begin, :help lists the commands, :quit leaves");

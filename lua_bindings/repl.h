@@ -37,11 +37,20 @@ void repl_run(lua_State *L);  /* reads and runs lines until the end of input; af
 int repl_call(lua_State *L, const char *name, int n); /* a function of lua/repl.lua: as ltide_script_call */
 /* Compiles the text at the top of the stack, as an expression if it is one, and puts the function or message there. */
 int repl_load(lua_State *L);
-int repl_print_help(lua_State *L); /* the global help at the prompt */
+int repl_print_help(lua_State *L);       /* the global help at the prompt */
+void repl_prepare_globals(lua_State *L); /* `_`, and the note of undefined names */
+void repl_name_chunks(const char *name); /* of what is compiled next; "stdin" at the prompt */
+/* Runs the function that is alone on the stack, warns of undefined names and sets `_`. Leaves results or a message. */
+int repl_run_function(lua_State *L);
+int repl_collect(lua_State *L); /* frees what the last chunk has dropped */
 
 /* ---- runner_manual.c ---- */
 
 void manual_open(lua_State *L); /* gives lua/manual.lua what it needs of the system */
+
+/* ---- runner_notebook.c ---- */
+
+void notebook_run(lua_State *L, const char *folder); /* serves requests until the end of input; after repl_open */
 
 /* ---- repl_command.c: lines that begin with ':' ---- */
 

@@ -22,7 +22,7 @@ static int reader_level(lua_State *L, lua_Debug *ar) {
 
 bool globals_is_typed(lua_State *L) {
   lua_Debug ar;
-  return reader_level(L, &ar) && !strcmp(ar.source, "=stdin");
+  return reader_level(L, &ar) && (!strcmp(ar.source, "=stdin") || !strncmp(ar.source, "=In [", 5));
 }
 
 void globals_outer(lua_CFunction index) { outer = index; }

@@ -129,6 +129,19 @@ local function plain(rows, width)
   return out
 end
 
+-- ---- in a notebook ----
+
+-- Small tensors are magnified by a whole number, large ones made small.
+local function picture_width(w) return w > 800 and 800 or w * (w < 384 and 384 // w or 1) end
+
+local function in_one_list(rows)
+  local list = {}
+  for y = 1, #rows do
+    for x = 1, #rows[y] do list[#list + 1] = rows[y][x] end
+  end
+  return list
+end
+
 function imshow(x, opts)
   local columns, color = screen()
   if opts.color ~= "auto" then color = opts.color end
@@ -137,7 +150,8 @@ function imshow(x, opts)
   local planes = planes_of(x)
   local n = planes:dim()
   local h, w = planes:size(n - 1), planes:size(n)
-  local width = opts.width or (w < columns and w or columns)
+  local is_notebook = show_picture and not opts.text and opts.color == "auto"
+  local width = opts.width or is_notebook and picture_width(w) or (w < columns and w or columns)
   if width < 1 then fail("ValueError", called() .. ": width: got " .. text(width) .. ", expected at least 1") end
   local height = (h * width / w + 0.5) // 1 | 0
   height = height > 0 and height or 1
@@ -147,6 +161,7 @@ function imshow(x, opts)
   end
   planes = pool_blocks(pool_blocks(planes:to(dtype == "tide.float64" and "float64" or "float32"), n - 1, height), n, width)
   local rows, low, high, missing = pixels_of(planes, width, height, opts, dtype == "tide.uint8")
+  if is_notebook then return show_picture(picture(in_one_list(rows), height, width)) end
   local out = color == "none" and plain(rows, width) or colored(rows, width, color == "true")
   local note = n == 2 and general(low, 4) .. " to " .. general(high, 4) or ""
   if missing > 0 then note = note .. (note ~= "" and ", " or "") .. missing .. " of NaN" end

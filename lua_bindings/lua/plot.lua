@@ -518,5 +518,6 @@ function plot(x, y, opts)
   if kind == "heat" then plot_map(c, x, opts) else plot_series(c, x, y, opts, kind) end
   local image = picture(c.px, height, width)
   if opts.path then save_picture(opts.path, image) end
+  if show_picture then show_picture(image) end -- a notebook's
   return image
 end

@@ -468,9 +468,8 @@ local function columns(names)
   return table.concat(out)
 end
 
--- What may stand where the text ends: what is to be inserted there, "" where all is; or nil and the names, to be
--- printed; or nothing.
-function prompt_complete(text)
+-- The sorted names that may stand where the text ends; `word` is what they begin with.
+local function completions(text)
   local c = { word = "", known = {} }
   if sub(text, 1, 6) == ":time " then complete_code(c, sub(text, 7))
   elseif sub(text, 1, 6) == ":help " then complete_help(c, sub(text, 7))
@@ -478,14 +477,75 @@ function prompt_complete(text)
     c.word = text
     for _, command in next, commands do add(c, command) end
   else complete_code(c, text) end
-  if not c[1] then return end
   table.sort(c)
+  return c
+end
+
+-- What may stand where the text ends: what is to be inserted there, "" where all is; or nil and the names, to be
+-- printed; or nothing.
+function prompt_complete(text)
+  local c = completions(text)
+  if not c[1] then return end
   local common = #c[1]
   for i = 2, #c do
     while sub(c[i], 1, common) ~= sub(c[1], 1, common) do common = common - 1 end
   end
   if common > #c.word or not c[2] then return sub(c[1], #c.word + 1, common) end
   return nil, columns(c)
+end
+
+-- ---- cells of notebooks ----
+
+local function behind_first(_, ...) return ... end
+
+-- A chunk whose values are the expression's; nil where it is none. The nil keeps a call from being a tail call, which no
+-- traceback shows.
+local function load_result(before, expression)
+  local chunk = load_chunk(before .. "return nil," .. expression)
+  return chunk and function() return behind_first(chunk()) end
+end
+
+-- cell_load(text): as prompt_load. What the last line of the cell begins is an expression, if it can be one, whose values
+-- are the result. It stands outside all blocks and begins with a name or a number, so that no statement goes on there. A
+-- semicolon at the end hides the result.
+function cell_load(text)
+  local list = tokens(text)
+  if is(list, #list, ";") then return load_chunk(text) end
+  local chunk = load_result("", text)
+  if chunk then return chunk end
+  local depth, starts = 0, {}
+  for _, token in next, list do
+    local from = token.to - #token.text + 1
+    local is_start = depth == 0 and (token.variable or token.kind == "number") and find(sub(text, 1, from - 1), "\n%s*$")
+    if is_start then starts[#starts + 1] = from end
+    depth = depth + deeper(token)
+  end
+  for i = #starts, 1, -1 do
+    chunk = load_result(sub(text, 1, starts[i] - 1), sub(text, starts[i]))
+    if chunk then return chunk end
+  end
+  return load_chunk(text)
+end
+
+-- cell_complete(text): the word before the end of the text, and the names that it may become, each on a line.
+function cell_complete(text)
+  local c = completions(text)
+  return c.word, table.concat(c, "\n")
+end
+
+-- cell_inspect(text): the help for the chain that the text ends with, or for the call whose arguments it ends in; or nil.
+function cell_inspect(text)
+  local list = tokens(text)
+  local at = #list
+  if not (list[at] or none).variable then at = open_bracket(list, at) - 1 end
+  local from = chain_start(list, at)
+  if not from then return end
+  local what, value = follow(list, from, at)
+  local found
+  local function look(query) found = help(query) end
+  if what == "value" and value ~= nil and type(value) ~= "string" then try(look, value) end
+  if not found then try(look, sub(text, list[from].to - #list[from].text + 1, list[at].to)) end
+  return found
 end
 
 -- ---- results ----
@@ -529,4 +589,17 @@ function prompt_show(...)
     if find(out[i], "\n") then joint = "\n" end
   end
   return table.concat(out, joint) .. "\n"
+end
+
+-- cell_show(...): the same for the results of a cell; nil where there are none but pictures that it has shown.
+function cell_show(...)
+  local values, n = {}, 0
+  for i = 1, count(...) do
+    local value = unpack({ ... }, i, i)
+    if not (picture_shown and picture_shown(value)) then
+      n = n + 1
+      values[n] = value
+    end
+  end
+  if n > 0 then return prompt_show(unpack(values, 1, n)) end
 end

@@ -14,6 +14,7 @@ if(TARGET tide_cuda)
 endif()
 install(FILES ${public_headers} lua_bindings/tide_lua.h DESTINATION include/tide)
 install(DIRECTORY scripts/examples/ DESTINATION share/tide/examples USE_SOURCE_PERMISSIONS)
+install(PROGRAMS scripts/notebook/tide_kernel.py DESTINATION share/tide/notebook)
 install(FILES LICENSE README.md DESTINATION share/doc/tide)
 
 # The pages that help shows at the prompt; a build tree has them by a link.

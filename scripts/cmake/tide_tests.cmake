@@ -375,6 +375,11 @@ set_tests_properties(docs/browser PROPERTIES FIXTURES_REQUIRED site)
 # ---- Python, whose Lua is lupa's ----
 tide_test(interop/python 18 COMMAND ${checks}/python.sh ${PROJECT_BINARY_DIR})
 
+# ---- notebooks: the kernel for Jupyter, headless. Debian's packages are for Debian's Python, which need not be in PATH. ----
+tide_test(docs/notebook 60 COMMAND sh -c "python=/usr/bin/python3
+$python -c 'import ipykernel, nbclient' 2>/dev/null || python=python3
+exec $python scripts/checks/notebook.py $<TARGET_FILE:tide_runner>")
+
 # ---- the example for LÖVE, whose Lua is LuaJIT ----
 if(TARGET tide_luajit_module AND NOT TIDE_SANITIZE)
   tide_test(interop/love 12 COMMAND ${checks}/love.sh $<TARGET_FILE_DIR:tide_luajit_module>)
