@@ -62,7 +62,7 @@ int setup_print_api(lua_State *L) {
 
 /* Pushes the folder of the stubs for the Lua language server, of the installed tree or of a build, or nil. */
 static void push_stubs(lua_State *L) {
-  static const char *const places[] = {"/../share/doc/tide/reference", "/../docs"};
+  static const char *const places[] = {"/../share/tide/stubs", "/../docs/stubs"};
   char program[4096];
   char *slash = ltide_program_path(program, sizeof program) ? strrchr(program, '/') : NULL;
   if (!slash) return lua_pushnil(L);

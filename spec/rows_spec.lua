@@ -101,8 +101,37 @@ describe("the reference", function()
       file:close()
       return text
     end
-    assert.is_truthy(load(read "tide.lua", "=tide.lua"))
-    assert.is_truthy(read("tide.lua"):find("---@param options? {keepdim?: boolean", 1, true))
+    local main = read "stubs/tide.lua"
+    assert.is_truthy(load(main, "=tide.lua"))
+    for _, what in ipairs { "---@operator add(tide.Tensor|number): tide.Tensor", "---@operator len: integer", "---@field linalg tide.linalg",
+      "---@class tide.kernel\n---@overload fun(fn: any, options?: {", "_G.tide = tide", "return tide" } do
+      assert.is_truthy(main:find(what, 1, true), what)
+    end
+    local reduce = read "stubs/tide/reduce.lua"
+    assert.is_truthy(reduce:find("---@param options? {keepdim?: boolean", 1, true))
+    assert.is_truthy(reduce:find("---@overload fun(x: tide.Tensor, options: {dim?: integer|integer[], keepdim?: boolean", 1, true))
+    assert.is_truthy(reduce:find("---@overload fun(self: tide.Tensor, options: {dim?: integer|integer[], keepdim?: boolean", 1, true))
+    assert.is_truthy(reduce:find("\nfunction Tensor:sum(dim, options) end", 1, true))
+    -- Every function has one stub, in the file of its noun, and files are Lua.
+    local stubs, n_stubs = {}, 0
+    for file in io.popen("ls " .. folder .. "/stubs/tide/*.lua"):lines() do
+      local text = read(file:sub(#folder + 2))
+      assert.is_truthy(load(text, "=" .. file))
+      assert.is_nil(text:find("@generic", 1, true), file)
+      for name in text:gmatch "\nfunction ([%w_.:]+)%(" do
+        assert.is_nil(stubs[name], name)
+        stubs[name], n_stubs = file, n_stubs + 1
+      end
+    end
+    assert.is_true(n_stubs > 900, n_stubs)
+    for _, row in ipairs(tide._rows()) do
+      local is_here = row.callable and row.params and row.name:sub(1, 1) ~= "_" and row.path ~= "class"
+      local is_module = row.path:find "^tide"
+      local path = is_module and row.path:gsub("^tide%.", ""):gsub("%.", "_") or row.path
+      local stub = stubs[path .. (is_module and "." or ":") .. row.name]
+      local full = row.path .. "." .. row.name
+      assert.is_true(not is_here or stub ~= nil or main:find("---@class " .. full .. "\n---@overload", 1, true) ~= nil, full)
+    end
     local n, headings = 0, {}
     for page in read("reference/index.md"):gmatch "\n| %[[^]]+%]%((%w+%.md)%)" do
       local text = read("reference/" .. page)

@@ -27,7 +27,7 @@ set(docs ${PROJECT_BINARY_DIR}/docs)
 add_custom_target(docs VERBATIM COMMAND ${PROJECT_SOURCE_DIR}/scripts/docs/site.sh $<TARGET_FILE:tide_runner> ${docs})
 add_dependencies(docs tide_runner)
 install(FILES ${docs}/tide.1 DESTINATION share/man/man1 OPTIONAL)
-install(FILES ${docs}/tide.lua DESTINATION share/tide/stubs OPTIONAL)
+install(DIRECTORY ${docs}/stubs/ DESTINATION share/tide/stubs OPTIONAL)
 install(DIRECTORY ${docs}/html/ DESTINATION share/doc/tide/html OPTIONAL)
 
 set(package_dir lib/cmake/tide)
