@@ -1,28 +1,29 @@
 -- The gallery of the manual: what each example shows, the picture that it draws, and its Lua; of the kernels written in
--- Lua also the CUDA C that they become. The examples are run here, on the cpu: small ones, as their `-- ci:` lines say,
--- with --quick, else of the sizes below.
+-- Lua also the CUDA C that they become. The pictures were made once, at the sizes below: gallery/NAME.png. gallery/times.tsv
+-- has the seconds of processors that each took: the name, the arguments and the seconds, between tabs.
 --
 -- Times beside kernels written in CUDA C come from scripts/bench/kernels.tsv: the program's name, what was run, its
 -- milliseconds, those of the same in CUDA C, and the device, between tabs.
--- usage: tide scripts/docs/gallery.lua FOLDER [--quick]
+-- usage: tide scripts/docs/gallery.lua FOLDER          writes the pages; of kernels it runs a small size for their text
+--        tide scripts/docs/gallery.lua --make [NAME]   draws the pictures anew, or that one, on the CPU
 local tide = require "tide"
-local folder, quick = assert(arg[1], "usage: tide scripts/docs/gallery.lua FOLDER [--quick]"), arg[2] == "--quick"
+local folder = assert(arg[1], "usage: tide scripts/docs/gallery.lua FOLDER | --make [NAME]")
 local runner, root = arg[-1], arg[0]:match "^(.*)docs/gallery%.lua$" -- root: scripts/
 
 local programs = {
-  { "solar_system", "Fifty years of the solar system", "--years 50 --quiet --device cpu --out" },
-  { "cloth", "A cloth falls over a ball", "--size 80 --steps 300 --width 900 --quiet --device cpu --out" },
-  { "wave", "Waves pass a double slit", "--size 400 --steps 520 --quiet --device cpu --out" },
-  { "boids", "A flock that leaves light behind", "--boids 3000 --steps 260 --width 900 --quiet --device cpu --out" },
-  { "fluid", "A dam breaks", "--particles 2000 --steps 900 --width 900 --quiet --device cpu --out" },
-  { "digits", "A network learns to read", "--steps 300 --hidden 128 --quiet --device cpu --out" },
-  { "pca", "What faces differ in", "--faces 1000 --side 48 --quiet --device cpu --out" },
-  { "kernels/life", "Life, as one kernel", "--size 256 --steps 300 --device cpu --out" },
-  { "kernels/wave", "Waves on water, as one kernel", "--size 512 --steps 700 --device cpu --out" },
-  { "kernels/reaction_diffusion", "A reaction that draws", "--size 192 --steps 3000 --device cpu --out" },
-  { "kernels/path_tracer", "Light through glass and metal", "--width 480 --height 270 --samples 32 --device cpu --out" },
-  { "kernels/sph", "Water in cells", "--particles 2000 --seconds 0.3 --device cpu --out" },
-  { "kernels/boids_grid", "A flock without walls", "--boids 3000 --steps 150 --device cpu --out" },
+  { "solar_system", "Fifty years of the solar system", "--years 50 --quiet" },
+  { "cloth", "A cloth falls over a ball", "--size 96 --steps 320 --quiet" },
+  { "wave", "Waves pass a double slit", "--size 1024 --steps 1400 --quiet" },
+  { "boids", "A flock that leaves light behind", "--boids 5000 --steps 240 --quiet" },
+  { "fluid", "A dam breaks", "--particles 8000 --steps 1600 --quiet" },
+  { "digits", "A network learns to read", "--steps 1500 --hidden 256 --quiet" },
+  { "pca", "What faces differ in", "--faces 4000 --side 64 --quiet" },
+  { "kernels/life", "Life, as one kernel", "--size 256 --steps 300" },
+  { "kernels/wave", "Waves on water, as one kernel", "--size 1024 --steps 700" },
+  { "kernels/reaction_diffusion", "A reaction that draws", "--size 512 --steps 8000" },
+  { "kernels/path_tracer", "Light through glass and metal", "--width 800 --height 450 --samples 320" },
+  { "kernels/sph", "Water in cells", "--particles 8000 --seconds 0.7" },
+  { "kernels/boids_grid", "A flock without walls", "--boids 50000 --steps 500" },
 }
 
 local file = dofile(root .. "docs/file.lua")
@@ -78,36 +79,87 @@ local function times_of(name)
   return #out > 0 and "| what | ms | the same in CUDA C, ms | device |\n| --- | --- | --- | --- |\n" .. table.concat(out, "\n") .. "\n" or nil
 end
 
-os.execute(("mkdir -p '%s/gallery' '%s/pictures'"):format(folder, folder))
-local index, toc = { "# Gallery\n\nEach picture is drawn by its program while this manual is built, on a CPU.\n" }, {}
-for _, program in ipairs(programs) do
-  local name, title, words = table.unpack(program)
-  local path, slug = root .. "examples/" .. name .. ".lua", (name:gsub("/", "_"))
-  local text = assert(read(path))
-  if quick then words = text:match "%-%- ci: ([^\n]*)":gsub("%S+$", "") end
-  local picture = folder .. "/pictures/gallery_" .. slug .. ".png"
-  local page = { "# " .. title .. "\n", introduction(text) .. "\n", ("![what %s draws](../pictures/gallery_%s.png)\n"):format(name, slug) }
-  local made, start = {}, os.time()
-  if name:find "^kernels/" then
-    local args = { [0] = path }
-    for word in words:gmatch "%S+" do args[#args + 1] = word end
-    args[#args + 1] = picture
-    made = run_noting(path, args)
-  else
-    local pipe = assert(io.popen(("'%s' '%s' %s '%s' 2>&1"):format(runner, path, words, picture)))
-    local output = pipe:read "a"
-    assert(pipe:close(), output)
+-- ---- pictures ----
+
+local pictures = root .. "docs/gallery/"
+local longest = 960 -- pixels of a picture's longer side
+
+local function slug_of(name) return (name:gsub("/", "_")) end
+
+-- The lines of times.tsv by name.
+local function read_times()
+  local times = {}
+  for name, args, seconds in (read(pictures .. "times.tsv") or ""):gmatch "([^\t\n]*)\t([^\t]*)\t([^\n]*)\n" do
+    times[name] = { args = args, seconds = seconds }
   end
-  io.stderr:write(("gallery: %s, %d s\n"):format(name, os.time() - start))
-  page[#page + 1] = ("Run it:\n\n```sh\ntide scripts/examples/%s.lua\n```\n"):format(name)
+  return times
+end
+
+-- The picture, made smaller by means of blocks where it is larger than that.
+local function shrink(path)
+  local x = tide.load_png(path):narrow(3, 1, 3)
+  local f = math.ceil(math.max(x:size(1), x:size(2)) / longest)
+  local h, w = x:size(1) // f, x:size(2) // f
+  local small = x:narrow(1, 1, h * f):narrow(2, 1, w * f):reshape(h, f, w, f, 3):to(tide.float32):mean { 2, 4 }
+  tide.save_png(path, (small + 0.5):to(tide.uint8))
+end
+
+local function make(name, args)
+  local slug, seconds = slug_of(name), os.tmpname()
+  local path = pictures .. slug .. ".png"
+  local command = ("TIMEFORMAT=\"%%U %%S\"; time \"%s\" \"%sexamples/%s.lua\" %s --device cpu --out \"%s\" >/dev/null"):format(runner, root, name, args, path)
+  assert(os.execute(("bash -c '{ %s; } 2>%s'"):format(command, seconds)), name)
+  local user, system = read(seconds):match "([%d.]+) ([%d.]+)%s*$"
+  os.remove(seconds)
+  shrink(path)
+  return { args = args, seconds = ("%.1f"):format(user + system) }
+end
+
+local function make_all(only)
+  local times, lines = read_times(), {}
+  for _, program in ipairs(programs) do
+    local name, _, args = table.unpack(program)
+    if not only or name == only then times[name] = make(name, args) end
+    lines[#lines + 1] = ("%s\t%s\t%s\n"):format(name, times[name].args, times[name].seconds)
+  end
+  write(pictures .. "times.tsv", table.concat(lines))
+end
+
+if folder == "--make" then return make_all(arg[2]) end
+
+-- ---- pages ----
+
+-- The kernels of a program, from a run of the size of its `-- ci:` line.
+local function kernels_of(path, text)
+  local args, picture = { [0] = path }, os.tmpname()
+  for word in text:match "%-%- ci: ([^\n]*)":gsub("%S+$", ""):gmatch "%S+" do args[#args + 1] = word end
+  args[#args + 1] = picture
+  local made = run_noting(path, args)
+  os.remove(picture)
+  return made
+end
+
+os.execute(("mkdir -p '%s/gallery' '%s/pictures'"):format(folder, folder))
+local times = read_times()
+local index = { "# Gallery\n\nEach picture was drawn by its program on a CPU. Click one for the program.\n" }
+local toc = {}
+for _, program in ipairs(programs) do
+  local name, title, args = table.unpack(program)
+  local path, slug, time = root .. "examples/" .. name .. ".lua", slug_of(name), times[name]
+  local text = assert(read(path))
+  assert(time and time.args == args, "gallery: the picture of " .. name .. " has other arguments: tide scripts/docs/gallery.lua --make " .. name)
+  write(folder .. "/pictures/gallery_" .. slug .. ".png", assert(read(pictures .. slug .. ".png")))
+  local page = { "# " .. title .. "\n", introduction(text) .. "\n", ("![what %s draws](../pictures/gallery_%s.png)\n"):format(name, slug) }
+  page[#page + 1] = ("Drawn by this command, in %s seconds of one core of an AMD EPYC:\n\n```sh\ntide scripts/examples/%s.lua %s\n```\n")
+    :format(time.seconds, name, args)
   page[#page + 1] = times_of(name:match "[^/]+$") or nil
   page[#page + 1] = "## The program\n\n```lua\n" .. text .. "```\n"
-  for i, k in ipairs(made) do
+  for i, k in ipairs(name:find "^kernels/" and kernels_of(path, text) or {}) do
     if i == 1 then page[#page + 1] = "## The CUDA C of its kernels\n" end
     page[#page + 1] = ("The kernel of line %d:\n\n```cuda\n%s\n```\n"):format(k.line, own_text(k.kernel))
   end
   write(folder .. "/gallery/" .. slug .. ".md", table.concat(page, "\n"))
-  index[#index + 1] = ("## [%s](%s.md)\n\n[![what %s draws](../pictures/gallery_%s.png)](%s.md)\n"):format(title, slug, name, slug, slug)
+  index[#index + 1] = ("## [%s](%s.md)\n\n[![what %s draws](../pictures/gallery_%s.png)](%s.md)\n\n%s seconds of one core.\n"):format(title, slug, name, slug, slug, time.seconds)
   toc[#toc + 1] = slug
 end
 index[#index + 1] = "```{toctree}\n:hidden:\n\n" .. table.concat(toc, "\n") .. "\n```\n"

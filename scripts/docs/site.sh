@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Builds the manual as a static site: FOLDER/source gets the pages, those written here and those of the reference and the
-# gallery, FOLDER/html the site. With --quick the examples of the gallery are small. Ends with 77 where Sphinx, MyST or
+# gallery, FOLDER/html the site. Ends with 77 where Sphinx, MyST or
 # Furo is missing: scripts/setup --docs installs them.
-# usage: site.sh TIDE FOLDER [--quick]
+# usage: site.sh TIDE FOLDER
 set -eu
-tide=$(realpath "$1") quick=${3:-}
+tide=$(realpath "$1")
 mkdir -p "$2"
 folder=$(realpath "$2")
 cd "$(dirname "$(realpath "$0")")/../.."
@@ -30,6 +30,6 @@ rmdir "$folder/reference"
 mapfile -t drawing < <(grep -rlE '"[a-z_0-9]+\.(png|gif)"' scripts/docs/manual --include='*.md')
 "$tide" scripts/docs/code.lua --pictures "$folder/source/pictures" "${drawing[@]}"
 cp scripts/bench/growth.png scripts/examples/game/game.png scripts/examples/interop/surface.png "$folder/source/pictures/"
-"$tide" scripts/docs/gallery.lua "$folder/source" $quick
+"$tide" scripts/docs/gallery.lua "$folder/source"
 "$python" -m sphinx -q -W --keep-going -b html -d "$folder/doctrees" "$folder/source" "$folder/html"
 echo "site: $folder/html/index.html"
