@@ -42,8 +42,16 @@ local function lines_of(text)
   return list
 end
 
+-- The line of the text: behind the signature, and behind further ones, which end in brackets or name results.
+local function text_line(lines)
+  local i = 2
+  while lines[i + 1] and (find(lines[i], ") -> ") or find(lines[i], "local ") == 1 or sub(lines[i], #lines[i]) == ")") do i = i + 1 end
+  return i
+end
+
 local function first_sentence(doc)
-  local text = lines_of(shown_doc(doc))[2]
+  local lines = lines_of(shown_doc(doc))
+  local text = lines[text_line(lines)]
   return text and sentences(text)[1] or ""
 end
 
@@ -56,14 +64,15 @@ local function indented(text) return "  " .. replace(text, "\n", "\n  ") end
 local function laid_out(doc)
   local lines = lines_of(shown_doc(doc))
   local example = help_example(lines[1])
-  local list = sentences(lines[2] or "")
-  local out = lines[1] .. "\n" .. (list[1] or "")
-  local few = #list == 2 and #list[1] + #list[2] < 160 and not example and not lines[3]
+  local at = text_line(lines)
+  local list = sentences(lines[at] or "")
+  local out = join({ unpack(lines, 1, at - 1) }, "\n") .. "\n" .. (list[1] or "")
+  local few = #list == 2 and #list[1] + #list[2] < 160 and not example and not lines[at + 1]
   if few then return out .. " " .. list[2] end
   if example then out = out .. "\n\n" .. indented(example) end
-  if list[2] or lines[3] then out = out .. "\n" end
+  if list[2] or lines[at + 1] then out = out .. "\n" end
   for i = 2, #list do out = out .. "\n- " .. list[i] end
-  for i = 3, #lines do out = out .. "\n" .. (sub(lines[i], 1, 1) == " " and "" or "- ") .. lines[i] end
+  for i = at + 1, #lines do out = out .. "\n" .. (sub(lines[i], 1, 1) == " " and "" or "- ") .. lines[i] end
   return out
 end
 
