@@ -152,7 +152,7 @@ static bool refuse_unknown(const char *option) {
     near.wanted = name + 2;
     ltide_nearest_try(&near, "sim"), ltide_nearest_try(&near, "device");
     ltide_nearest_try(&near, "help"), ltide_nearest_try(&near, "version"), ltide_nearest_try(&near, "strict");
-    ltide_nearest_try(&near, "init"), ltide_nearest_try(&near, "api");
+    ltide_nearest_try(&near, "init"), ltide_nearest_try(&near, "api"), ltide_nearest_try(&near, "notebook");
   }
   return refuse_option("unrecognized option", option, near.name);
 }
