@@ -244,13 +244,11 @@ bool tide__quota_ends(void) {
 }
 
 tide_status tide__quota_fits(const char *what, double us) {
-  const tide_quota *q = tide__quota_bound();
-  int64_t limit = q ? limit_of(q, TIDE_QUOTA_MICROSECONDS) : -1;
-  double left = q ? (double)(limit - tide_quota_used(q, TIDE_QUOTA_MICROSECONDS)) : 0;
-  if (limit < 0 || us <= left) return TIDE_OK;
+  double left = (double)tide_quota_left(tide__quota_bound());
+  if (us <= left) return TIDE_OK;
   return tide__fail(TIDE_QUOTA,
                     "%s: takes at least %.0f ms, expected at most the %.0f ms that are left of what the host allows",
-                    what, us / 1000, left < 0 ? 0 : left / 1000);
+                    what, us / 1000, left / 1000);
 }
 
 tide_status tide__quota_interrupted(const char *what) {

@@ -53,7 +53,8 @@ static inline tide_status tide__quota_take_object(tide_quota **out, size_t cost)
 static inline void tide__quota_give_object(tide_quota *quota, size_t cost) {
   if (quota) tide__quota_give(quota, cost, TIDE_CPU);
 }
-/* QUOTA where the bound quota's time ends within `us` more microseconds: work that cannot be stopped is not begun. */
+/* QUOTA where the bound quota's time or processor time ends within `us` more microseconds: asked before work that
+ * cannot be stopped. */
 tide_status tide__quota_fits(const char *what, double us);
 bool tide__quota_ends(void);                           /* must what runs here end? */
 tide_status tide__quota_waits(const char *what);       /* may the host wait where nobody asked it to? */

@@ -16,6 +16,24 @@ local a, x = tide.eye(3000), tide.ones(3, 3)
 local ok, e = pcall(tide.linalg.eigh, a)
 assert(not ok and e.kind == "QuotaError" and e.message:find "takes at least", tostring(e))
 assert(x:sum():item() == 9) -- the state has time for something else afterwards
+--- linear algebra that cannot fit the processor time is not begun: eig
+--! quota cpu_ms=1500
+local a, x = tide.eye(3000), tide.ones(3, 3)
+local ok, e = pcall(tide.linalg.eig, a)
+assert(not ok and e.kind == "QuotaError" and e.message:find "takes at least", tostring(e))
+assert(x:sum():item() == 9) -- the state has time for something else afterwards
+--- linear algebra that cannot fit the processor time is not begun: svd
+--! quota cpu_ms=1500
+local a, x = tide.eye(3000), tide.ones(3, 3)
+local ok, e = pcall(tide.linalg.svd, a)
+assert(not ok and e.kind == "QuotaError" and e.message:find "takes at least", tostring(e))
+assert(x:sum():item() == 9) -- the state has time for something else afterwards
+--- linear algebra that cannot fit the processor time is not begun: eigh
+--! quota cpu_ms=1500
+local a, x = tide.eye(3000), tide.ones(3, 3)
+local ok, e = pcall(tide.linalg.eigh, a)
+assert(not ok and e.kind == "QuotaError" and e.message:find "takes at least", tostring(e))
+assert(x:sum():item() == 9) -- the state has time for something else afterwards
 --- linear algebra of our own stops between blocks
 --! quota milliseconds=300
 --! raises are used up
