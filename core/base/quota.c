@@ -311,6 +311,15 @@ tide_status tide__quota_take_slow(tide_quota **out, tide_quota *q, size_t bytes,
   return TIDE_OK;
 }
 
+static void (*collect)(int device, size_t bytes);
+void tide__quota_collect_by(void (*fn)(int device, size_t bytes)) { collect = fn; }
+
+tide_status tide__quota_charge(tide_quota **out, size_t bytes, int device) {
+  if (tide__quota_take(out, bytes, device) == TIDE_OK) return TIDE_OK;
+  collect(device, bytes);
+  return tide__quota_take(out, bytes, device);
+}
+
 void tide__quota_give(tide_quota *q, size_t bytes, int device) {
   atomic_fetch_sub_explicit(&q->used[kind_on(device)], (int64_t)bytes + EXTRA, memory_order_relaxed);
   tide_quota_release(q);

@@ -41,6 +41,9 @@ static inline tide_status tide__quota_take(tide_quota **out, size_t bytes, int d
   return q ? tide__quota_take_slow(out, q, bytes, device) : TIDE_OK;
 }
 void tide__quota_give(tide_quota *quota, size_t bytes, int device);
+/* tide__quota_take; where it refuses, collects the host's garbage and tries once more. */
+tide_status tide__quota_charge(tide_quota **out, size_t bytes, int device);
+void tide__quota_collect_by(void (*collect)(int device, size_t bytes));
 /* Counts bytes that are no storage's; below 0: they are given back, which never fails. */
 tide_status tide__quota_move(tide_quota *quota, int64_t by, int device);
 /* What is no storage counts as host memory: what a stream, an event, a graph may cost here and in a driver. */

@@ -1,6 +1,7 @@
 /* start.c: what memory registers with the rooms below.
  *
  * Invariant: it runs once, when the code is loaded. */
+#include "base/quota.h"
 #include "host_cache.h"
 #include "memory.h"
 
@@ -8,6 +9,12 @@
 static void watch_forks(void) {
   pthread_atfork(NULL, NULL, tide__idle_forked);
   tide__host_cache_watch_forks();
+}
+
+/* What scripts have dropped counts until it is collected. */
+static void collect(int device, size_t bytes) {
+  tide__reclaim(device, bytes);
+  tide__deferred_drain();
 }
 
 static void poll(void) { tide__deferred_frees_poll(); }
@@ -26,6 +33,7 @@ void tide__memory_start(void) {
   };
   static const tide__idle_work work = {tide__idle_any, tide__idle_trim_background, watch_forks};
   tide__parallel_idle(&work);
+  tide__quota_collect_by(collect);
   tide__stream_hooks = &hooks;
   tide__device_on_first_open(tide__idle_watch_forks);
   tide__backend_host.scratch_get = tide__scratch_get;

@@ -198,19 +198,11 @@ void tide_cpu_memory_empty_cache(void) {
 
 /* ---- making ---- */
 
-/* What scripts have dropped counts until it is collected. */
-static tide_status charge(tide_storage *s) {
-  if (tide__quota_take(&s->quota, s->nbytes, s->device) == TIDE_OK) return TIDE_OK;
-  tide__reclaim(s->device, s->nbytes);
-  tide__deferred_drain();
-  return tide__quota_take(&s->quota, s->nbytes, s->device);
-}
-
 static tide_status device_fill(tide_storage *s, size_t bytes) {
   tide_stream *stream;
   bool plain = false;
   TIDE_TRY(tide__stream_current_for(&stream, &plain, s->device));
-  if (tide__quota_bound() && !tide__pool_counts(stream)) TIDE_TRY(charge(s));
+  if (tide__quota_bound() && !tide__pool_counts(stream)) TIDE_TRY(tide__quota_charge(&s->quota, s->nbytes, s->device));
   if (bytes) {
     if (plain) s->block = tide__block_quick(stream, bytes);
     if (!s->block) TIDE_TRY(tide__block_alloc_slow(&s->block, stream, bytes));
@@ -238,7 +230,7 @@ static tide_status pinned_fill(tide_storage *s, size_t bytes) {
 
 static tide_status fill(tide_storage *s, size_t nbytes) {
   if (s->device >= 0) return device_fill(s, nbytes);
-  if (tide__quota_bound()) TIDE_TRY(charge(s));
+  if (tide__quota_bound()) TIDE_TRY(tide__quota_charge(&s->quota, s->nbytes, s->device));
   if (s->pinned) return pinned_fill(s, nbytes);
   return nbytes ? cpu_fill(s, nbytes) : TIDE_OK;
 }

@@ -7,6 +7,7 @@
 #include "check.h"
 #include "tide/graph.h"
 #include "tide/quota.h"
+#include "tide/sort.h"
 
 static tide_quota *quota;
 static tide_current *current;
@@ -47,6 +48,34 @@ static void test_bytes(int device, tide_quota_kind kind) {
 }
 
 /* Launches of the bound current alone, of those that inherit from it too. */
+static int drop(void *kept, int device, size_t bytes) {
+  tide_tensor **x = kept;
+  bool drops = device == TIDE_CPU && bytes && *x;
+  if (drops) tide_tensor_release(*x), *x = NULL;
+  return drops;
+}
+
+/* What an operation of the CPU works in counts while it runs; the host's garbage makes room for it. */
+static void test_working_memory(void) {
+  tide_tensor *x = NULL, *kept = NULL, *median = NULL;
+  int64_t before = used(TIDE_QUOTA_HOST_BYTES), items = 1000000, limit = before + 2 * 8 * items + items + 4096;
+  tide_quota_limit(quota, TIDE_QUOTA_HOST_BYTES, limit);
+  OK(zeros(&x, TIDE_CPU, items));
+  OK(tide_median(&median, NULL, x, 0, false));
+  tide_tensor_release(median), median = NULL;
+  OK(zeros(&kept, TIDE_CPU, 4096));
+  int64_t held = used(TIDE_QUOTA_HOST_BYTES);
+  CHECK(tide_median(&median, NULL, x, 0, false) == TIDE_QUOTA && !median && says("16000000 bytes of working memory"));
+  CHECK(used(TIDE_QUOTA_HOST_BYTES) == held);
+  OK(tide_reclaim_add(drop, &kept));
+  OK(tide_median(&median, NULL, x, 0, false));
+  CHECK(!kept);
+  tide_reclaim_remove(drop, &kept);
+  tide_tensor_release(median), tide_tensor_release(x);
+  CHECK(used(TIDE_QUOTA_HOST_BYTES) == before);
+  tide_quota_limit(quota, TIDE_QUOTA_HOST_BYTES, -1);
+}
+
 static void test_launches(int device) {
   tide_tensor *x = NULL, *y = NULL;
   tide_quota_limit(quota, TIDE_QUOTA_LAUNCHES, -1);
@@ -188,6 +217,7 @@ int main(void) {
   tide_current_bind(current);
   test_bytes(TIDE_CPU, TIDE_QUOTA_HOST_BYTES);
   test_bytes(0, TIDE_QUOTA_DEVICE_BYTES);
+  test_working_memory();
   test_launches(TIDE_CPU);
   test_launches(1);
   test_objects();

@@ -47,6 +47,21 @@ for i = 1, 3 do
   assert(tide.linalg.svdvals(a):sum():item() > 39)
   assert(tide.linalg.eigh(a) and tide.linalg.eig(a) and tide.linalg.cholesky(a))
 end
+--- working memory of a long line counts, and is given back
+--! quota host_bytes=64000000
+local x = tide.ones(16000000, { dtype = "uint8" })
+for _, f in ipairs { x.median, function(t) return t:kthvalue(5) end } do
+  local ok, e = pcall(f, x)
+  assert(not ok and e.kind == "QuotaError" and e.message:find "working memory", tostring(e))
+end
+for i = 1, 20 do assert(x[{ { 1, 1500000 } }]:median():item() == 1) end
+--- working memory of many lines counts for each thread
+--! quota host_bytes=34000000
+local n = tide.get_num_threads()
+local x = tide.ones(n, 1000000, { dtype = "uint8" })
+local ok, e = pcall(x.median, x, 2)
+assert(ok == (n == 1) and (ok or e.kind == "QuotaError"), tostring(e))
+assert(x[1]:median():item() == 1)
 --- operations of graphs count as host memory
 --! quota host_bytes=1000000
 local x = tide.zeros(4, { device = "cuda" })

@@ -102,7 +102,7 @@ static tide_status read_small(void *stream, void *dst, const void *src, size_t b
 #define WATCHED(name, args)                                                                                            \
   static tide_status watched_##name(tide_stream *stream, const args *a) {                                              \
     tide__loops_begin();                                                                                               \
-    return tide__loops_end(tide__cpu_##name(stream, a));                                                               \
+    return tide__loops_end(tide__room_status(tide__cpu_##name(stream, a)));                                            \
   }
 #define KERNEL(name, args, writes, cost, library) WATCHED(name, args)
 #include "backend/kernel.def"

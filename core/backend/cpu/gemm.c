@@ -7,6 +7,7 @@
  *
  * Invariant: with beta 0 the result's old values are not read, not even to be multiplied by zero. */
 #include "gemm.h"
+#include "room.h"
 
 #include <stdlib.h>
 
@@ -93,14 +94,14 @@ static tide_status half_matrix(const tide_gemm_args *a, int64_t index, float *a_
 static tide_status product_half(const tide_gemm_args *a) {
   int64_t rows = a->m < PANEL_ROWS ? a->m : PANEL_ROWS;
   size_t floats = (size_t)(rows * a->k + a->k * a->n + rows * a->n);
-  float *room = malloc((floats ? floats : 1) * sizeof *room);
+  float *room = tide__room_take((floats ? floats : 1) * sizeof *room);
   if (!room)
     return tide__fail(TIDE_MEMORY, "matmul: no memory for float32 panels, got a need of %zu bytes",
                       floats * sizeof *room);
   float *b_wide = room + rows * a->k, *c_wide = b_wide + a->k * a->n;
   tide_status status = TIDE_OK;
   for (int64_t i = 0; i < a->batch && status == TIDE_OK; i++) status = half_matrix(a, i, room, b_wide, c_wide);
-  free(room);
+  tide__room_put(room);
   return status;
 }
 

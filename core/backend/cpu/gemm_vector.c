@@ -5,6 +5,7 @@
  *
  * Invariant: the order of the sums depends on the sizes alone. */
 #include "gemm.h"
+#include "room.h"
 
 #include <stdlib.h>
 
@@ -61,7 +62,10 @@ static void finish(const work *w, const tide_gemm_args *a, char *c, int64_t apar
 
 /* The vector as it lies dense: where it is, or gathered. */
 static void gather(char *out, const char *in, int64_t apart, int64_t n, int item) {
-  for (int64_t i = 0; i < n; i++) memcpy(out + i * item, in + i * apart * item, (size_t)item);
+  for (int64_t i = 0; i < n; i++) {
+    if (i % CHUNK == 0 && tide__loop_stops()) return;
+    memcpy(out + i * item, in + i * apart * item, (size_t)item);
+  }
 }
 
 tide_status tide__gemm_vector(const tide_gemm_args *a) {
@@ -73,7 +77,7 @@ tide_status tide__gemm_vector(const tide_gemm_args *a) {
   w.by_columns = k_apart != 1, w.pitch = w.by_columns ? k_apart : row_apart, w.wide = a->dtype == TIDE_FLOAT64;
   w.chunks = (w.k + CHUNK - 1) / CHUNK, w.high = w.by_columns ? COLUMN_ROWS : DOT_ROWS;
   size_t dense = vector_apart == 1 ? 0 : (size_t)(w.k * item);
-  w.sums = malloc((size_t)(w.chunks * w.rows) * sizeof *w.sums + dense);
+  w.sums = tide__room_take((size_t)(w.chunks * w.rows) * sizeof *w.sums + dense);
   if (!w.sums) return tide__fail(TIDE_MEMORY, "matmul: no memory for the sums of a vector");
   for (int64_t i = 0; i < a->batch; i++) {
     const char *x = (const char *)a->head.ptr[1] + i * a->a_batch * item;
@@ -87,6 +91,6 @@ tide_status tide__gemm_vector(const tide_gemm_args *a) {
     tide__spread(tasks, least(w.high, w.rows) * least(CHUNK, w.k), run_tasks, &w);
     finish(&w, a, (char *)a->head.ptr[0] + i * a->c_batch * item, column ? a->c_row : 1);
   }
-  free(w.sums);
+  tide__room_put(w.sums);
   return TIDE_OK;
 }

@@ -14,6 +14,7 @@
 #include "base/quota.h"
 #include "lapack.h"
 #include "layout.h"
+#include "room.h"
 
 tide__lapack tide__cpu_lapack;
 #define lapack tide__cpu_lapack
@@ -286,7 +287,7 @@ static bool room_new(room *r, const tide_linalg_args *a) {
   int64_t first = (copies ? n * n : r->elements) * item + 16, second = r->reals * real + 16,
           third = vectors * real + 16;
   size_t tail = tide__tail((int)(a->m > n ? a->m : n), 16);
-  char *memory = malloc((size_t)(first + second + third) + (size_t)r->integers * sizeof(int) + tail);
+  char *memory = tide__room_take((size_t)(first + second + third) + (size_t)r->integers * sizeof(int) + tail);
   r->work = memory;
   if (!memory) return false;
   first = first / 16 * 16, second = second / 16 * 16, third = third / 16 * 16;
@@ -365,7 +366,7 @@ static void try_small(const tide_linalg_args *a, _Atomic int64_t *best) {
     int64_t begun = now_ns();
     do_one(&small, 0, &r, &is_broken);
     saw(best, flops_of(&small), now_ns() - begun);
-    if (r.elements) free(r.work);
+    if (r.elements) tide__room_put(r.work);
   }
   free(memory);
 }
@@ -405,7 +406,7 @@ static void do_some(void *arg, int64_t begin, int64_t end) {
     if (info) info[i] = got;
   }
   if (is_broken) atomic_store(&j->lacks_memory, true);
-  if (r.elements) free(r.work);
+  if (r.elements) tide__room_put(r.work);
 }
 
 tide_status tide__cpu_linalg(tide_stream *stream, const tide_linalg_args *a) {

@@ -16,6 +16,7 @@
 
 #include "layout.h"
 #include "base/order.h"
+#include "base/quota.h"
 #include "os/os.h"
 #include "room.h"
 
@@ -435,18 +436,23 @@ static bool shares_room(const work *w) {
          (in + a->lines * a->n * w->bytes <= places || places + a->lines * a->n * w->k->item <= in);
 }
 
+static size_t room_bytes(const sorting *l) { return (size_t)((shares_room(l->w) ? 1 : 2) * l->wide * l->w->k->item); }
+
 /* What parts of a line and how many items a call needs. */
-static bool open_line(sorting *l, work *w, int64_t parts) {
+static void plan_line(sorting *l, work *w, int64_t parts) {
   const tide_sort_args *a = w->a;
   bool few = a->first == 0 && !a->median && a->keep <= a->n / FEW;
   int64_t list = 2 * a->keep + (a->keep <= VERY_FEW ? 0 : SPARE);
   if (few && parts > a->n / (2 * list)) parts = a->n / (2 * list);
   if (few && parts < 1) few = false, parts = 1;
   l->w = w, l->parts = parts, l->wide = few ? parts * list : a->n, l->keep = a->keep;
-  const bool other = !shares_room(w);
-  l->items = tide__room_take((size_t)((other ? 2 : 1) * l->wide * w->k->item));
+}
+
+static bool open_line(sorting *l, work *w, int64_t parts) {
+  plan_line(l, w, parts);
+  l->items = tide__room_take(room_bytes(l));
   if (!l->items) w->failed = true;
-  l->room = l->items + (other ? l->wide * w->k->item : 0);
+  l->room = l->items + (shares_room(w) ? 0 : l->wide * w->k->item);
   return l->items != NULL;
 }
 
@@ -466,6 +472,18 @@ static void run_lines(void *arg, int64_t begin, int64_t end) {
   if (!open_line(&l, arg, 1)) return;
   for (int64_t i = begin; i < end && !tide__loop_stops(); i++) sort_line(&l, i);
   tide__room_put(l.items);
+}
+
+/* Each thread has room for a line. That of the pool's threads counts here, as the quota is bound to this one alone. */
+static tide_status run_all_lines(work *w, int64_t threads) {
+  sorting l;
+  tide_quota *quota = NULL;
+  plan_line(&l, w, 1);
+  size_t bytes = (size_t)(threads < w->a->lines ? threads - 1 : w->a->lines - 1) * room_bytes(&l);
+  if (bytes > ROOM_FREE && tide__quota_any()) TIDE_TRY(tide__quota_charge(&quota, bytes, TIDE_CPU));
+  tide__spread(w->a->lines, 8 * w->a->n, run_lines, w);
+  if (quota) tide__quota_give(quota, bytes, TIDE_CPU);
+  return TIDE_OK;
 }
 
 static void run_parts(work *w, int64_t parts) {
@@ -529,7 +547,7 @@ tide_status tide__cpu_sort(tide_stream *stream, const tide_sort_args *a) {
   if (parts > 1 && a->lines < threads)
     run_parts(&w, parts);
   else
-    tide__spread(a->lines, 8 * a->n, run_lines, &w);
+    TIDE_TRY(run_all_lines(&w, threads));
   if (w.failed)
     return tide__fail(TIDE_MEMORY, "sort: no memory for the keys of lines of %lld elements", (long long)a->n);
   return TIDE_OK;
