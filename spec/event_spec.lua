@@ -77,12 +77,14 @@ describe("events", function()
     local timed = cuda.Event { enable_timing = true }:record()
     cuda.synchronize()
     local never = cuda.Event { enable_timing = true }
-    D.raises("ValueError", timed.elapsed_time, timed, never)
-    D.raises("ValueError", timed.elapsed_time, never, timed)
-    D.raises("ValueError", timed.elapsed_time, cuda.Event():record(), timed)
+    local plain = cuda.Event():record()
     D.hold()
     local late = cuda.Event { enable_timing = true }:record()
-    D.raises("StateError", timed.elapsed_time, timed, late)
+    for event, says in pairs { [never] = "was never recorded", [plain] = "keeps no time", [late] = "is not complete" } do
+      local kind = event == late and "StateError" or "ValueError"
+      assert.matches("the end event " .. says, D.raises(kind, timed.elapsed_time, timed, event).message)
+      assert.matches("the start event " .. says, D.raises(kind, timed.elapsed_time, event, timed).message)
+    end
     D.release()
     late:synchronize()
     assert.is_true(timed:elapsed_time(late) > 0)
@@ -132,6 +134,20 @@ describe("events", function()
     for _ = 1, 100 do e:record() end
     e:synchronize()
     assert.is_true(e:query())
+  end)
+
+  it("that were seen done are not done when they are recorded again", function()
+    for _, options in ipairs { {}, { blocking = true }, { enable_timing = true }, { interprocess = true } } do
+      local e = cuda.Event(options)
+      e:record():synchronize()
+      assert.is_true(e:query())
+      D.hold()
+      e:record()
+      assert.is_false(e:query())
+      D.release()
+      e:synchronize()
+      assert.is_true(e:query())
+    end
   end)
 
   it("may be dropped at any moment", function()

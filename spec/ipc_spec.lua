@@ -301,6 +301,16 @@ describe("events of another process", function()
     assert.are.equal(64, #e:ipc_handle())
     assert.are.equal("cuda:0", tostring(e.device)) -- it has a device now
     assert.is_true(e:query())
+    local seen = {} -- what another process may have opened is no later event's
+    for i = 1, 20 do
+      local shared = cuda.Event { interprocess = true }:record()
+      local handle = shared:ipc_handle()
+      assert(not seen[handle], i)
+      seen[handle] = true
+      shared = nil
+      collectgarbage()
+      cuda.synchronize()
+    end
     D.raises("ValueError", cuda.Event().ipc_handle, cuda.Event())
     D.raises("ValueError", cuda.Event, { interprocess = true, enable_timing = true })
     D.raises("ValueError", cuda.Event.from_ipc_handle, 0, "short")
@@ -349,5 +359,27 @@ describe("events of another process", function()
     e:synchronize()
     assert.is_true(e:query())
     finish()
+  end)
+
+  it("that were seen done here may be recorded there again", function()
+    local e = cuda.Event { interprocess = true }
+    e:record():synchronize()
+    assert.is_true(e:query())
+    local gate = os.tmpname()
+    local finish, pipe = other(([[
+      local D = require "spec.support.device"
+      local e = cuda.Event.from_ipc_handle(0, handle)
+      D.hold(nil, 600000000)
+      e:record()
+      print "recorded" io.stdout:flush()
+      repeat local file = io.open %q if file then file:close() end until not file
+      D.release()
+      cuda.synchronize()]]):format(gate), e:ipc_handle())
+    assert.are.equal("recorded", pipe:read "l")
+    local done = e:query()
+    os.remove(gate)
+    if D.simulated then assert.is_false(done) end
+    finish()
+    assert.is_true(e:query())
   end)
 end)
