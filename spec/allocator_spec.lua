@@ -36,6 +36,16 @@ describe("the settings of the allocator", function()
     refused("roundup_power2_divisions:[256:1,512:3]", "roundup_power2_divisions", "[256:1,512:3]")
     refused("roundup_power2_divisions:[512:2,256:1]", "roundup_power2_divisions")
     refused("per_process_memory_fraction:2", "per_process_memory_fraction", "0 to 1")
+    -- The last that is accepted and the first that is not.
+    for name, ends in pairs {
+      roundup_power2_divisions = { "1", "128", "256", "0" }, max_split_size_mb = { "21", "1048576", "20", "-1" },
+      garbage_collection_threshold = { "0.001", "0.999", "1", "0" }, per_process_memory_fraction = { "0", "1", "1.001", "-0.001" },
+    } do
+      for i, value in ipairs(ends) do
+        if i > 2 then refused(name .. ":" .. value, name) else set(name .. ":" .. value) end
+      end
+    end
+    set "roundup_power2_divisions:1"
     refused("backend:malloc", "backend", "cudaMallocAsync")
     refused("expandable_segments", "expandable_segments", '""')
     D.raises("ArgumentError", set)

@@ -85,6 +85,11 @@ describe("beyond a range", function()
       D.eq({ n }, x[{ { n, -1 } }])
       D.eq(t, x[{ { 1, -1 } }])
       D.eq(t, x[{ { -n, n } }])
+      D.eq({}, x[{ { n + 1, n } }]) -- empty, behind the last
+      D.eq({}, x[{ { 1, 0 } }])
+      D.eq({}, x:slice(1, n + 1, n))
+      D.eq({}, x:narrow(1, n + 1, 0))
+      x[{ { n + 1, n } }] = 7
       for _, range in ipairs { { n + 1, -1 }, { n + 2, -1 }, { 1, n + 1 }, { n + 1, n + 1 }, { -n - 1, n }, { 0, n }, { n + 2, 1 }, { 1, -n - 2 },
         { math.maxinteger, -1 }, { 1, math.maxinteger }, { math.mininteger, n } } do
         local ok, got = pcall(function() return x[{ range }] end)
@@ -97,6 +102,26 @@ describe("beyond a range", function()
       assert.are.equal(1, x[-n]:item())
       for _, i in ipairs { n + 1, 0, -n - 1, math.maxinteger, math.mininteger } do
         D.raises("IndexError", function() return x[i]:item() end)
+      end
+    end
+  end)
+
+  it("windows end with what they stand in", function()
+    if D.cuda and not D.simulated then return pending "the same code decides" end
+    for _, stride in ipairs { 1, 2, 3 } do
+      for _, padding in ipairs { 0, 1 } do
+        local x, n = D.tensor { { { 1., 2., 3., 4., 5. } } }, 5 + 2 * padding
+        for kernel = 2, n + stride + 1 do
+          for _, ceil in ipairs { false, true } do
+            local options = { stride = stride, padding = padding, ceil_mode = ceil }
+            local ok, got = pcall(tide.max_pool1d, x, kernel, options)
+            local windows = (n - kernel + (ceil and stride - 1 or 0)) // stride + 1
+            if ceil and (windows - 1) * stride >= 5 + padding then windows = windows - 1 end
+            local what = ("kernel %d, stride %d, padding %d, ceil %s: %s"):format(kernel, stride, padding, ceil, tostring(got))
+            assert(ok == (kernel >= 2 * padding and windows > 0), what)
+            if ok then assert(got:size(3) == windows, what) else assert(got.kind == "ShapeError" or got.kind == "ValueError", what) end
+          end
+        end
       end
     end
   end)

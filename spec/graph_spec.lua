@@ -594,6 +594,10 @@ describe("a debug mode of graphs", function()
       function() return tide.stack { z, first } end, function() return first:tile(2) end,
       function() return first:flip { 1 } end, function() return z[first:gt(1)] end, function() return tide.equal(first, z) end,
       function() return tide.bernoulli(first) end, function() return tide.fft.fft(first) end,
+      function() return z:copy_(first) end, function() z[{ { 1, 5 } }] = view end, function() return first:to "float64" end,
+      function() return tide.zeros(10):copy_(first) end, function() return tide.zeros(10, { dtype = "int32" }):copy_(first) end,
+      function() return first:tolist() end, function() return first:contiguous():sum() end, function() return first:sort() end,
+      function() return first:cumsum(1) end, function() return tide.where(z:gt(0), first, z) end, function() return z:index_select(1, first:long()) end,
     } do
       assert.matches("gone", D.raises("StateError", read).message)
     end
