@@ -85,6 +85,31 @@ static void at_work(void) {
   tide_shutdown();
 }
 
+/* Nobody knows whether a stream of the host's is idle: what it has cached stays. */
+static void of_the_host(void) {
+  start(1, (size_t)4 << 30);
+  OK(tide_sim_set_dry(false));
+  tide_block *b = block(current(0), 100 * MiB), *c;
+  const tide_backend *backend = tide__backend_peek(0);
+  tide_stream *wrapped;
+  void *theirs;
+  OK(backend->stream_new(&theirs, 0, 0));
+  OK(tide_stream_wrap(&wrapped, 0, backend->stream_handle(theirs)));
+  c = block(wrapped, 200 * MiB);
+  OK(tide_stream_sleep(wrapped, HOLD));
+  tide__block_free(b), tide__block_free(c);
+  later(3000);
+  tide_memory_pump();
+  CHECK(tide_memory_reserved(0) == 200 * MiB);
+  tide_sim_wake();
+  OK(tide_device_synchronize(0));
+  tide_stream_release(wrapped);
+  OK(tide_memory_empty_cache(0));
+  CHECK(tide_memory_reserved(0) == 0);
+  backend->stream_free(theirs);
+  tide_shutdown();
+}
+
 /* A worker that looks whether there is anything to give back, while the devices may be about to go, gives nothing. */
 static void looking(void) {
   start(1, (size_t)1 << 30);
@@ -118,6 +143,7 @@ int main(void) {
   quiet(false);
   in_a_loop();
   at_work();
+  of_the_host();
   looking();
   pinned();
   printf("idle_test: %s\n", failures ? "failed" : "passed");

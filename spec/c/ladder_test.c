@@ -4,6 +4,7 @@
  * leaves behind. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "memory_test.h"
 
@@ -234,6 +235,75 @@ static void between_blocks_of_others(bool interrupt) {
   tide_shutdown();
 }
 
+/* ---- a hook that only asks its thread ---- */
+
+static struct {
+  tide_block *held;
+  _Atomic bool asked;
+} answering;
+
+static int ask(void *user, int device, size_t bytes) {
+  (void)user, (void)device, (void)bytes;
+  atomic_store(&answering.asked, true);
+  return -1;
+}
+
+static void *answer(void *unused) {
+  while (!atomic_load(&answering.asked)) usleep(100);
+  usleep(3000);
+  tide__block_free(answering.held);
+  tide_reclaim_answer();
+  return unused;
+}
+
+/* The allocation waits for the answer, for a time: on a machine that stood still it is tried again. */
+static void answers_of_threads(void) {
+  bool good = false;
+  for (int i = 0; i < 5 && !good; i++) {
+    start(1, 64 * MiB);
+    pthread_t thread;
+    tide_block *b = NULL;
+    OK(tide__block_alloc(&answering.held, current(0), 40 * MiB));
+    atomic_store(&answering.asked, false);
+    OK(tide_reclaim_add(ask, NULL));
+    CHECK(!pthread_create(&thread, NULL, answer, NULL));
+    good = tide__block_alloc(&b, current(0), 40 * MiB) == TIDE_OK;
+    pthread_join(thread, NULL);
+    tide_reclaim_remove(ask, NULL);
+    if (good) tide__block_free(b);
+    tide_shutdown();
+  }
+  CHECK(good);
+}
+
+/* A stream of the host's whose owner has destroyed it: no event is recorded behind its work, which a stream of another
+ * device stands for. The device is waited for before its memory serves again. */
+static void stream_without_events(void) {
+  start(2, 64 * MiB);
+  tide_stream *wrapped, *elsewhere;
+  tide_block *b, *again;
+  void *theirs;
+  bool done = false;
+  OK(tide_stream_new(&elsewhere, 1, 0));
+  OK(tide__block_alloc(&b, current(0), 40 * MiB));
+  const tide_backend *backend = tide__backend_peek(0);
+  OK(backend->stream_new(&theirs, 0, 0));
+  OK(tide_stream_wrap(&wrapped, 0, backend->stream_handle(theirs)));
+  OK(tide_stream_sleep(wrapped, 20000000));
+  tide__block_use(b, wrapped);
+  void *impl = wrapped->impl;
+  wrapped->impl = elsewhere->impl;
+  tide__block_free(b);
+  OK(tide__block_alloc(&again, current(0), 40 * MiB));
+  OK(backend->stream_query(&done, theirs));
+  CHECK(done && stats(0).num_ooms == 0);
+  wrapped->impl = impl;
+  tide__block_free(again);
+  tide_stream_release(wrapped), tide_stream_release(elsewhere);
+  backend->stream_free(theirs);
+  tide_shutdown();
+}
+
 /* A failure holds nothing, and half the size does, as often as one likes. */
 static void failures_and_halves(void) {
   begin();
@@ -261,6 +331,8 @@ int main(void) {
   cache_of_others();
   between_blocks_of_others(false);
   between_blocks_of_others(true);
+  answers_of_threads();
+  stream_without_events();
   failures_and_halves();
   printf("ladder_test: %s\n", failures ? "failed" : "passed");
   return failures != 0;

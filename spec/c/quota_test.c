@@ -123,6 +123,48 @@ static void test_objects(void) {
   tide_quota_limit(quota, TIDE_QUOTA_HOST_BYTES, -1);
 }
 
+static void record(tide_tensor *x, int n) {
+  for (int i = 0; i < n; i++) OK(tide_fill(x, tide_int(i)));
+}
+
+/* What a graph has recorded counts, by sixteens, until it is gone; what a host does in the capture is not its own. */
+static void test_recorded(void) {
+  tide_stream *s = NULL;
+  tide_graph *g = NULL;
+  tide_tensor *x = NULL;
+  tide_quota *host_quota = NULL;
+  int64_t piece = 16 * 8192 + 512;
+  OK(tide_quota_new(&host_quota));
+  tide_current *host = tide_current_new(NULL);
+  tide_current_set_quota(host, host_quota);
+  OK(zeros(&x, 0, 100));
+  OK(tide_stream_new(&s, 0, 0));
+  OK(tide_graph_new(&g, false));
+  OK(tide_device_synchronize(0));
+  int64_t before = used(TIDE_QUOTA_HOST_BYTES);
+  for (int i = 0; i < 3; i++) {
+    OK(tide_graph_begin(g, s, NULL, TIDE_CAPTURE_THREAD_LOCAL));
+    record(x, 40);
+    CHECK(used(TIDE_QUOTA_HOST_BYTES) == before + 3 * piece);
+    tide_stream *captured = NULL;
+    OK(tide_current_stream(&captured, 0));
+    tide_current_bind(host);
+    OK(tide_current_set_stream(captured));
+    record(x, 40);
+    CHECK(tide_quota_used(host_quota, TIDE_QUOTA_HOST_BYTES) == 0);
+    tide_current_bind(current);
+    record(x, 20);
+    OK(tide_graph_end(g));
+    OK(tide_graph_replay(g));
+    OK(tide_graph_reset(g));
+    OK(tide_device_synchronize(0));
+    CHECK(used(TIDE_QUOTA_HOST_BYTES) == before);
+  }
+  tide_graph_release(g), tide_stream_release(s), tide_tensor_release(x);
+  tide_current_free(host);
+  tide_quota_release(host_quota);
+}
+
 static void test_spending(void) {
   tide_quota_limit(quota, TIDE_QUOTA_INSTRUCTIONS, 100);
   OK(tide_quota_spend(quota, TIDE_QUOTA_INSTRUCTIONS, 100));
@@ -221,6 +263,7 @@ int main(void) {
   test_launches(TIDE_CPU);
   test_launches(1);
   test_objects();
+  test_recorded();
   test_spending();
   test_times();
   test_ends();
