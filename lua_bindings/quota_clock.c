@@ -4,7 +4,7 @@
  * thread sleeps until the first quota is used up, or a host kills a state, and sends SIGURG to the thread that runs the
  * script, whose handler sets the hook: Lua allows that in a handler, as its own interpreter does for Ctrl-C. SIGURG is
  * ignored by default, so that one which comes too late hurts nobody. What a host had installed for it is called for
- * every other one.
+ * every other one. The handler runs on the thread's alternate stack, if it has one, as Go and other runtimes require.
  *
  * A handler must not touch a state that another thread runs meanwhile. So it looks whether the coroutine is in a
  * protected call on this very stack: lua_State has a pointer to the innermost one's jump buffer, which lies on the C
@@ -30,6 +30,7 @@
 #  include <stdlib.h>
 #  include <sys/syscall.h>
 #  include <time.h>
+#  include <ucontext.h>
 #  include <unistd.h>
 
 enum { SIGNAL = SIGURG, WORDS = 20 };                                   /* of lua_State that are searched */
@@ -116,6 +117,19 @@ static bool runs_here(const lua_State *L, uintptr_t from, uintptr_t to) {
 
 /* {==== The handler */
 
+#  if defined(__x86_64__)
+enum { FLAGS = SA_SIGINFO | SA_RESTART | SA_ONSTACK };
+static uintptr_t stack_of(const void *context) {
+  return (uintptr_t)((const ucontext_t *)context)->uc_mcontext.gregs[REG_RSP];
+}
+#  elif defined(__aarch64__)
+enum { FLAGS = SA_SIGINFO | SA_RESTART | SA_ONSTACK };
+static uintptr_t stack_of(const void *context) { return (uintptr_t)((const ucontext_t *)context)->uc_mcontext.sp; }
+#  else
+enum { FLAGS = SA_SIGINFO | SA_RESTART }; /* the interrupted stack is the handler's */
+static uintptr_t stack_of(const void *context) { return (void)context, here(); }
+#  endif
+
 static void set_hook(ltide_clock *c, lua_State *L) {
   lua_Hook other = lua_gethook(L);
   if (other != c->hook) c->other = other, c->other_mask = lua_gethookmask(L), c->other_count = lua_gethookcount(L);
@@ -130,7 +144,7 @@ static void on_signal(int sig, siginfo_t *info, void *context) {
     ours = true;
     atomic_fetch_add(&c->readers, 1);
     lua_State *L = atomic_load(&c->L);
-    bool wanted = L && runs_here(L, here(), atomic_load(&c->stack));
+    bool wanted = L && runs_here(L, stack_of(context), atomic_load(&c->stack));
     if (wanted) set_hook(c, L);
     atomic_fetch_sub(&c->readers, 1);
   }
@@ -197,7 +211,7 @@ static bool start(void) {
   sigset_t all, kept;
   pthread_condattr_t attr;
   if (process == here_now || joining) return !joining;
-  struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
+  struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = FLAGS};
   sigemptyset(&action.sa_mask);
   if (!is_installed() && sigaction(SIGNAL, &action, &before)) return false;
   pthread_condattr_init(&attr);
@@ -270,10 +284,12 @@ void ltide_clock_free(ltide_clock *c) {
   pthread_mutex_unlock(&lock);
 }
 
+bool ltide_clock_holds(const ltide_clock *c, const lua_State *L) { return c && runs_here(L, here(), stack_end()); }
+
 bool ltide_clock_run(ltide_clock *c, lua_State *L) {
   if (!c) return false;
   ltide_clock_switch(c, NULL);
-  if (is_blocked()) return false;
+  if (is_blocked() || !ltide_clock_holds(c, L)) return false; /* or it runs on a fiber's stack, say */
   pthread_mutex_lock(&lock);
   bool can = start() && is_installed();
   if (can) {
@@ -291,8 +307,6 @@ bool ltide_clock_run(ltide_clock *c, lua_State *L) {
 lua_State *ltide_clock_running(const ltide_clock *c) {
   return c && atomic_load(&c->stack) == stack_end() ? atomic_load(&c->L) : NULL;
 }
-
-bool ltide_clock_holds(const ltide_clock *c, const lua_State *L) { return c && runs_here(L, here(), stack_end()); }
 
 lua_Hook ltide_clock_taken(ltide_clock *c, int *mask, int *count) {
   if (!c) return NULL;

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "tide_lua.h"
@@ -384,6 +385,18 @@ static void test_signal(void) {
   raise(SIGURG);
   check(urgent == before + 1, "the host's handler", NULL);
   lua_close(L);
+  char *stack = malloc(1 << 16);
+  stack_t other = {.ss_sp = stack, .ss_size = 1 << 16}, none = {.ss_flags = SS_DISABLE};
+  sigaltstack(&other, NULL);
+  L = open_state(NULL);
+  check_ends(L, "on a thread with an alternate stack", TIDE_QUOTA_CPU, 20000);
+#if defined(__x86_64__) || defined(__aarch64__)
+  sigaction(SIGURG, NULL, &now);
+  check(SLOWER > 1 || (now.sa_flags & SA_ONSTACK), "the handler runs on the alternate stack", NULL);
+#endif
+  lua_close(L);
+  sigaltstack(&none, NULL);
+  free(stack);
   sigaction(SIGURG, NULL, &now);
   check(now.sa_handler == on_urgent, "the host's handler is there again", NULL);
   sigset_t set;
@@ -393,6 +406,39 @@ static void test_signal(void) {
   check_ends(L, "on a thread that blocks the signal", TIDE_QUOTA_CPU, 20000);
   lua_close(L);
   pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+/* A script on a fiber of an engine's: its stack is not the thread's, and lies above that one here. */
+static ucontext_t engine, fiber;
+static lua_State *on_fiber;
+static _Alignas(4096) char thread_stack[1 << 20];
+
+static void run_fiber(void) { check_ends(on_fiber, "on a fiber", TIDE_QUOTA_CPU, 20000); }
+
+static void *run_engine(void *unused) {
+  char *stack = malloc(1 << 20);
+  on_fiber = open_state(NULL);
+  tide_lua_quota_set(on_fiber, TIDE_QUOTA_CPU, 60000000);
+  check(run(on_fiber, "for i = 1, 100000 do end") == LUA_OK, "before the fiber", NULL);
+  getcontext(&fiber);
+  fiber.uc_stack.ss_sp = stack, fiber.uc_stack.ss_size = 1 << 20, fiber.uc_link = &engine;
+  makecontext(&fiber, run_fiber, 0);
+  swapcontext(&engine, &fiber);
+  lua_close(on_fiber);
+  free(stack);
+  return unused;
+}
+
+static void test_fiber(void) {
+  pthread_attr_t attr;
+  pthread_t thread;
+  if (SLOWER > 1) return; /* the sanitizers know one stack a thread */
+  pthread_attr_init(&attr);
+  if (pthread_attr_setstack(&attr, thread_stack, sizeof thread_stack) ||
+      pthread_create(&thread, &attr, run_engine, NULL))
+    exit(2);
+  pthread_join(thread, NULL);
+  pthread_attr_destroy(&attr);
 }
 
 static void on_alarm(int sig) {
@@ -416,6 +462,7 @@ int main(int argc, char **argv) {
   test_host_coroutines();
   test_threads();
   test_signal();
+  test_fiber();
   test_speed();
   test_operators();
   if (is_full) stride = 1;
