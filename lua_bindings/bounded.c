@@ -156,16 +156,23 @@ static bool text_before(lua_State *L, int a, int b) {
   return n < m;
 }
 
+typedef struct sorter {
+  lua_State *L;
+  ltide_state *S;
+  bool by_function, by_c;
+} sorter;
+
 /* Does the element at a come before that at b? Indexes from the top. */
-static bool comes_before(lua_State *L, int a, int b) {
+static bool comes_before(const sorter *o, int a, int b) {
   enum { LONG = 128 };
-  ltide_steps(L, ltide_bounding(L), 4);
-  if (lua_isnil(L, 2)) {
+  lua_State *L = o->L;
+  ltide_steps(L, o->S, 4);
+  if (!o->by_function) {
     bool is_long = lua_type(L, a) == LUA_TSTRING && lua_type(L, b) == LUA_TSTRING && lua_rawlen(L, a) > LONG &&
                    lua_rawlen(L, b) > LONG;
     return is_long ? text_before(L, a, b) : lua_compare(L, a, b, LUA_OPLT);
   }
-  if (lua_iscfunction(L, 2)) ltide_look(L, ltide_bounding(L)); /* it may take long each time */
+  if (o->by_c) ltide_look(L, o->S); /* it may take long each time */
   lua_pushvalue(L, 2);
   lua_pushvalue(L, a - 1);
   lua_pushvalue(L, b - 2);
@@ -181,10 +188,11 @@ static void set_two(lua_State *L, lua_Integer i, lua_Integer j) {
   lua_seti(L, 1, j);
 }
 
-static void sort_two(lua_State *L, lua_Integer i, lua_Integer j) {
+static void sort_two(const sorter *o, lua_Integer i, lua_Integer j) {
+  lua_State *L = o->L;
   lua_geti(L, 1, i);
   lua_geti(L, 1, j);
-  if (comes_before(L, -1, -2))
+  if (comes_before(o, -1, -2))
     set_two(L, i, j);
   else
     lua_pop(L, 2);
@@ -192,14 +200,15 @@ static void sort_two(lua_State *L, lua_Integer i, lua_Integer j) {
 
 /* Splits first to last, of which the middle one is at the top and at last - 1: what comes before it is in front then.
  * Gives its place, and pops it. */
-static lua_Integer split(lua_State *L, lua_Integer first, lua_Integer last) {
+static lua_Integer split(const sorter *o, lua_Integer first, lua_Integer last) {
+  lua_State *L = o->L;
   lua_Integer i = first, j = last - 1;
   for (;;) {
-    while (lua_geti(L, 1, ++i), comes_before(L, -1, -2)) {
+    while (lua_geti(L, 1, ++i), comes_before(o, -1, -2)) {
       if (i == last - 1) luaL_error(L, "invalid order function for sorting");
       lua_pop(L, 1);
     }
-    while (lua_geti(L, 1, --j), comes_before(L, -3, -1)) {
+    while (lua_geti(L, 1, --j), comes_before(o, -3, -1)) {
       if (j < i) luaL_error(L, "invalid order function for sorting");
       lua_pop(L, 1);
     }
@@ -211,25 +220,26 @@ static lua_Integer split(lua_State *L, lua_Integer first, lua_Integer last) {
   return i;
 }
 
-static void sort_range(lua_State *L, lua_Integer first, lua_Integer last) {
+static void sort_range(const sorter *o, lua_Integer first, lua_Integer last) {
+  lua_State *L = o->L;
   luaL_checkstack(L, 16, "table.sort");
   while (first < last) {
     lua_Integer middle = first + (last - first) / 2;
-    sort_two(L, first, last);
+    sort_two(o, first, last);
     if (last - first == 1) return;
-    sort_two(L, first, middle);
-    sort_two(L, middle, last);
+    sort_two(o, first, middle);
+    sort_two(o, middle, last);
     if (last - first == 2) return;
     lua_geti(L, 1, middle);
     lua_pushvalue(L, -1);
     lua_geti(L, 1, last - 1);
     set_two(L, middle, last - 1);
-    middle = split(L, first, last);
+    middle = split(o, first, last);
     if (middle - first < last - middle) {
-      sort_range(L, first, middle - 1);
+      sort_range(o, first, middle - 1);
       first = middle + 1;
     } else {
-      sort_range(L, middle + 1, last);
+      sort_range(o, middle + 1, last);
       last = middle - 1;
     }
   }
@@ -241,7 +251,8 @@ static int table_sort(lua_State *L) {
   if (n > 1) {
     luaL_argcheck(L, n < INT_MAX, 1, "array too big");
     lua_settop(L, 2);
-    sort_range(L, 1, n);
+    const sorter o = {L, ltide_bounding(L), !lua_isnil(L, 2), lua_iscfunction(L, 2)};
+    sort_range(&o, 1, n);
   }
   return 0;
 }

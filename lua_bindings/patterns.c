@@ -255,16 +255,16 @@ static int push_all(matcher *m, const char *s, const char *e) {
 
 /* {==== find, match, gmatch */
 
-static matcher matcher_of(lua_State *L, const char **pattern, bool may_anchor, bool *anchored) {
+static matcher matcher_of(lua_State *L, const char **pattern, bool *anchored) {
   size_t length, pattern_length;
   matcher m; /* its captures are not read before they are written */
-  double numerals =
-      lua_gettop(L) > 2 ? ltide_cost_of_arguments(L, lua_type(L, 4) == LUA_TSTRING ? 4 : 3, LTIDE_NUMERAL) : 0;
+  bool is_usual = lua_gettop(L) <= 2 || (lua_type(L, 3) == LUA_TNUMBER && lua_type(L, 4) != LUA_TSTRING);
+  double numerals = is_usual ? 0 : ltide_cost_of_arguments(L, lua_type(L, 4) == LUA_TSTRING ? 4 : 3, LTIDE_NUMERAL);
   if (numerals > 0) ltide_charge(L, ltide_bounding(L), numerals);
   m.L = L, m.S = ltide_bounding(L), m.begin = luaL_checklstring(L, 1, &length);
   *pattern = luaL_checklstring(L, 2, &pattern_length);
   m.end = m.begin + length, m.pattern_end = *pattern + pattern_length;
-  *anchored = may_anchor && **pattern == '^';
+  *anchored = **pattern == '^';
   *pattern += *anchored;
   return m;
 }
@@ -298,7 +298,7 @@ static const char *find_text(matcher *m, const char *s, const char *text, size_t
 static int find(lua_State *L, bool wants_place) {
   bool anchored;
   const char *p, *e;
-  matcher m = matcher_of(L, &p, true, &anchored);
+  matcher m = matcher_of(L, &p, &anchored);
   size_t at = begin_of(L, (size_t)(m.end - m.begin)), length = (size_t)(m.pattern_end - p) + anchored;
   const char *s = m.begin + at, *whole = p - anchored;
   if (at > (size_t)(m.end - m.begin)) return luaL_pushfail(L), 1;
@@ -323,40 +323,34 @@ static int find(lua_State *L, bool wants_place) {
 static int string_find(lua_State *L) { return find(L, true); }
 static int string_match(lua_State *L) { return find(L, false); }
 
-typedef struct walk { /* of gmatch: from where it goes on, and where the last match has ended, from 0; -1: nowhere */
-  ptrdiff_t at, last;
+typedef struct walk { /* of gmatch: the text, the pattern, from where it goes on, and where the last match has ended */
+  const char *begin, *end, *pattern, *pattern_end, *at, *last;
 } walk;
 
 /* Upvalues: the state's struct, text, pattern, walk. */
 static int next_match(lua_State *L) {
   walk *w = lua_touserdata(L, lua_upvalueindex(4));
-  bool anchored;
-  const char *p, *e = NULL;
-  lua_settop(L, 0);
-  lua_pushvalue(L, lua_upvalueindex(2));
-  lua_pushvalue(L, lua_upvalueindex(3));
-  matcher m = matcher_of(L, &p, false, &anchored);
-  const char *last = w->last < 0 ? NULL : m.begin + w->last, *s = NULL;
-  for (ptrdiff_t at = w->at; at <= m.end - m.begin && !e; at++) {
+  const char *e = NULL, *s = w->at;
+  matcher m; /* its captures are not read before they are written */
+  m.L = L, m.S = ltide_bounding(L), m.begin = w->begin, m.end = w->end, m.pattern_end = w->pattern_end;
+  for (; s <= m.end; s++) {
     start(&m);
-    s = m.begin + at;
-    e = match(&m, s, p);
-    if (e == last) e = NULL;
+    e = match(&m, s, w->pattern);
+    if (e && e != w->last) break;
   }
-  if (!e) return 0;
-  w->at = w->last = e - m.begin;
+  if (s > m.end) return 0;
+  w->at = w->last = e;
   return push_all(&m, s, e);
 }
 
 static int string_gmatch(lua_State *L) {
-  size_t length;
-  luaL_checklstring(L, 1, &length);
-  luaL_checkstring(L, 2);
-  ptrdiff_t at = (ptrdiff_t)begin_of(L, length);
+  size_t length, pattern_length;
+  const char *text = luaL_checklstring(L, 1, &length), *pattern = luaL_checklstring(L, 2, &pattern_length);
+  walk w = {text, text + length, pattern, pattern + pattern_length, text + begin_of(L, length), NULL};
   lua_settop(L, 2);
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, 1);
-  *(walk *)ltide_new_userdata(L, sizeof(walk), 0) = (walk){at, -1};
+  *(walk *)ltide_new_userdata(L, sizeof w, 0) = w;
   lua_pushcclosure(L, next_match, 4);
   return 1;
 }
@@ -421,7 +415,7 @@ static bool add_replacement(matcher *m, luaL_Buffer *out, const char *s, const c
 static int string_gsub(lua_State *L) {
   bool anchored, changed = false, goes_on = true;
   const char *p, *last = NULL;
-  matcher m = matcher_of(L, &p, true, &anchored);
+  matcher m = matcher_of(L, &p, &anchored);
   int type = lua_type(L, 3);
   lua_Integer most = luaL_optinteger(L, 4, m.end - m.begin + 1), n = 0;
   luaL_argexpected(L, type == LUA_TNUMBER || type == LUA_TSTRING || type == LUA_TFUNCTION || type == LUA_TTABLE, 3,
