@@ -352,6 +352,19 @@ static void collect_all(lua_State *L) {
   if (!collect_steps(L, most, 0) || !collect_steps(L, most, 0)) lua_gc(L, LUA_GCCOLLECT);
 }
 
+/* The count may be a string; the other arguments are only passed on. */
+static int base_select(lua_State *L) {
+  enum { LONG = 1 << 12 };
+  size_t length = lua_type(L, 1) == LUA_TSTRING ? lua_rawlen(L, 1) : 0;
+  if (length >= LONG) ltide_charge(L, ltide_bounding(L), (double)length * LTIDE_NUMERAL / 16);
+  lua_CFunction original = lua_tocfunction(L, lua_upvalueindex(2));
+  if (original) return original(L);
+  lua_pushvalue(L, lua_upvalueindex(2)); /* the host's */
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
 static int base_collectgarbage(lua_State *L) {
   static const char *const options[] = {"stop",       "restart",   "collect",      "count",       "step", "setpause",
                                         "setstepmul", "isrunning", "generational", "incremental", NULL};
@@ -393,7 +406,7 @@ void ltide_bound_library(lua_State *L, ltide_state *S) {
       {{"insert", table_insert}, {"remove", table_remove}, {"move", table_move}, {"concat", table_concat},
        {"sort", table_sort},     {"unpack", table_unpack}, {NULL, NULL}},
                         string[] = {{"rep", string_rep}, {"dump", string_dump}, {NULL, NULL}},
-                        base[] = {{"collectgarbage", base_collectgarbage}, {NULL, NULL}};
+                        base[] = {{"collectgarbage", base_collectgarbage}, {"select", base_select}, {NULL, NULL}};
   bound(L, S, LUA_GNAME, base);
   bound(L, S, LUA_TABLIBNAME, table);
   bound(L, S, LUA_STRLIBNAME, string);

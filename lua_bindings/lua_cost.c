@@ -108,9 +108,10 @@ static double quoted_cost(lua_State *L, ltide_state *S, int arg) {
 
 static double format_cost(lua_State *L, ltide_state *S) {
   size_t length = length_of(L, 1);
+  if (length >= LONG) ltide_charge(L, S, 6 * (double)length); /* it is read here, too */
   const char *text = length ? lua_tostring(L, 1) : "", *end = text + length;
   bool quotes = false;
-  double ns = 6 * (double)length;
+  double ns = length < LONG ? 6 * (double)length : 0;
   int n = lua_gettop(L);
   for (const char *mark = text; (mark = memchr(mark, '%', (size_t)(end - mark))) != NULL && mark + 1 < end; mark += 2) {
     const char *kind = mark + 1 + strspn(mark + 1, "-+ #0123456789.");
@@ -126,8 +127,8 @@ static double format_cost(lua_State *L, ltide_state *S) {
 static double pack_cost(lua_State *L, ltide_state *S) {
   size_t length = length_of(L, 1);
   const char *text = length ? lua_tostring(L, 1) : "";
-  double ns = length < LONG ? 0 : 40 * (double)length, number = 0;
-  (void)S;
+  double ns = 0, number = 0;
+  if (length >= LONG) ltide_charge(L, S, 40 * (double)length); /* it is read here, too */
   for (size_t i = 0; i <= length; i++) {
     bool is_digit = i < length && text[i] >= '0' && text[i] <= '9';
     if (is_digit)

@@ -345,6 +345,8 @@ static int next_match(lua_State *L) {
 
 static int string_gmatch(lua_State *L) {
   size_t length, pattern_length;
+  double numeral = lua_type(L, 3) == LUA_TSTRING ? ltide_cost_of_arguments(L, 3, LTIDE_NUMERAL) : 0;
+  if (numeral > 0) ltide_charge(L, ltide_bounding(L), numeral);
   const char *text = luaL_checklstring(L, 1, &length), *pattern = luaL_checklstring(L, 2, &pattern_length);
   walk w = {text, text + length, pattern, pattern + pattern_length, text + begin_of(L, length), NULL};
   lua_settop(L, 2);
