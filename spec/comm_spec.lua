@@ -602,3 +602,71 @@ describe("comm.gather", function()
     end
   end)
 end)
+
+-- Each collective is captured from each device in turn: all streams that take part are in the capture, and the replays
+-- read what the inputs have become.
+describe("collectives in a graph", function()
+  D.watch(before_each, after_each)
+  if not several then return pending "needs two devices" end
+
+  local function value(i) return i end
+  local function sum(i) return n * i + n * (n - 1) / 2 end
+  local ends = { 0, last }
+  local ways = { -- the devices that take part, what is done, the values of the results in replay i
+    broadcast = { devices, function(x) return comm.broadcast(x[1], devices) end, value },
+    ["broadcast of the last"] = { ends, function(x) return comm.broadcast(x[n], { last, 0 }) end, function(i) return i + n - 1 end },
+    scatter = { devices, function(x) return comm.scatter(x[1], devices) end, value },
+    gather = { devices, function(x) return { comm.gather(x, 1, 0) } end, value },
+    ["gather to the last"] = { ends, function(x) return { comm.gather({ x[1], x[1] }, 1, last) } end, value },
+    reduce_add = { devices, function(x) return { comm.reduce_add(x, 0) } end, sum },
+    ["reduce_add to the last"] = { devices, function(x) return { comm.reduce_add(x, last) } end, sum },
+    broadcast_coalesced = { devices, function(x) return comm.broadcast_coalesced({ x[1], x[1] }, devices)[n] end, value },
+  }
+
+  for name, way in pairs(ways) do
+    it(name .. " is replayed", function()
+      for _, first in ipairs(way[1]) do
+        local x, g, out = {}, cuda.CUDAGraph(), nil
+        for d = 1, n do x[d] = tide.zeros(1000, on(d - 1)) end
+        cuda.synchronize()
+        cuda.device(first, function()
+          cuda.graph(g, function()
+            tide.zeros(1, on(first)):add_(1)
+            out = way[2](x)
+            for _, d in ipairs(way[1]) do
+              if d ~= first then cuda.current_stream(first):wait_stream(cuda.current_stream(d)) end
+            end
+          end)
+        end)
+        for i = 1, 3 do
+          for d = 1, n do
+            local stream = cuda.current_stream(d - 1)
+            D.hold(stream, 1000000)
+            x[d]:fill_(i + d - 1)
+            if d - 1 ~= first then cuda.current_stream(first):wait_stream(stream) end
+          end
+          cuda.device(first, function() g:replay() end)
+          D.release()
+          for _, d in ipairs(devices) do
+            if d ~= first then cuda.current_stream(d):wait_stream(cuda.current_stream(first)) end
+          end
+          for k = 1, #out do D.eq(way[3](i), out[k][1], 0, ("%s, %d"):format(name, k)) end
+        end
+        g:reset()
+        out = nil
+        collectgarbage()
+        cuda.synchronize()
+      end
+    end)
+  end
+
+  it("to the host is refused by its name", function()
+    local x = {}
+    for d = 1, n do x[d] = tide.zeros(10, on(d - 1)) end
+    local e = D.raises("StateError", cuda.graph, cuda.CUDAGraph(), function()
+      x[1]:add_(1)
+      comm.gather(x, 1, "cpu")
+    end)
+    assert.matches("^comm.gather", e.message)
+  end)
+end)

@@ -197,6 +197,32 @@ describe("what cannot be captured", function()
     D.eq(1, x[1])
   end)
 
+  it("has room for 64 streams of a simulated device", function()
+    if not D.simulated then return pending "of a simulated device" end
+    local function try(count)
+      local y, streams = {}, {}
+      for i = 1, count - 1 do streams[i] = cuda.Stream() end
+      local g = cuda.CUDAGraph()
+      local ok, e = pcall(cuda.graph, g, function()
+        local current = cuda.current_stream()
+        for i, s in ipairs(streams) do
+          s:wait_stream(current)
+          y[i] = cuda.stream(s, function() return tide.full({ 3 }, i, dev) end)
+          current:wait_stream(s)
+        end
+      end)
+      if ok then
+        g:replay()
+        for i = 1, #streams do D.eq(i, y[i][3]) end
+      end
+      return ok, e
+    end
+    assert.is_true(try(64))
+    local ok, e = try(65)
+    assert(not ok and e.kind == "AcceleratorError", tostring(e))
+    assert.is_true(try(64))
+  end)
+
   it("is what a lack of memory leaves behind", function()
     local g = cuda.CUDAGraph()
     D.raises("OutOfMemoryError", cuda.graph, g, function()
