@@ -125,4 +125,64 @@ describe("beyond a range", function()
       end
     end
   end)
+
+  it("no size is beyond memory, though another one is 0", function()
+    D.raises("OutOfMemoryError", tide.empty, 0, math.maxinteger, { device = D.dev })
+    D.raises("OutOfMemoryError", tide.empty, math.maxinteger, 0, { device = D.dev })
+    D.raises("ValueError", tide.empty, 0, -1, { device = D.dev })
+    assert.are.equal(0, tide.empty(0, 1 << 40, { device = D.dev }):numel())
+  end)
+
+  it("integers to the power of a number: 0 is inside, -1 is not", function()
+    for dtype in pairs(ends) do
+      local x = D.tensor({ 0, 1, 3 }, dtype)
+      D.eq({ 1, 1, 1 }, x ^ 0)
+      D.eq({ 1, 1, 1 }, tide.pow(x, 0))
+      D.eq({ 0, 1, 3 }, x ^ 1)
+      assert(not pcall(tide.pow, x, -1), dtype)
+    end
+  end)
+
+  -- Dims whose strides no two share are never joined, and then each needs its place in every table.
+  it("tensors may have as many dims as there can be, in any layout", function()
+    local most, size, turned, narrow = 12, {}, {}, {}
+    for d = 1, most do size[d], turned[d], narrow[d] = d % 6 == 0 and 3 or 2, (d * 5) % most + 1, d end
+    local n = 9 * 2 ^ 10 // 1 | 0
+    local plain = tide.arange(n, { dtype = "int64", device = D.dev }):reshape(table.unpack(size))
+    assert(not pcall(plain.unsqueeze, plain, 1))
+    local holes = plain:new_zeros(table.unpack(size)):permute(table.unpack(turned))
+    holes:copy_(plain:permute(table.unpack(turned)))
+    local x = holes
+    local dense = x:clone():contiguous()
+    local function same(name, f)
+      local got, want = f(x), f(dense)
+      assert(tide.equal(got:contiguous(), want:contiguous()), name)
+    end
+    for _, dim in ipairs { 1, 2, most // 2, most } do
+      local at = tide.zeros(x:size(dim), { dtype = "int64", device = D.dev }) + 1
+      local where = tide.ones_like(dense)
+      same("index_select", function(y) return y:index_select(dim, at) end)
+      same("gather", function(y) return y:gather(dim, where) end)
+      same("index_add", function(y) return y:index_add(dim, at, y) end)
+      same("index_copy", function(y) return y:index_copy(dim, at:narrow(1, 1, 1), y:narrow(dim, 2, 1)) end)
+      same("index_fill", function(y) return y:index_fill(dim, at, -1) end)
+      same("scatter_add", function(y) return y:scatter_add(dim, where, y) end)
+      same("scatter_add into holes", function(y) local z = y:clone() z:permute(table.unpack(turned)):scatter_add_(dim, where:permute(table.unpack(turned)), y:permute(table.unpack(turned))) return z end)
+      same("scatter", function(y) return y:scatter(dim, where, -5) end)
+      same("sum", function(y) return y:sum(dim) end)
+      same("cumsum", function(y) return y:cumsum(dim) end)
+      same("sort", function(y) return (y:sort(dim)) end)
+      same("argmax", function(y) return y:argmax(dim) end)
+      same("flip", function(y) return y:flip { dim } end)
+      same("roll", function(y) return y:roll(1, dim) end)
+      same("cat", function(y) return tide.cat({ y, y }, dim) end)
+    end
+    same("a mask", function(y) return y[y:remainder(3):eq(0)] end)
+    same("masked_fill", function(y) return y:masked_fill(y:remainder(3):eq(0), 7) end)
+    same("masked_scatter", function(y) return y:masked_scatter(y:remainder(3):eq(0), dense) end)
+    same("take", function(y) return y:take(dense + 1) end)
+    same("put", function(y) return y:put(dense + 1, y, { accumulate = true }) end)
+    same("+", function(y) return y + y:clone() end)
+    same("where", function(y) return tide.where(y:gt(100), y, dense) end)
+  end)
 end)

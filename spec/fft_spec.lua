@@ -112,6 +112,22 @@ describe("tide.fft", function()
     end
   end)
 
+  it("norm divides once, however many dims there are", function()
+    for dims = 1, 9 do
+      local size, count = {}, 2 ^ dims
+      for d = 1, dims do size[d] = 2 end
+      local x = tide.rand(count, { dtype = "float64", device = D.dev })
+      local z = fft.fft(x):reshape(table.unpack(size))
+      local function line(y) return y:reshape(y:numel()) end
+      for norm, factor in pairs { backward = 1, forward = 1 / count, ortho = 1 / math.sqrt(count) } do
+        near(line(fft.fftn(z, { norm = norm })), line(fft.fftn(z)) * factor, 1e-12)
+        near(line(fft.ifftn(fft.fftn(z, { norm = norm }), { norm = norm })), line(z), 1e-12)
+        local y = x:reshape(table.unpack(size))
+        near(line(fft.irfftn(fft.rfftn(y, { norm = norm }), { norm = norm })), x, 1e-12)
+      end
+    end
+  end)
+
   it("norm divides one way, the other, or both by the root", function()
     local re, im = numbers(12, 1), numbers(12, 5)
     local z, x = complex(re, im), real(re)

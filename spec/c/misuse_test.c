@@ -346,7 +346,7 @@ static int ways(const parameter *p) {
   }
 }
 
-static const int64_t wrong_device[] = {0, -4, 99, INT32_MAX, INT32_MIN, TIDE_CURRENT};
+static const int64_t wrong_device[] = {0, -4, TIDE_MAX_DEVICES, INT32_MAX, INT32_MIN, TIDE_CURRENT};
 
 static int64_t enum_good(const row *r, const parameter *p) {
   if (!strcmp(p->type, "tide_dtype")) return worlds[world].dtype;

@@ -127,9 +127,32 @@ static void test_no_memory(void) {
   drop();
 }
 
+/* A dim without an index multiplies the values: so many that 16 bits add them in a wider dtype. */
+static void test_put_of_dims(void) {
+  tide_options half = {TIDE_FLOAT16, TIDE_CPU, false}, whole = {TIDE_INT64, TIDE_CPU, false};
+  tide_tensor *rows = NULL, *at = NULL, *one = NULL;
+  tide_operand number = {.number = tide_int(1)};
+  for (int first = 0; first < 2; first++) {
+    int64_t size[2] = {64, 4000}, n = 5000, place[2] = {63, 3};
+    tide_scalar sum = tide_float(0);
+    if (first) size[0] = 4000, size[1] = 64, place[0] = 3, place[1] = 63;
+    OK(tide_full(&rows, size, 2, tide_float(0), &half));
+    OK(tide_full(&at, &n, 1, tide_int(3), &whole));
+    tide_tensor *index[2] = {first ? at : NULL, first ? NULL : at};
+    OK(tide_index_put(rows, index, 2, &number, true));
+    tide_tensor *row = NULL;
+    OK(tide_select(&row, rows, 0, place[0]));
+    OK(tide_select(&one, row, 0, place[1]));
+    OK(tide_item(&sum, one));
+    CHECK(sum.re == 5000);
+    tide_tensor_release(row), tide_tensor_release(one), tide_tensor_release(rows), tide_tensor_release(at);
+  }
+}
+
 int main(void) {
   OK(tide_init(NULL));
   test_values();
+  test_put_of_dims();
   test_refused();
   test_no_memory();
   tide_shutdown();
