@@ -1,6 +1,7 @@
 /* loader_test.c: batches that are made ahead, copied with and without a thread, in host memory and on a simulated
  * device: their values, their order, what fails and what is refused. */
 #include "tide/loader.h"
+#include "tide/quota.h"
 
 #include "check.h"
 
@@ -77,6 +78,25 @@ static void what_comes_out_of_turn_is_refused(void) {
   tide_loader_free(NULL);
 }
 
+/* Tensors, page-locked memory, streams and events of a loader count until it is gone, and no longer. */
+static void nothing_is_left_in_a_quota(void) {
+  tide_quota *quota = NULL;
+  tide_current *current = tide_current_new(NULL);
+  OK(tide_quota_new(&quota));
+  tide_current_set_quota(current, quota);
+  tide_current_bind(current);
+  for (int64_t prefetch = 0; prefetch < 3; prefetch++)
+    for (int pin = 0; pin < 2; pin++) {
+      batches_come_in_order(0, prefetch, pin);
+      OK(tide_device_synchronize(0));
+      CHECK(tide_quota_used(quota, TIDE_QUOTA_HOST_BYTES) == 0);
+      CHECK(tide_quota_used(quota, TIDE_QUOTA_DEVICE_BYTES) == 0);
+    }
+  tide_current_bind(NULL);
+  tide_current_free(current);
+  tide_quota_release(quota);
+}
+
 int main(void) {
   tide_config config = {.struct_size = sizeof config, .sim_devices = 1};
   OK(tide_init(&config));
@@ -87,6 +107,7 @@ int main(void) {
     a_batch_that_fails_is_left_out(prefetch);
   }
   what_comes_out_of_turn_is_refused();
+  nothing_is_left_in_a_quota();
   tide_shutdown();
   printf("loader_test: %s\n", failures ? "failed" : "passed");
   return failures != 0;
