@@ -201,6 +201,23 @@ end)
 
 describe("save_csv", function()
   D.watch(before_each, after_each)
+
+  it("and load_csv let hooks run", function()
+    finally(function() debug.sethook() end)
+    local function calls(x, run)
+      local count = 0
+      tide.save_csv(path, x)
+      debug.sethook(function() count = count + 1 end, "c")
+      run(x)
+      debug.sethook()
+      return count
+    end
+    local long, short = tide.zeros(200000, 4, { device = D.dev }), tide.zeros(2, 4, { device = D.dev })
+    for name, run in pairs { save_csv = function(x) tide.save_csv(path, x) end, load_csv = function() return tide.load_csv(path) end } do
+      assert(calls(long, run) > calls(short, run) + 4, name)
+    end
+  end)
+
   teardown(function() os.remove(path) end)
 
   it("writes rows, a header, integers and booleans", function()
