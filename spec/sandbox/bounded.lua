@@ -307,3 +307,13 @@ while true do pcall(string.find, s, pattern) end
 local t = {}
 for i = 1, 20 do t[i] = ("x"):rep(1 << 20) .. 7919 * i % 20 end
 while true do pcall(table.sort, t) end
+--- a long set costs its length at each character
+--! quota instructions=5000000
+--! raises used up
+--! ends
+local s, set = ("a"):rep(40), "[" .. ("b"):rep(1000) .. "a]*"
+for i = 1, 2000 do s:match(set) end
+--- a short set costs little
+--! quota instructions=5000000
+local s, set = ("a"):rep(40), "[bcda]*"
+for i = 1, 2000 do s:match(set) end
