@@ -27,7 +27,8 @@ describe("events", function()
       D.raises("DeviceError", e.record, e, s)
       e:wait(s) -- any device may wait
     end
-    assert.is_string(tostring(e))
+    assert.are.equal("tide.cuda.Event(device=cuda:0)", tostring(e))
+    assert.are.equal("tide.cuda.Event(not recorded)", tostring(cuda.Event()))
   end)
 
   it("tell when the work before them is done", function()

@@ -78,6 +78,18 @@ static void what_comes_out_of_turn_is_refused(void) {
   tide_loader_free(NULL);
 }
 
+static void batches_that_nobody_takes(int64_t prefetch, bool pin) {
+  tide_stream *kept = NULL;
+  tide_loader *l = NULL;
+  tide_tensor *x[BATCHES];
+  OK(tide_loader_new(&l, &kept, 0, prefetch, pin));
+  for (int k = 0; k < BATCHES; k++) x[k] = queue(l, k, LENGTH);
+  check_values(&x[0], l, 0, 0);
+  tide_loader_free(l);
+  for (int k = 1; k < BATCHES; k++) tide_tensor_release(x[k]);
+  tide_stream_release(kept);
+}
+
 /* Tensors, page-locked memory, streams and events of a loader count until it is gone, and no longer. */
 static void nothing_is_left_in_a_quota(void) {
   tide_quota *quota = NULL;
@@ -88,6 +100,7 @@ static void nothing_is_left_in_a_quota(void) {
   for (int64_t prefetch = 0; prefetch < 3; prefetch++)
     for (int pin = 0; pin < 2; pin++) {
       batches_come_in_order(0, prefetch, pin);
+      batches_that_nobody_takes(prefetch, pin);
       OK(tide_device_synchronize(0));
       CHECK(tide_quota_used(quota, TIDE_QUOTA_HOST_BYTES) == 0);
       CHECK(tide_quota_used(quota, TIDE_QUOTA_DEVICE_BYTES) == 0);
