@@ -197,6 +197,16 @@ describe("what cannot be captured", function()
     D.eq(1, x[1])
   end)
 
+  it("says what has ended it until it is reset", function()
+    local x, g = tide.ones(3, dev), cuda.CUDAGraph()
+    for _ = 1, 2 do
+      D.raises("StateError", cuda.graph, g, function() return x:sum():item() end)
+      assert.matches("ended by item", D.raises("StateError", g.capture_end, g).message)
+      g:reset()
+      assert.matches("no capture is under way", D.raises("StateError", g.capture_end, g).message)
+    end
+  end)
+
   it("has room for 64 streams of a simulated device", function()
     if not D.simulated then return pending "of a simulated device" end
     local function try(count)
