@@ -48,6 +48,7 @@ local function read_objects(folder, top)
 end
 read_objects(build .. "/CMakeFiles/tide_objects.dir/core", "core")
 read_objects(build .. "/CMakeFiles/tide_cuda.dir/core", "core")
+read_objects(build .. "/CMakeFiles/tide_distributed.dir/core", "core")
 if #files < 50 then
   print(("rooms: %s holds %d objects of core, expected a built tree"):format(build, #files))
   os.exit(1)

@@ -51,9 +51,11 @@ check_size() {
 check_exports "$build/lib/libtide.so" 'tide_[a-z0-9][a-z0-9_]*'
 check_declared "$build/lib/libtide.so"
 check_exports "$build/lib/libtide_cuda.so" 'tide_backend_cuda_open'
+check_exports "$build/lib/libtide_distributed.so" 'tide_distributed_open'
 check_exports "$build/lib/lua/5.4/tide.so" 'luaopen_tide'
 check_needs "$build/lib/libtide.so" none
 check_needs "$build/lib/libtide_cuda.so" none
+check_needs "$build/lib/libtide_distributed.so" none
 check_needs "$build/lib/lua/5.4/tide.so" libtide
 check_needs "$build/bin/tide" none
 check_size "$build/lib/libtide.so" $((2 << 20))

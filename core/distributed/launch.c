@@ -1,0 +1,107 @@
+/* launch.c: which launcher has started this process, and which library of MPI belongs to it.
+ *
+ * A launcher leaves variables in the environment. They say how many processes there are before any library is open, so
+ * that a library of another MPI, which would see one process alone, is found out. Processes that this one starts
+ * inherit the variables: TIDE_MPI_OWNER says to them that a process has used them up.
+ *
+ * Invariant: nothing is opened by looking. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "distributed/room.h"
+#include "os/os.h"
+
+/* In the order in which they are looked at; Slurm's own tell nothing of the MPI. */
+static const struct launcher {
+  const char *size, *rank, *libraries;
+} launchers[] = {
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "libmpi.so.40 libmpi.so"},
+    {"PMI_SIZE", "PMI_RANK", "libmpich.so.12 libmpi.so.12 libmpi_abi.so.1 libmpich.so"},
+    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "libmpi.so.40 libmpich.so.12 libmpi.so.12 libmpi_abi.so.1"},
+};
+static const char all_libraries[] = "libmpi.so.40 libmpich.so.12 libmpi.so.12 libmpi_abi.so.1 libmpi.so";
+static const char owner[] = "TIDE_MPI_OWNER";
+static bool is_owner; /* has this process set it? */
+
+static int number_of(const char *name) {
+  const char *text = getenv(name);
+  char *end;
+  long n = text ? strtol(text, &end, 10) : -1;
+  return text && end != text && !*end && n >= 0 && n < INT_MAX ? (int)n : -1;
+}
+
+tide__launch tide__launch_read(void) {
+  tide__launch launch = {.rank = -1, .size = 1};
+  launch.inherited = !is_owner && getenv(owner);
+  for (size_t i = 0; i < sizeof launchers / sizeof *launchers && !launch.inherited; i++) {
+    int size = number_of(launchers[i].size);
+    if (size < 1) continue;
+    launch.variable = launchers[i].size, launch.size = size, launch.rank = number_of(launchers[i].rank);
+    break;
+  }
+  return launch;
+}
+
+void tide__launch_own(void) {
+  is_owner = true;
+  setenv(owner, "1", 1);
+}
+
+bool tide__launch_host_has_mpi(void) {
+  int (*initialized)(int *) = NULL;
+  int flag = 0;
+  *(void **)&initialized = tide__os_symbol(NULL, "MPI_Initialized");
+  return initialized && !initialized(&flag) && flag;
+}
+
+/* Opens the first of the names, which blanks part. */
+static bool open_any(const char *names, char *problem, size_t size) {
+  while (*names) {
+    char name[64];
+    size_t length = strcspn(names, " ");
+    snprintf(name, sizeof name, "%.*s", (int)length, names);
+    if (tide__mpi_open(name, problem, size)) return true;
+    names += length + (names[length] == ' ');
+  }
+  return false;
+}
+
+static const char *libraries_of(const tide__launch *launch) {
+  for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++)
+    if (launch->variable && !strcmp(launch->variable, launchers[i].size)) return launchers[i].libraries;
+  return all_libraries;
+}
+
+tide_status tide__launch_open(const tide__launch *launch) {
+  char problem[512] = "";
+  const char *chosen = getenv("TIDE_MPI_LIBRARY");
+  if (chosen && *chosen) {
+    if (tide__mpi_open(chosen, problem, sizeof problem)) return TIDE_OK;
+    return tide__dist_fail(TIDE_LIBRARY, "init_process_group: TIDE_MPI_LIBRARY: %s could not be opened: %s", chosen,
+                           problem);
+  }
+  if (tide__launch_host_has_mpi() && tide__mpi_open("", problem, sizeof problem)) return TIDE_OK;
+  if (open_any(libraries_of(launch), problem, sizeof problem)) return TIDE_OK;
+  return tide__dist_fail(
+      TIDE_LIBRARY,
+      "init_process_group: no library of MPI was found, looked for %s: %s; expected a package such as "
+      "openmpi-bin or mpich, or TIDE_MPI_LIBRARY=/path/libmpi.so.40",
+      libraries_of(launch), problem);
+}
+
+void tide__launch_describe(char *text, size_t size) {
+  tide__launch launch = tide__launch_read();
+  if (launch.variable)
+    tide__append(text, size, "launcher: %s=%d, this is rank %d\n", launch.variable, launch.size, launch.rank);
+  else
+    tide__append(text, size, "launcher: none has started this process%s\n",
+                 launch.inherited ? " (it was started by a rank)" : "");
+  if (tide__launch_open(&launch) != TIDE_OK) return tide__append(text, size, "MPI: %s\n", host.error_get()->message);
+  char version[TIDE__MPI_TEXT] = "";
+  int length = 0;
+  if (mpi->Get_library_version(version, &length)) version[0] = 0;
+  version[strcspn(version, "\n")] = 0;
+  tide__append(text, size, "MPI: %s, interface of %s: %.200s\n", mpi_file, mpi_abi, version);
+}

@@ -1,0 +1,236 @@
+/* post.c: an operation as calls of MPI.
+ *
+ * A call moves at most INT_MAX elements, so long ones are cut into pieces. Reductions and broadcasts are cut where they
+ * lie; what puts parts of ranks side by side cannot be, and becomes messages between the ranks.
+ *
+ * Invariant: every rank of a group makes the same calls in the same order, which follow from sizes that all share. */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "distributed/room.h"
+
+enum { LONG_TAG = 32767 }; /* of those messages; scripts have the tags below 32000 */
+
+/* A place for one more request, which is 0; NULL: no memory. */
+static void *add(tide_work *w, int64_t expected) {
+  if (w->count == w->room) {
+    int room = w->room ? 2 * w->room : 4;
+    uint64_t *requests = realloc(w->requests, (size_t)room * sizeof *requests);
+    if (requests) w->requests = requests;
+    int64_t *sizes = requests ? realloc(w->expected, (size_t)room * sizeof *sizes) : NULL;
+    if (!sizes) return NULL;
+    w->expected = sizes, w->room = room;
+  }
+  w->expected[w->count] = expected;
+  w->requests[w->count] = 0;
+  return &w->requests[w->count++];
+}
+
+/* The request is a place in an array that grows: MPI keeps no address of it. */
+#define POST(call, expected, ...)                                                                                      \
+  do {                                                                                                                 \
+    void *request = add(w, expected);                                                                                  \
+    if (!request) return tide__dist_fail(TIDE_MEMORY, "%s: no memory for a request", w->note.name);                    \
+    TRY_MPI(call, (__VA_ARGS__, request));                                                                             \
+  } while (0)
+
+static void *in_place(void) { return (void *)(intptr_t)mpi_const.in_place; }
+
+/* ---- types and operations ---- */
+
+static uint64_t type_of(tide_dtype dtype) {
+  switch (dtype) {
+  case TIDE_BOOL:
+  case TIDE_UINT8: return mpi_const.uint8;
+  case TIDE_INT8: return mpi_const.int8;
+  case TIDE_INT16: return mpi_const.int16;
+  case TIDE_INT32: return mpi_const.int32;
+  case TIDE_INT64: return mpi_const.int64;
+  case TIDE_FLOAT32: return mpi_const.float32;
+  case TIDE_FLOAT64: return mpi_const.float64;
+  case TIDE_COMPLEX64: return mpi_const.complex64;
+  default: return mpi_const.complex128;
+  }
+}
+
+/* Sums of bool are or, products are and. */
+static uint64_t op_of(tide_rank_op op, tide_dtype dtype) {
+  bool is_bool = dtype == TIDE_BOOL;
+  switch (op) {
+  case TIDE_RANK_PROD: return is_bool ? mpi_const.min : mpi_const.prod;
+  case TIDE_RANK_MIN: return mpi_const.min;
+  case TIDE_RANK_MAX: return mpi_const.max;
+  default: return is_bool ? mpi_const.max : mpi_const.sum;
+  }
+}
+
+/* How many of `left` elements of that size one call takes. */
+static int piece(int64_t left, size_t size) {
+  int64_t most = tide__most_bytes / (int64_t)size;
+  if (most < 1) most = 1;
+  return (int)(left < most ? left : most);
+}
+
+/* ---- messages ---- */
+
+static tide_status post_send(tide_work *w, const char *from, int64_t bytes, int to, int tag) {
+  int64_t done = 0;
+  do {
+    int n = piece(bytes - done, 1);
+    POST(Isend, -1, from + done, n, mpi_const.byte, to, tag, w->group->data);
+    done += n;
+  } while (done < bytes);
+  return TIDE_OK;
+}
+
+static tide_status post_recv(tide_work *w, char *to, int64_t bytes, int from, int tag) {
+  int64_t done = 0;
+  if (from == mpi_const.any_source && piece(bytes, 1) < bytes)
+    return tide__dist_fail(TIDE_VALUE,
+                           "recv: src: got none for %lld bytes, expected the rank: a long message comes in pieces",
+                           (long long)bytes);
+  do {
+    int n = piece(bytes - done, 1);
+    POST(Irecv, n, to + done, n, mpi_const.byte, from, tag, w->group->data);
+    done += n;
+  } while (done < bytes);
+  return TIDE_OK;
+}
+
+/* Every rank's part to and from every other: `here[i]` elements from `in` go to rank i, `there[i]` come from it. */
+static tide_status exchange(tide_work *w, const int64_t *here, const int64_t *there) {
+  int64_t size = (int64_t)host.dtype_size(w->note.dtype), from = 0, to = 0;
+  for (int i = 0; i < w->group->size; i++) {
+    int64_t sent = here[i] * size, got = there[i] * size;
+    if (i == w->group->rank) {
+      if (sent) memcpy(w->out.bytes + to, w->in.bytes + from, (size_t)sent);
+    } else {
+      if (got) TRY(post_recv(w, w->out.bytes + to, got, i, LONG_TAG));
+      if (sent) TRY(post_send(w, w->in.bytes + from, sent, i, LONG_TAG));
+    }
+    from += sent, to += got;
+  }
+  return TIDE_OK;
+}
+
+/* ---- collectives ---- */
+
+static tide_status post_broadcast(tide_work *w) {
+  int64_t bytes = w->out.numel * (int64_t)host.dtype_size(w->out.dtype);
+  for (int64_t done = 0; done < bytes;) {
+    int n = piece(bytes - done, 1);
+    POST(Ibcast, -1, w->out.bytes + done, n, mpi_const.byte, w->root, w->group->data);
+    done += n;
+  }
+  return TIDE_OK;
+}
+
+static tide_status post_reduce(tide_work *w, const char *in, char *out, int64_t numel, int root) {
+  size_t size = host.dtype_size(w->out.dtype);
+  uint64_t type = type_of(w->out.dtype), op = op_of(w->op, w->out.dtype);
+  for (int64_t done = 0; done < numel;) {
+    int n = piece(numel - done, size);
+    int64_t at = done * (int64_t)size;
+    const void *from = in ? in + at : in_place();
+    if (root < 0)
+      POST(Iallreduce, -1, from, out + at, n, type, op, w->group->data);
+    else
+      POST(Ireduce, -1, from, out ? out + at : NULL, n, type, op, root, w->group->data);
+    done += n;
+  }
+  return TIDE_OK;
+}
+
+static tide_status post_reduce_scatter(tide_work *w) {
+  int64_t part = w->out.numel;
+  size_t size = host.dtype_size(w->out.dtype);
+  if (!part) return TIDE_OK;
+  if (piece(part, size) == part) {
+    POST(Ireduce_scatter_block, -1, w->in.bytes, w->out.bytes, (int)part, type_of(w->out.dtype),
+         op_of(w->op, w->out.dtype), w->group->data);
+    return TIDE_OK;
+  }
+  for (int i = 0; i < w->group->size; i++) {
+    const char *from = w->in.bytes + (int64_t)i * part * (int64_t)size;
+    TRY(post_reduce(w, from, i == w->group->rank ? w->out.bytes : NULL, part, i));
+  }
+  return TIDE_OK;
+}
+
+/* Equal parts of every rank, by one call where it can be: `part` elements each. */
+static tide_status post_parts(tide_work *w, int64_t part) {
+  int64_t size = (int64_t)host.dtype_size(w->note.dtype), bytes = part * size;
+  int n = w->group->size, me = w->group->rank;
+  uint64_t byte = mpi_const.byte, comm = w->group->data;
+  bool is_root = w->root == me;
+  if (!bytes) return TIDE_OK;
+  if (piece(bytes, 1) == bytes) {
+    int m = (int)bytes;
+    switch (w->note.kind) {
+    case TIDE_ALL_GATHER_RANKS: POST(Iallgather, -1, w->in.bytes, m, byte, w->out.bytes, m, byte, comm); break;
+    case TIDE_GATHER_RANKS: POST(Igather, -1, w->in.bytes, m, byte, w->out.bytes, m, byte, w->root, comm); break;
+    case TIDE_SCATTER_RANKS: POST(Iscatter, -1, w->in.bytes, m, byte, w->out.bytes, m, byte, w->root, comm); break;
+    default: POST(Ialltoall, -1, w->in.bytes, m, byte, w->out.bytes, m, byte, comm);
+    }
+    return TIDE_OK;
+  }
+  if (w->note.kind == TIDE_GATHER_RANKS || w->note.kind == TIDE_SCATTER_RANKS) {
+    bool gathers = w->note.kind == TIDE_GATHER_RANKS;
+    if (!is_root)
+      return gathers ? post_send(w, w->in.bytes, bytes, w->root, LONG_TAG)
+                     : post_recv(w, w->out.bytes, bytes, w->root, LONG_TAG);
+    for (int i = 0; i < n; i++) {
+      char *at = (gathers ? w->out.bytes : w->in.bytes) + i * bytes;
+      if (i == me)
+        memcpy(gathers ? at : w->out.bytes, gathers ? w->in.bytes : at, (size_t)bytes);
+      else
+        TRY(gathers ? post_recv(w, at, bytes, i, LONG_TAG) : post_send(w, at, bytes, i, LONG_TAG));
+    }
+    return TIDE_OK;
+  }
+  for (int i = 0; i < n; i++) {
+    const char *from = w->note.kind == TIDE_ALL_GATHER_RANKS ? w->in.bytes : w->in.bytes + i * bytes;
+    if (i == me) {
+      memcpy(w->out.bytes + i * bytes, from, (size_t)bytes);
+      continue;
+    }
+    TRY(post_recv(w, w->out.bytes + i * bytes, bytes, i, LONG_TAG));
+    TRY(post_send(w, from, bytes, i, LONG_TAG));
+  }
+  return TIDE_OK;
+}
+
+/* What a rank alone does. */
+static tide_status post_alone(tide_work *w) {
+  bool moves = w->in.bytes && w->out.bytes;
+  if (moves) memcpy(w->out.bytes, w->in.bytes, (size_t)w->out.numel * host.dtype_size(w->out.dtype));
+  return TIDE_OK;
+}
+
+tide_status tide__post(tide_work *w) {
+  const tide_group *g = w->group;
+  if (g->size == 1 && w->note.kind != TIDE_SEND_RANKS && w->note.kind != TIDE_RECV_RANKS) return post_alone(w);
+  int64_t bytes;
+  switch (w->note.kind) {
+  case TIDE_BROADCAST_RANKS: return post_broadcast(w);
+  case TIDE_ALL_REDUCE_RANKS: return post_reduce(w, NULL, w->out.bytes, w->out.numel, -1);
+  case TIDE_REDUCE_RANKS:
+    return w->root == g->rank ? post_reduce(w, NULL, w->out.bytes, w->out.numel, w->root)
+                              : post_reduce(w, w->out.bytes, NULL, w->out.numel, w->root);
+  case TIDE_REDUCE_SCATTER_RANKS: return post_reduce_scatter(w);
+  case TIDE_ALL_GATHER_RANKS:
+  case TIDE_GATHER_RANKS: return post_parts(w, w->in.numel);
+  case TIDE_SCATTER_RANKS: return post_parts(w, w->out.numel);
+  case TIDE_ALL_TO_ALL_RANKS:
+    return w->in_split ? exchange(w, w->in_split, w->out_split) : post_parts(w, w->in.numel / g->size);
+  case TIDE_SEND_RANKS:
+    bytes = w->in.numel * (int64_t)host.dtype_size(w->in.dtype);
+    return post_send(w, w->in.bytes, bytes, w->root, w->tag);
+  case TIDE_RECV_RANKS:
+    bytes = w->out.numel * (int64_t)host.dtype_size(w->out.dtype);
+    return post_recv(w, w->out.bytes, bytes, w->root < 0 ? mpi_const.any_source : w->root, w->tag);
+  default: POST(Ibarrier, -1, g->data);
+  }
+  return TIDE_OK;
+}

@@ -1,0 +1,158 @@
+/* room.h: what the files of this room share. Private to libtide_distributed.so. */
+#ifndef TIDE_DISTRIBUTED_ROOM_H
+#define TIDE_DISTRIBUTED_ROOM_H
+
+#include <time.h>
+
+#include "distributed/mpi.h"
+#include "tide/distributed.h"
+
+extern tide_distributed_host host; /* tide, as the program handed it over */
+
+/* Makes the thread's error. Formats as snprintf. */
+tide_status tide__dist_fail(tide_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define TRY(call)                                                                                                      \
+  do {                                                                                                                 \
+    tide_status try_status = (call);                                                                                   \
+    if (try_status != TIDE_OK) return try_status;                                                                      \
+  } while (0)
+/* The same for a function of MPI by its name. */
+tide_status tide__dist_mpi_fail(const char *function, int code);
+#define TRY_MPI(name, arguments)                                                                                       \
+  do {                                                                                                                 \
+    int try_code = mpi->name arguments;                                                                                \
+    if (try_code) return tide__dist_mpi_fail("MPI_" #name, try_code);                                                  \
+  } while (0)
+
+static inline double tide__dist_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- launch.c: how this process was started ---- */
+
+typedef struct tide__launch {
+  const char *variable; /* that tells how many processes there are, or NULL: no launcher has started this process */
+  int size, rank;       /* by the launcher; rank -1: unknown */
+  bool inherited;       /* the variables are those of a process that has started this one */
+} tide__launch;
+tide__launch tide__launch_read(void);
+/* Opens the library of the launcher, or the one that TIDE_MPI_LIBRARY names. */
+tide_status tide__launch_open(const tide__launch *launch);
+/* From now on processes that this one starts see that the launcher's variables are not theirs. */
+void tide__launch_own(void);
+bool tide__launch_host_has_mpi(void); /* has the program called MPI_Init? */
+void tide__launch_describe(char *text, size_t size);
+
+/* ---- group.c ---- */
+
+struct tide_group {
+  int refs, size, rank; /* rank -1: this process is not in it */
+  int *ranks;           /* of all, in the order of the group */
+  uint64_t data, check; /* communicators: of the operations, and of what compares and reports them */
+  uint64_t id;          /* the same on all ranks */
+  uint64_t sequence;    /* operations started in it */
+  char *failure;        /* why nothing further goes on in it, or NULL */
+};
+extern tide_group *tide__world; /* NULL before init */
+extern int tide__local_rank, tide__local_size;
+extern bool tide__crowded; /* this machine has more ranks than processors */
+tide_status tide__group_join(const tide_distributed_config *config);
+void tide__group_leave(void);
+/* Every rank of all has come: splits it. *out is NULL for a rank that is not in the list. */
+tide_status tide__group_split(tide_group **out, const int *ranks, int n, uint64_t id);
+int tide__group_find(const tide_group *group, int rank); /* its place in the group, or -1 */
+void tide__group_fail(tide_group *group, const char *why);
+void tide__group_release(tide_group *group);
+
+/* ---- note.c: what a rank is doing, for the others ---- */
+
+typedef struct tide__note {
+  uint64_t group, sequence;
+  int64_t numel, extra; /* extra: of what else has to agree */
+  int32_t kind, op, dtype, peer, line, rank;
+  char name[24], file[40];
+} tide__note;
+uint64_t tide__note_hash(const tide__note *note); /* of what has to be the same on all ranks; never 0 */
+/* "all_reduce sum of 10 float32 (heat.lua:88)" */
+void tide__note_text(char *text, size_t size, const tide__note *note, bool whole);
+/* Appends; the text stays ended by a 0. */
+void tide__append(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Appends "ranks 0, 2 to 5" for those with mark[i] == value. */
+void tide__append_ranks(char *text, size_t size, const int *ranks, const int *mark, int n, int value);
+/* The error of an operation that ranks do not agree on: notes of all ranks of the group, in their order. */
+void tide__note_compare(char *text, size_t size, const tide_group *group, const tide__note *notes);
+
+/* ---- stage.c: tensors as contiguous bytes on the host ---- */
+
+typedef struct tide__side {
+  tide_tensor **tensors; /* references */
+  int count;
+  int64_t numel;
+  tide_dtype dtype; /* of the bytes */
+  char *bytes;
+  tide_tensor *staged; /* what the bytes are, if not the one tensor's own; or NULL */
+  tide_event *ready;   /* of the copy from a device, or NULL */
+} tide__side;
+tide_status tide__side_make(tide__side *side, tide_tensor *const *tensors, int n, tide_dtype dtype, bool reads,
+                            bool apart);
+tide_status tide__side_write_back(tide__side *side, int divisor); /* divided first where divisor > 1 */
+void tide__side_clear(tide__side *side);
+
+/* ---- work.c, post.c, missing.c: an operation ---- */
+
+typedef enum tide__state {
+  WORK_QUEUED,
+  WORK_CHECKING,
+  WORK_RUNNING,
+  WORK_COMPLETE,
+  WORK_DONE,
+  WORK_FAILED
+} tide__state;
+
+struct tide_work {
+  int refs;
+  tide__state state;
+  tide_work *next; /* in the queue */
+  tide_group *group;
+  tide__note note;
+  tide__side in, out;
+  int64_t *in_split, *out_split; /* elements for each rank of the group, or NULL */
+  int root, tag;                 /* in the group; or the peer */
+  tide_rank_op op;
+  uint64_t *requests;
+  int64_t *expected; /* bytes of each message that comes, or -1 */
+  int count, tested, room;
+  int source; /* of all */
+  /* The comparison: hash and its complement, here and the greatest of all ranks. */
+  uint64_t check[2], greatest[2], check_request;
+  bool is_queued, is_checked, is_comparing;
+  tide__note *notes;  /* of all ranks, when they do not agree */
+  tide_work *partner; /* of a message to this rank itself */
+  double limit;       /* seconds that it may wait */
+  double started, reported, seen;
+  int tests;
+  bool has_noted, has_noticed, is_new_group;
+  int *new_ranks, new_count;
+  tide_group *made;
+  tide_status status;
+  char *message;
+};
+extern double tide__notice, tide__timeout;
+extern tide_rank_check tide__check;
+extern int64_t tide__most_bytes; /* of one call of MPI */
+
+/* post.c: begins the operation, whose bytes are there. */
+tide_status tide__post(tide_work *work);
+/* missing.c: looks after a long wait. The text says who is late; told: another rank reports it. */
+const char *tide__missing_report(tide_work *work, double waited, bool *is_over);
+void tide__missing_receive(void);
+void tide__tell_elsewhere(const char *message, bool is_elsewhere);
+bool tide__is_told_elsewhere(const char *message);
+
+tide_status tide__work_start(tide_work **out, const tide_distributed_call *call, const int *ranks, int n);
+tide_status tide__work_poll(bool *done, tide_work *work, const char **notice);
+void tide__work_release(tide_work *work);
+
+#endif

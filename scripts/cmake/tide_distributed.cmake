@@ -1,0 +1,15 @@
+# libtide_distributed.so: core/distributed. It exports one function, links neither libtide nor MPI, and is opened on first
+# use (core/distributed/README.md). A game does not ship it.
+file(GLOB distributed_sources CONFIGURE_DEPENDS core/distributed/*.c)
+add_library(tide_distributed MODULE ${distributed_sources} core/os/posix.c)
+target_include_directories(tide_distributed PRIVATE core core/include)
+target_link_libraries(tide_distributed PRIVATE tide_flags Threads::Threads ${CMAKE_DL_LIBS} m)
+set(exports ${PROJECT_SOURCE_DIR}/scripts/cmake/libtide_distributed.map)
+target_link_options(tide_distributed PRIVATE -Wl,--version-script=${exports} -Wl,-soname,libtide_distributed.so -static-libgcc)
+if(NOT TIDE_SANITIZE)
+  target_link_options(tide_distributed PRIVATE -Wl,-z,defs)
+endif()
+set_target_properties(tide_distributed PROPERTIES PREFIX lib LINK_DEPENDS ${exports})
+tide_glibc_floor(tide_distributed)
+add_dependencies(tide_runner tide_distributed)
+add_dependencies(tide_module tide_distributed)
