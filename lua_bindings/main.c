@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "distributed.h"
 #include "names.h"
 #include "repl.h"
 #include "runner.h"
@@ -83,6 +84,9 @@ int runner_report(lua_State *L, int status) {
   const char *text = lua_tostring(L, -1);
   int top = lua_gettop(L);
   fflush(stdout);
+  if (interrupt_terminated() && ltide_distributed_is_several())
+    return lua_settop(L, top - 1), status; /* by the launcher */
+  ltide_distributed_hold(text);
   fprintf(stderr, "%s: %s", program, text ? text : "(error message is not a string)");
   fprintf(stderr, "%s\n", text && !strchr(text, '\n') ? ltide_lua_hint(L, text) : "");
   fflush(stderr);
@@ -381,6 +385,14 @@ static void replace_traceback(lua_State *L) {
   lua_setfield(L, -2, "traceback");
 }
 
+/* Has a launcher of MPI started this process? Without one its library stays closed. */
+static bool is_launched(void) {
+  static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+  for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+    if (getenv(variables[i])) return true;
+  return false;
+}
+
 static int run(lua_State *L) {
   int argc = (int)lua_tointeger(L, 1);
   char **argv = lua_touserdata(L, 2);
@@ -411,6 +423,10 @@ static int run(lua_State *L) {
   if (!o.ignore_env && run_init(L) != LUA_OK) return 0;
   if (o.strict) globals_strict(L);
   if (o.script) search_beside(L, argv[o.script]);
+  if ((o.script || o.evaluated) && is_launched()) {
+    ltide_distributed_join();
+    if (ltide_distributed_is_other()) lua_warning(L, "@off", 0); /* the first rank warns */
+  }
   repl_done done = run_options(L, argv, o.script ? o.script : argc);
   if (done == REPL_FAILED || interrupt_terminated()) return 0;
   if (done == REPL_LEAVES) return lua_pushboolean(L, 1), 1;
@@ -440,6 +456,10 @@ int main(int argc, char **argv) {
   bool ok = lua_toboolean(L, -1) && status == LUA_OK;
   if (status != LUA_OK) runner_report(L, status);
   if (interrupt_terminated()) failure = EXIT_TERMINATED;
+  if (ok && !interrupt_terminated())
+    ltide_distributed_leave();
+  else
+    ltide_distributed_abort(failure);
   if (!ok && has_failed && interrupt_happened()) { /* the work that is queued shall not hold the exit up */
     fflush(NULL);
     _exit(failure);

@@ -255,16 +255,45 @@ static int lload(lua_State *L, ltide_call *c) {
   return 1;
 }
 
-static int lserialize(lua_State *L, ltide_call *c) {
-  (void)c;
-  if (lua_isnone(L, 1)) return ltide_arg_error(L, 1, "value", "what is to be serialized");
-  lua_settop(L, 1);
+/* The value at 1 as a string. What it opens is closed when it returns. */
+static int give_bytes(lua_State *L) {
   ltide_file *f = ltide_push_file(L);
   f->file = ltide_bytes_writer(&f->bytes, &f->size);
   if (!f->file || ltide_write_value(L, f->file, 1, 0) || !ltide_bytes_take(f->file, &f->bytes, &f->size))
     return ltide_error(L, "OutOfMemoryError", "serialize: no memory");
   lua_pushlstring(L, f->bytes, f->size);
   return 1;
+}
+
+/* The value of the string at 1. */
+static int give_value(lua_State *L) {
+  size_t n;
+  const char *bytes = lua_tolstring(L, 1, &n);
+  ltide_file *f = ltide_push_file(L);
+  f->file = ltide_bytes_reader(bytes, n);
+  if (!f->file) return ltide_error(L, "OutOfMemoryError", "deserialize: no memory");
+  ltide_read_value(L, f->file, "bytes", 0, false, NULL);
+  return 1;
+}
+
+void ltide_push_serialized(lua_State *L, int index) {
+  index = lua_absindex(L, index);
+  lua_pushcfunction(L, give_bytes);
+  lua_pushvalue(L, index);
+  lua_call(L, 1, 1);
+}
+
+void ltide_push_deserialized(lua_State *L, const char *bytes, size_t n) {
+  lua_pushcfunction(L, give_value);
+  lua_pushlstring(L, bytes, n);
+  lua_call(L, 1, 1);
+}
+
+static int lserialize(lua_State *L, ltide_call *c) {
+  (void)c;
+  if (lua_isnone(L, 1)) return ltide_arg_error(L, 1, "value", "what is to be serialized");
+  lua_settop(L, 1);
+  return give_bytes(L);
 }
 
 static int ldeserialize(lua_State *L, ltide_call *c) {

@@ -14,5 +14,8 @@ int ltide_write_value(lua_State *L, FILE *file, int index, int handles);
 /* Reads what the above has written and pushes it. `name`: of the file, for messages. `map`: stack index of
  * map_location, or 0. `shared`: may the bytes name shared tensors? mapping: the file as memory, or NULL. */
 void ltide_read_value(lua_State *L, FILE *file, const char *name, int map, bool shared, tide_mapping *mapping);
+/* The value at index as a string of these bytes, and the other way. */
+void ltide_push_serialized(lua_State *L, int index);
+void ltide_push_deserialized(lua_State *L, const char *bytes, size_t n);
 
 #endif

@@ -47,6 +47,23 @@ bool ltide_same_library(const void *a, const void *b) {
   return dladdr(a, &of_a) && dladdr(b, &of_b) && of_a.dli_fbase == of_b.dli_fbase;
 }
 
+bool ltide_folder_of(char *path, size_t size, const void *code) {
+  Dl_info of;
+  char *file = dladdr(code, &of) && of.dli_fname
+                   ? realpath(strchr(of.dli_fname, '/') ? of.dli_fname : "/proc/self/exe", NULL)
+                   : NULL;
+  char *slash = file ? strrchr(file, '/') : NULL;
+  if (slash) *slash = 0;
+  bool fits = slash && strlen(file) < size;
+  if (fits) memcpy(path, file, strlen(file) + 1);
+  free(file);
+  return fits;
+}
+
+void *ltide_library_open(const char *path) { return dlopen(path, RTLD_NOW | RTLD_LOCAL); }
+void *ltide_library_symbol(void *library, const char *name) { return dlsym(library, name); }
+const char *ltide_library_problem(void) { return dlerror(); }
+
 bool ltide_program_path(char *path, size_t size) {
   ssize_t n = readlink("/proc/self/exe", path, size - 1);
   if (n < 0) return false;
@@ -116,6 +133,15 @@ bool ltide_same_library(const void *a, const void *b) {
   HMODULE of_a = library_of(a);
   return of_a && of_a == library_of(b);
 }
+
+/* libtide_distributed is not built for Windows. */
+bool ltide_folder_of(char *path, size_t size, const void *code) {
+  (void)path, (void)size, (void)code;
+  return false;
+}
+void *ltide_library_open(const char *path) { return (void)path, NULL; }
+void *ltide_library_symbol(void *library, const char *name) { return (void)library, (void)name, NULL; }
+const char *ltide_library_problem(void) { return "there is none for Windows"; }
 
 bool ltide_program_path(char *path, size_t size) {
   DWORD n = GetModuleFileNameA(NULL, path, (DWORD)size);

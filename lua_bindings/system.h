@@ -13,6 +13,11 @@ void ltide_clock_text(char *text, size_t size);
 void ltide_processor_seconds(double *user, double *kernel);
 /* Is the code at both addresses of one library, or of the program? */
 bool ltide_same_library(const void *a, const void *b);
+/* The folder of the library, or the program, that the code at this address is in. */
+bool ltide_folder_of(char *path, size_t size, const void *code);
+void *ltide_library_open(const char *path); /* NULL: see why; its symbols are for nobody else */
+void *ltide_library_symbol(void *library, const char *name);
+const char *ltide_library_problem(void);
 /* The file of the running program, with '/' between folders; false: nobody knows. */
 bool ltide_program_path(char *path, size_t size);
 FILE *ltide_open_new(const char *path);                       /* for writing; NULL with EEXIST: it is there */

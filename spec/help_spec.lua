@@ -77,7 +77,7 @@ describe("help", function()
   it("says what there is instead of what tide has not", function()
     for name, what in pairs { autograd = "tide has no autograd", ["x:backward"] = "tide has no autograd", nn = "x:matmul(w) + b",
       ["nn.Linear"] = "x:matmul(w) + b", ["tide.optim.Adam"] = "w:sub_(", dropout = "rand_like", sparse = "no sparse", video = "ffmpeg",
-      distributed = "tide.cuda.nccl", layer_norm = "x:var(-1", DataLoader = "tide.data.loader", compile = "tide.fuse(fn)", numpy = "save_npy",
+      ddp = "tide.distributed", layer_norm = "x:var(-1", DataLoader = "tide.data.loader", compile = "tide.fuse(fn)", numpy = "save_npy",
       pandas = "one dtype" } do
       has(tide.help(name), what)
     end

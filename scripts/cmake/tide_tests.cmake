@@ -202,6 +202,16 @@ set(timed event_spec profiler_spec stream_spec sync_spec)
 list(TRANSFORM timed REPLACE "(.+)" "spec/\\1.lua")
 tide_test(specs-clock 30 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=real
   TIDE_PENDING=${pending}/specs-clock COMMAND ${busted} ${timed})
+# On several ranks, by each MPI that is installed; messages in pieces of 10 bytes once.
+set(ranks $<TARGET_FILE:tide_runner> ${checks}/ranks.lua)
+tide_test(ranks/cpu 60 ENV TIDE_DEVICE=cpu COMMAND ${ranks} specs $<TARGET_FILE:tide_runner> 1 2 3 4)
+tide_test(ranks/sim 60 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual
+  COMMAND ${ranks} specs $<TARGET_FILE:tide_runner> 1 2 3 4)
+tide_test(ranks/pieces 30 ENV TIDE_DEVICE=cpu TIDE_MPI_MOST_BYTES=10
+  COMMAND ${ranks} specs $<TARGET_FILE:tide_runner> 3)
+if(NOT TIDE_SANITIZE)
+  tide_test(ranks/faults 120 COMMAND ${ranks} faults $<TARGET_FILE:tide_runner>)
+endif()
 # Kernels written in Lua on a machine without a compiler: by the interpreter alone.
 set(interpreted spec/kernel_lua_spec.lua spec/kernel_language_spec.lua spec/kernel_code_spec.lua spec/kernel_math_spec.lua
   spec/kernel_barrier_spec.lua)
@@ -346,7 +356,7 @@ tide_test(check/abi-breaks 12 COMMAND ${checks}/abi_breaks.sh $<TARGET_FILE:tide
 set(header_flags -fsyntax-only -Wall -Wextra -Werror -pedantic -I${PROJECT_SOURCE_DIR}/core/include -isystem ${TIDE_LUA_INCLUDE})
 find_program(TIDE_CXX NAMES c++ g++ clang++)
 mark_as_advanced(TIDE_CXX)
-foreach(header IN LISTS public_headers ITEMS ${PROJECT_SOURCE_DIR}/lua_bindings/tide_lua.h)
+foreach(header IN LISTS public_headers distributed_headers ITEMS ${PROJECT_SOURCE_DIR}/lua_bindings/tide_lua.h)
   if(header MATCHES "\\.h$")
     get_filename_component(name ${header} NAME)
     tide_test(header/c/${name} 6 COMMAND ${CMAKE_C_COMPILER} -std=c99 ${header_flags} -x c ${header})

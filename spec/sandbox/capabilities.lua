@@ -103,7 +103,7 @@ assert(not tide.has "from_dlpack" and not tide.has "Tensor:to_dlpack")
 
 --- other processes
 for _, name in ipairs { "multiprocessing.spawn", "multiprocessing._main", "cuda.tensor_from_ipc", "cuda.ipc_collect",
-  "cuda.list_gpu_processes", "cmdline", "cuda.Event.from_ipc_handle" } do
+  "cuda.list_gpu_processes", "distributed.init_process_group", "distributed.all_reduce", "cmdline", "cuda.Event.from_ipc_handle" } do
   assert(not tide.has(name), name)
 end
 assert(not pcall(function() return tide.ones(2).ipc_handle end))

@@ -1,0 +1,129 @@
+-- Runs specs on several ranks by each MPI that is installed, and lets single ranks fail in all the ways that users meet.
+-- usage, in the source tree: tide scripts/checks/ranks.lua specs TIDE N...     one launch of spec/distributed_spec.lua each
+--                            tide scripts/checks/ranks.lua faults TIDE
+-- Exits with 77 where there is no launcher. Its limits are for hangs.
+
+local what, tide_program = arg[1], arg[2]
+
+-- Root in a container, more ranks than processors, a kernel that lets no process read another's memory: Open MPI refuses
+-- each by itself.
+local environment = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 "
+  .. "OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_orte_abort_timeout=10"
+
+local function read(command)
+  local pipe = assert(io.popen(command))
+  local text = pipe:read "a"
+  pipe:close()
+  return text
+end
+
+local launchers = {}
+for _, name in ipairs { "mpirun.openmpi", "mpirun.mpich" } do
+  local path = read("command -v " .. name):gsub("%s+$", "")
+  if path ~= "" then launchers[#launchers + 1] = path end
+end
+if #launchers == 0 then
+  print "ranks: left out, there is neither mpirun.openmpi nor mpirun.mpich: scripts/setup --tests installs both"
+  os.exit(77)
+end
+
+local folder = read "mktemp -d":gsub("%s+$", "")
+local count = 0
+
+-- Returns what it printed, its exit code, and whether it came to an end.
+local function run(launcher, n, command, seconds)
+  count = count + 1
+  local out, code = folder .. "/out" .. count, nil
+  local line = ("%s timeout -k 5 %d %s -n %d %s >%s 2>&1 </dev/null; echo $?"):format(environment, seconds, launcher, n, command, out)
+  code = tonumber(read(line))
+  local file = assert(io.open(out))
+  local text = file:read "a"
+  file:close()
+  return text, code, code ~= 124 and code ~= 137 + 128
+end
+
+local failures = 0
+local function complain(case, text, ...)
+  failures = failures + 1
+  print(("ranks: %s: %s"):format(case, (...):format(select(2, ...))))
+  print((text:gsub("\n", "\n    "):gsub("^", "    ")))
+end
+
+local function specs()
+  for i = 3, #arg do
+    for _, launcher in ipairs(launchers) do
+      local n = tonumber(arg[i])
+      local text, code = run(launcher, n, tide_program .. " scripts/checks/busted.lua -o plainTerminal spec/distributed_spec.lua", 800)
+      local case, passed = ("%s with %d ranks"):format(launcher, n), 0
+      for _ in text:gmatch "%d+ successes / 0 failures / 0 errors" do passed = passed + 1 end
+      if code ~= 0 or passed ~= n then complain(case, text, "exit code %s, %d of %d ranks passed", code, passed, n) end
+    end
+  end
+end
+
+-- What rank 1 of 3 does, a pattern of the message that stands there once, and what to expect of the exit code. `head` runs
+-- before the processes are joined.
+local cases = {
+  { "an error", "if rank == 1 then error 'boom' end dist.barrier()", "case%.lua:%d+: boom" },
+  { "an error before init", "dist.barrier()", "case%.lua:%d+: boom", head = "if rank == 1 then error 'boom' end" },
+  { "the same error on all", "local x = nil + 1", "case%.lua:%d+: attempt to perform arithmetic", any = true },
+  { "os.exit(0)", "if rank == 1 then os.exit(0) end dist.barrier()", "ranks do not agree.-rank 1: leaves %(case%.lua:%d+%)" },
+  { "its end", "if rank ~= 1 then dist.barrier() end", "ranks do not agree.-rank 1: has ended" },
+  { "os.exit(3)", "if rank == 1 then os.exit(3) end dist.barrier()", "case%.lua:%d+: rank 1 has left with exit code 3", code = 3 },
+  { "kill -9", "if rank == 1 then os.execute('kill -9 ' .. io.open '/proc/self/stat':read 'n') end dist.barrier()" },
+  { "another size", "dist.all_reduce(tide.ones(rank == 1 and 20 or 10))", "ranks 0, 2: all_reduce.- of 10 float32.-rank 1: all_reduce.- of 20 float32" },
+  { "another dtype", "dist.all_reduce(tide.ones(9):to(rank == 1 and tide.int32 or tide.float64))", "ranks 0, 2:.-float64.-rank 1:.-int32" },
+  { "another operation", "if rank == 1 then dist.broadcast(tide.ones(3), 0) else dist.all_reduce(tide.ones(3)) end", "rank 1: broadcast of 3" },
+  { "another op", "dist.all_reduce(tide.ones(3), { op = rank == 1 and 'max' or 'sum' })", "rank 1: all_reduce %(max%)" },
+  { "another root", "dist.broadcast(tide.ones(3), rank == 1 and 1 or 0)", "rank 1: broadcast.-root 1" },
+  { "another order", "if rank == 1 then dist.barrier() dist.all_reduce(tide.ones(1)) else dist.all_reduce(tide.ones(1)) dist.barrier() end",
+    "ranks 0, 2: all_reduce.-rank 1: barrier" },
+  { "compared before", "dist.set_debug_level 'detail' dist.all_reduce(tide.ones(rank == 1 and 20 or 10))", "of 10 float32.-rank 1.-of 20" },
+  { "late", "if rank == 1 then local t = os.time() while os.time() - t < 600 do end end dist.barrier()",
+    "case%.lua:%d+: waiting %d+ s in barrier %(case%.lua:%d+%), operation %d+ of the group: rank 1 has not come", limits = true },
+  { "somewhere else", "if rank == 1 then dist.recv(tide.ones(1), 0) end dist.barrier()",
+    "case%.lua:%d+: waiting %d+ s in barrier.-rank 1 is in recv %(case%.lua:%d+%)", limits = true, any = true },
+}
+
+local function write_case(case)
+  local path = folder .. "/case.lua"
+  local file = assert(io.open(path, "w"))
+  file:write("local rank = tonumber(os.getenv 'OMPI_COMM_WORLD_RANK' or os.getenv 'PMI_RANK')\n", case.head or "", "\n",
+    "local dist = tide.distributed\ndist.init_process_group", case.limits and "{ timeout = 4, notice = 1 }" or "()",
+    "\ndist.barrier()\n", case[2], "\n")
+  file:close()
+  return path
+end
+
+local function faults()
+  for _, launcher in ipairs(launchers) do
+    for _, case in ipairs(cases) do
+      local text, code = run(launcher, 3, tide_program .. " " .. write_case(case), 300)
+      local name = launcher .. ": " .. case[1]
+      if not code or code == 0 or code == 124 or (case.code and code ~= case.code) then
+        complain(name, text, "exit code %s, expected %s", code, case.code or "one that is not 0")
+      end
+      local seen = 0
+      if case[3] then for _ in text:gmatch(case[3]) do seen = seen + 1 end end
+      if case[3] and (seen < 1 or (seen > 1 and not case.any)) then complain(name, text, "the message stands there %d times, expected once", seen) end
+      if text:find("interrupted", 1, true) then complain(name, text, "a rank tells that it was ended") end
+      local left = read("pgrep -f '" .. folder .. "/case[.]lua'"):gsub("%s+$", "")
+      if left ~= "" then
+        os.execute "sleep 3" -- launchers give processes a moment
+        left = read("pgrep -f '" .. folder .. "/case[.]lua'"):gsub("%s+$", "")
+      end
+      if left ~= "" then complain(name, text, "processes are left: %s", left) end
+    end
+    -- A library that does not belong to the launcher.
+    local other = launcher:find "openmpi" and "libmpich.so.12" or "libmpi.so.40"
+    if #launchers == 2 then
+      local text, code = run(launcher, 2, "env TIDE_MPI_LIBRARY=" .. other .. " " .. tide_program .. " " .. write_case { 0, "" }, 300)
+      if code == 0 or not text:find "the launcher started 2 processes" then complain(launcher .. ": " .. other, text, "exit code %s", code) end
+    end
+  end
+end
+
+if what == "specs" then specs() else faults() end
+os.execute("rm -r " .. folder)
+print(("ranks: %s: %d launches, %d failures"):format(what, count, failures))
+os.exit(failures == 0 and 0 or 1)

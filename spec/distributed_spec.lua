@@ -1,0 +1,392 @@
+-- Collectives and messages between processes (API.md DIST-01 to DIST-04, DIST-08). Alone it runs as a group of one; CI
+-- also starts it with mpirun on 2, 3 and 4 ranks: all ranks run the same cases in the same order.
+
+local tide = require "tide"
+local D = require "spec.support.device"
+local dist = tide.distributed
+
+dist.init_process_group { timeout = 120 }
+local rank, size = dist.get_rank(), dist.get_world_size()
+local here = { device = D.dev }
+
+local function filled(n, value, dtype) return tide.full({ n }, value, { device = D.dev, dtype = dtype or tide.float32 }) end
+-- What rank r has: r * 10 + 1, r * 10 + 2, ...
+local function own(r, n, dtype) return (tide.arange(n, { device = D.dev }) + (r * 10 + 1)):to(dtype or tide.float32) end
+local function values(x) return x:to("cpu"):totable() end
+local function raises(pattern, f, ...)
+  local ok, e = pcall(f, ...)
+  assert.is_false(ok)
+  assert.truthy(tostring(e):find(pattern), tostring(e))
+end
+
+describe("distributed: the process", function()
+  it("knows its place", function()
+    assert.is_true(dist.is_initialized())
+    assert.is_true(rank >= 0 and rank < size)
+    assert.is_true(dist.local_rank() <= rank)
+    local backend, library = dist.get_backend()
+    assert.are.equal(dist.is_launched() and "mpi" or "alone", backend)
+    assert.are.equal(dist.is_launched(), library ~= "")
+    dist.init_process_group() -- once more is no error
+    assert.are.equal(size, #dist.get_process_group_ranks())
+  end)
+
+  it("refuses what it does not know", function()
+    raises("backend: got 'gloo'", dist.init_process_group, { backend = "gloo" })
+    raises("op: got 'mean'", dist.all_reduce, tide.ones(2), { op = "mean" })
+    raises("level: got 'loud'", dist.set_debug_level, "loud")
+    raises("group: got", dist.all_reduce, tide.ones(2), { group = 3 })
+  end)
+end)
+
+describe("distributed: collectives", function()
+  D.watch(before_each, after_each)
+
+  it("barrier", function()
+    dist.barrier()
+    local work = dist.barrier { async_op = true }
+    work:wait()
+    assert.is_true(work:is_completed())
+  end)
+
+  it("broadcasts every dtype and layout", function()
+    for _, name in ipairs(D.dtypes) do
+      for src = 0, size - 1 do
+        local x = tide.arange(6, here):view(2, 3):to(tide[name])
+        local expected = x:t():clone()
+        local y = rank == src and x:t() or tide.zeros({ 3, 2 }, { device = D.dev, dtype = tide[name] }):t():clone():t()
+        dist.broadcast(y, src)
+        assert.is_true(tide.equal(y, expected))
+      end
+    end
+  end)
+
+  it("reduces every dtype with every op", function()
+    for _, name in ipairs(D.dtypes) do
+      local kind, dtype = D.kind[name], tide[name]
+      for _, op in ipairs { "sum", "prod", "min", "max", "avg" } do
+        local x = tide.tensor({ 1, rank % 2, 2, rank + 1 }, { device = D.dev }):to(dtype)
+        if (kind == "C" and (op == "min" or op == "max")) or (op == "avg" and kind ~= "C" and kind ~= "F") then
+          raises("op: got", dist.all_reduce, x, { op = op })
+        else
+          local list = {}
+          for r = 0, size - 1 do list[r + 1] = tide.tensor({ 1, r % 2, 2, r + 1 }, { device = D.dev }):to(dtype) end
+          local expected = list[1]:clone()
+          for r = 2, size do
+            local y = list[r]
+            if kind == "B" then
+              expected = (op == "sum" or op == "max") and tide.logical_or(expected, y) or tide.logical_and(expected, y)
+            else
+              expected = op == "prod" and expected * y or op == "min" and tide.minimum(expected, y) or
+                op == "max" and tide.maximum(expected, y) or expected + y
+            end
+          end
+          if op == "avg" then expected = expected / size end
+          dist.all_reduce(x, { op = op })
+          assert.is_true(tide.allclose(x:to(kind == "C" and tide.complex128 or tide.float64), expected:to(kind == "C" and tide.complex128 or tide.float64), { rtol = 1e-2 }))
+          assert.are.equal(dtype, x.dtype)
+        end
+      end
+    end
+  end)
+
+  it("adds 16-bit floats as float32 and rounds once", function()
+    -- 2048 + 1 is 2048 in float16: sums that round at each step never come beyond.
+    local x = filled(3, rank == 0 and 2048 or 1, tide.float16)
+    dist.all_reduce(x)
+    local expected = tide.full({ 3 }, 2048 + size - 1, { dtype = tide.float32 }):to(tide.float16)
+    assert.is_true(tide.equal(x:to("cpu"), expected))
+  end)
+
+  it("reduces strided and empty tensors, and views stay views", function()
+    local base = tide.zeros({ 3, 4 }, here)
+    local column = base:select(2, 2)
+    column:fill_(rank + 1)
+    dist.all_reduce(column)
+    assert.are.equal(size * (size + 1) / 2 * 3, base:sum():item())
+    local none = tide.zeros({ 0, 2 }, here)
+    dist.all_reduce(none)
+    assert.are.same({ 0, 2 }, none:size())
+    local one = tide.tensor(rank, { device = D.dev })
+    dist.all_reduce(one)
+    assert.are.equal(size * (size - 1) / 2, one:item())
+  end)
+
+  it("reduces to one rank", function()
+    for dst = 0, size - 1 do
+      local x = own(rank, 3)
+      dist.reduce(x, dst)
+      local sum = own(0, 3) * size + 10 * (size * (size - 1) / 2)
+      assert.are.same(values(rank == dst and sum or own(rank, 3)), values(x))
+    end
+  end)
+
+  it("gathers on all", function()
+    local expected = {}
+    for r = 0, size - 1 do expected[r + 1] = values(own(r, 4)) end
+    local list = {}
+    for r = 1, size do list[r] = tide.zeros({ 2, 2 }, here) end
+    dist.all_gather(list, own(rank, 4):view(2, 2))
+    for r = 1, size do assert.are.same(expected[r], values(list[r]:view(4))) end
+    local out = tide.zeros({ size, 4 }, here)
+    dist.all_gather_into_tensor(out, own(rank, 4))
+    assert.are.same(expected, values(out))
+    out:fill_(0)
+    out[rank + 1] = own(rank, 4)
+    dist.all_gather_into_tensor(out, out[rank + 1]) -- its own part
+    assert.are.same(expected, values(out))
+    raises("output", dist.all_gather_into_tensor, tide.zeros(size * 4 + 1, here), own(rank, 4))
+  end)
+
+  it("gathers to and scatters from one rank", function()
+    for root = 0, size - 1 do
+      local list = {}
+      for r = 1, size do list[r] = tide.zeros(3, here) end
+      dist.gather(own(rank, 3), rank == root and list or nil, root)
+      for r = 1, size do
+        local expected = rank == root and own(r - 1, 3) or tide.zeros(3, here)
+        assert.is_true(tide.equal(list[r], expected))
+        list[r] = own(r - 1, 3) * 2
+      end
+      local x = tide.zeros(3, here)
+      dist.scatter(x, rank == root and list or nil, root)
+      assert.is_true(tide.equal(x, own(rank, 3) * 2))
+    end
+  end)
+
+  it("reduces and scatters", function()
+    local list, all = {}, tide.zeros({ size, 2 }, here)
+    for r = 1, size do
+      list[r] = filled(2, r * 100 + rank)
+      all[r] = list[r]
+    end
+    local expected = { (rank + 1) * 100 * size + size * (size - 1) / 2, (rank + 1) * 100 * size + size * (size - 1) / 2 }
+    local x = tide.zeros(2, here)
+    dist.reduce_scatter(x, list)
+    assert.are.same(expected, values(x))
+    x:fill_(0)
+    dist.reduce_scatter_tensor(x, all)
+    assert.are.same(expected, values(x))
+    local half = tide.zeros(2, { device = D.dev, dtype = tide.bfloat16 })
+    dist.reduce_scatter_tensor(half, tide.ones({ size, 2 }, { device = D.dev, dtype = tide.bfloat16 }), { op = "avg" })
+    assert.are.same({ 1, 1 }, values(half))
+  end)
+
+  it("exchanges parts", function()
+    local inputs, outputs = {}, {}
+    for r = 1, size do -- to rank r - 1: r elements
+      inputs[r] = filled(r, rank * 10 + r)
+      outputs[r] = tide.zeros(rank + 1, here)
+    end
+    dist.all_to_all(outputs, inputs)
+    for r = 1, size do assert.is_true(tide.equal(outputs[r], filled(rank + 1, (r - 1) * 10 + rank + 1))) end
+    local x, y = tide.zeros({ size, 2 }, here), tide.zeros({ size, 2 }, here)
+    for r = 1, size do x[r]:fill_(rank * 10 + r) end
+    dist.all_to_all_single(y, x)
+    for r = 1, size do assert.are.same({ (r - 1) * 10 + rank + 1, (r - 1) * 10 + rank + 1 }, values(y[r])) end
+    local to, from, rows = {}, {}, 0
+    for r = 1, size do
+      to[r], from[r] = r, rank + 1
+      rows = rows + r
+    end
+    local out = tide.zeros({ size * (rank + 1), 3 }, here)
+    dist.all_to_all_single(out, tide.full({ rows, 3 }, rank, { device = D.dev, dtype = tide.float32 }), { input_split_sizes = to, output_split_sizes = from })
+    assert.are.equal(3 * (rank + 1) * size * (size - 1) / 2, out:sum():item())
+    raises("multiple of", dist.all_to_all_single, tide.zeros(size * 2 + 1, here), tide.zeros(size * 2 + 2, here))
+  end)
+
+  it("runs several at once, in their order", function()
+    local works, xs = {}, {}
+    for i = 1, 20 do
+      xs[i] = filled(i, rank + i)
+      works[i] = i % 3 == 0 and dist.broadcast(xs[i], i % size, { async_op = true }) or dist.all_reduce(xs[i], { async_op = true })
+    end
+    for i = 20, 1, -1 do works[i]:wait() end
+    for i = 1, 20 do
+      local expected = i % 3 == 0 and i % size + i or size * i + size * (size - 1) / 2
+      assert.is_true(tide.equal(xs[i], filled(i, expected)))
+    end
+    works[1]:wait() -- again
+  end)
+
+  it("is ordered with work of the device before and after", function()
+    local x = tide.zeros(1000, here)
+    for _ = 1, 3 do
+      x:add_(1)
+      dist.all_reduce(x)
+      x:mul_(2)
+    end
+    local expected = 0
+    for _ = 1, 3 do expected = (expected + 1) * size * 2 end
+    assert.are.equal(expected, x:max():item())
+    assert.are.equal(expected, x:min():item())
+  end)
+
+  it("compares before the operation, beside it, or not", function()
+    for _, level in ipairs { "detail", "off", "info" } do
+      dist.set_debug_level(level)
+      assert.are.equal(level, dist.get_debug_level())
+      local x = filled(5, rank)
+      dist.all_reduce(x)
+      assert.are.equal(size * (size - 1) / 2, x:max():item())
+      dist.barrier()
+    end
+  end)
+end)
+
+describe("distributed: messages", function()
+  D.watch(before_each, after_each)
+
+  it("go round a ring", function()
+    local x, y = own(rank, 5), tide.zeros(5, here)
+    dist.sendrecv(x, (rank + 1) % size, y, (rank - 1) % size, { tag = 7 })
+    assert.is_true(tide.equal(y, own((rank - 1) % size, 5)))
+    y:fill_(0)
+    dist.sendrecv(x, rank + 1 < size and rank + 1 or nil, y, rank > 0 and rank - 1 or nil)
+    assert.is_true(tide.equal(y, rank > 0 and own(rank - 1, 5) or tide.zeros(5, here)))
+  end)
+
+  it("are told apart by their tags", function()
+    local a, b = tide.zeros(2, here), tide.zeros(2, here)
+    local to, from = (rank + 1) % size, (rank - 1) % size
+    local works = { dist.irecv(b, from, { tag = 2 }), dist.irecv(a, from, { tag = 1 }) }
+    works[3] = dist.isend(filled(2, 1), to, { tag = 1 })
+    works[4] = dist.isend(filled(2, 2), to, { tag = 2 })
+    for _, w in ipairs(works) do w:wait() end
+    assert.are.same({ 1, 1 }, values(a))
+    assert.are.same({ 2, 2 }, values(b))
+    raises("tag: got 32000", dist.isend, a, to, { tag = 32000 })
+    raises("got rank " .. size, dist.isend, a, size)
+  end)
+
+  it("come from any rank", function()
+    if size == 1 then return pending "one rank sends to none" end
+    if rank == 0 then
+      local seen = {}
+      for _ = 1, size - 1 do
+        local x = tide.zeros(1, here)
+        local from = dist.recv(x)
+        assert.are.equal(from, x:item())
+        seen[from] = true
+      end
+      for r = 1, size - 1 do assert.is_true(seen[r]) end
+    else
+      dist.send(filled(1, rank), 0)
+      assert.is_true(true)
+    end
+    dist.barrier()
+  end)
+
+  it("of another size are an error", function()
+    if size == 1 then -- the sender may not know of it
+      local work = dist.irecv(tide.zeros(3, here), 0)
+      pcall(dist.send, filled(2, 1), 0)
+      raises("got a message of 8 bytes.*expected the 12", work.wait, work)
+      return
+    end
+    if rank == 0 then
+      raises("got a message of 8 bytes", dist.recv, tide.zeros(3, here), 1)
+    elseif rank == 1 then
+      dist.send(filled(2, 1), 0)
+      assert.is_true(true)
+    else
+      assert.is_true(rank > 1)
+    end
+    dist.barrier()
+  end)
+end)
+
+describe("distributed: groups", function()
+  it("have ranks in the order given", function()
+    local order = {}
+    for r = size - 1, 0, -1 do order[#order + 1] = r end
+    local g = dist.new_group(order)
+    assert.are.same(order, dist.get_process_group_ranks(g))
+    assert.are.equal(size - 1 - rank, g:rank())
+    assert.are.equal(size, g:size())
+    local out = tide.zeros(size, here)
+    dist.all_gather_into_tensor(out, filled(1, rank), { group = g })
+    assert.are.same(order, values(out))
+  end)
+
+  it("of some ranks work beside each other", function()
+    local even, odd = {}, {}
+    for r = 0, size - 1 do table.insert(r % 2 == 0 and even or odd, r) end
+    local a = dist.new_group(even)
+    local b = #odd > 0 and dist.new_group(odd) or false
+    assert.are.equal(rank % 2 == 0, a ~= false)
+    local mine, ranks = rank % 2 == 0 and a or b, rank % 2 == 0 and even or odd
+    local x, sum = filled(3, rank), 0
+    for _, r in ipairs(ranks) do sum = sum + r end
+    dist.all_reduce(x, { group = mine })
+    assert.are.equal(sum, x:max():item())
+    x = filled(2, rank)
+    dist.broadcast(x, ranks[#ranks], { group = mine })
+    assert.are.equal(ranks[#ranks], x:max():item())
+    if size > 1 then raises("expected one of the", dist.broadcast, x, 1 - ranks[1], { group = mine }) end
+    if rank % 2 == 1 then raises("not in", dist.all_reduce, x, { group = a }) end
+    raises("got " .. size, dist.new_group, { size })
+    raises(size > 1 and "twice" or "at most 1", dist.new_group, { 0, 0 })
+  end)
+end)
+
+describe("distributed: objects", function()
+  it("go to all", function()
+    for src = 0, size - 1 do
+      local list = rank == src and { { a = 1, b = { "x", tide.tensor { 1, 2 } } }, "text", src } or { 0, 0, 0 }
+      dist.broadcast_object_list(list, src)
+      assert.are.equal(1, list[1].a)
+      assert.are.same({ 1, 2 }, list[1].b[2]:totable())
+      assert.are.same({ "text", src }, { list[2], list[3] })
+    end
+  end)
+
+  it("are gathered and scattered", function()
+    local list = {}
+    dist.all_gather_object(list, { rank = rank, text = ("x"):rep(rank * 1000) })
+    assert.are.equal(size, #list)
+    for r = 1, size do assert.are.same({ rank = r - 1, text = ("x"):rep((r - 1) * 1000) }, list[r]) end
+    local last = size - 1
+    list = rank == last and {} or nil
+    dist.gather_object(rank * 2, list, last)
+    for r = 1, list and size or 0 do assert.are.equal((r - 1) * 2, list[r]) end
+    local parts = {}
+    for r = 1, size do parts[r] = { r } end
+    local out = {}
+    dist.scatter_object_list(out, rank == last and parts or nil, last)
+    assert.are.same({ { rank + 1 } }, out)
+    if rank == 0 then raises("list: got", dist.scatter_object_list, {}, {}, 0) end
+    if size > 1 and rank > 0 then assert.truthy(rank) end
+  end)
+
+  it("that cannot be written are an error before anything is sent", function()
+    raises("expected tensors, numbers", dist.all_gather_object, {}, print)
+  end)
+end)
+
+describe("distributed: batches", function()
+  it("of messages", function()
+    local to, from = (rank + 1) % size, (rank - 1) % size
+    local y, z = tide.zeros(2, here), tide.zeros(3, here)
+    local works = dist.batch_isend_irecv {
+      dist.P2POp(dist.irecv, y, from, { tag = 3 }), dist.P2POp(dist.isend, filled(2, rank), to, { tag = 3 }),
+      dist.P2POp(dist.isend, filled(3, rank), from), dist.P2POp(dist.irecv, z, to),
+    }
+    for _, w in ipairs(works) do w:wait() end
+    assert.is_true(tide.equal(y, filled(2, from)))
+    assert.is_true(tide.equal(z, filled(3, to)))
+    raises("expected a P2POp", dist.batch_isend_irecv, { 1 })
+  end)
+
+  it("print on one rank", function()
+    local lines, print = {}, _G.print
+    rawset(_G, "print", function(line) lines[#lines + 1] = line end)
+    dist.print("a", 1)
+    dist.print { all = true, "rank", rank }
+    rawset(_G, "print", print)
+    local expected = { "a\t1" }
+    for r = 0, size - 1 do expected[r + 2] = ("[%d] rank\t%d"):format(r, r) end
+    assert.are.same(rank == 0 and expected or {}, lines)
+    dist.monitored_barrier { timeout = 100 }
+  end)
+end)
