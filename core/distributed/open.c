@@ -37,6 +37,7 @@ static const char *library(void) {
   if (!mpi) return "";
   if (mpi->Get_library_version(version, &length)) version[0] = 0;
   version[strcspn(version, "\n,")] = 0;
+  for (char *tab = version; (tab = strpbrk(tab, "\t"));) *tab = ' ';
   snprintf(text, sizeof text, "%s: %s", mpi_file, version);
   return text;
 }

@@ -467,6 +467,9 @@ static tide_status make_sides(tide_work *w, const tide_distributed_call *c) {
   return tide__side_make(&w->in, c->in, c->ins, dtype, true, true);
 }
 
+/* What fits of the text; the place is all 0. */
+static void keep_text(char *out, size_t size, const char *text) { memcpy(out, text, strnlen(text, size - 1)); }
+
 static void make_note(tide_work *w, const tide_distributed_call *c, const int *ranks, int n) {
   tide__note *note = &w->note;
   *note = (tide__note){.group = w->group->id, .kind = (int)c->kind, .op = (int)c->op, .peer = c->peer, .line = c->line};
@@ -477,8 +480,8 @@ static void make_note(tide_work *w, const tide_distributed_call *c, const int *r
   for (int i = 0; i < n; i++)
     note->extra = (int64_t)(((uint64_t)note->extra + (uint64_t)ranks[i] + 1) * 0x9e3779b97f4a7c15);
   if (ranks) note->extra = (int64_t)((uint64_t)note->extra + ++groups);
-  snprintf(note->name, sizeof note->name, "%s", c->name);
-  snprintf(note->file, sizeof note->file, "%s", c->file ? c->file : "");
+  keep_text(note->name, sizeof note->name, c->name);
+  keep_text(note->file, sizeof note->file, c->file ? c->file : "");
 }
 
 static tide_status prepare(tide_work *w, const tide_distributed_call *c) {
