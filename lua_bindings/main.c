@@ -108,6 +108,8 @@ typedef struct ltide_options {
   const char *help;     /* what --help asks about, or NULL */
   const char *api;      /* the form that --api asks for, or NULL */
   const char *notebook; /* the folder of --notebook, or NULL */
+  bool doctor;
+  ranks_options launch;
 } ltide_options;
 
 static void print_version(void) { printf("tide %s  %s\n", tide_version(), LUA_COPYRIGHT); }
@@ -130,6 +132,9 @@ static void print_usage(FILE *to) {
           "  --init    write .luarc.json, main.lua and spec/main_spec.lua; what is there stays\n"
           "  --api json  write the table of functions: names, signatures, parameters, texts\n"
           "  --notebook dir  serve the cells of a notebook, as its kernel asks; pictures go to dir\n"
+          "  --ranks n  run n processes by the launcher of MPI that is installed; first of all options, with\n"
+          "            --hosts a,b:2 on these machines, with --verbose the launcher's command is shown\n"
+          "  --doctor  what there is of MPI: library, launchers, network interfaces\n"
           "  --        stop handling options\n"
           "  -         run the standard input\n"
           "Without a script, a terminal gets a prompt. The text of -e may be one of its commands: -e :devices\n"
@@ -157,6 +162,7 @@ static bool refuse_unknown(const char *option) {
     ltide_nearest_try(&near, "sim"), ltide_nearest_try(&near, "device");
     ltide_nearest_try(&near, "help"), ltide_nearest_try(&near, "version"), ltide_nearest_try(&near, "strict");
     ltide_nearest_try(&near, "init"), ltide_nearest_try(&near, "api"), ltide_nearest_try(&near, "notebook");
+    ltide_nearest_try(&near, "ranks"), ltide_nearest_try(&near, "doctor"), ltide_nearest_try(&near, "hosts");
   }
   return refuse_option("unrecognized option", option, near.name);
 }
@@ -209,9 +215,34 @@ static bool parse_long(ltide_options *o, char **argv, int i, bool *ok) {
 /* -W may be followed by on or off; alone it means on. */
 static bool is_switch(const char *text) { return text && (!strcmp(text, "on") || !strcmp(text, "off")); }
 
+/* --ranks, --hosts and --verbose, which stand before all others. Returns where those begin; 0: one was wrong. */
+static int parse_ranks(ranks_options *o, char **argv) {
+  int i = 1;
+  o->first = 1;
+  for (const char *value; argv[i]; i += strchr(argv[i], '=') || !strcmp(argv[i], "--verbose") ? 1 : 2) {
+    if (!strcmp(argv[i], "--verbose")) {
+      o->verbose = true;
+    } else if ((value = long_value(argv, i, "--ranks"))) {
+      char *end;
+      long n = strtol(value, &end, 10);
+      if (*value < '0' || *value > '9' || *end || n < 1 || n > 1000000)
+        return refuse_option("--ranks: expected how many processes, from 1, got", value, NULL);
+      o->ranks = (int)n;
+    } else if ((value = long_value(argv, i, "--hosts"))) {
+      o->hosts = value;
+    } else {
+      break;
+    }
+  }
+  o->behind = i;
+  if (!o->ranks && i > 1) return refuse_option("without --ranks:", argv[1], NULL);
+  return i;
+}
+
 /* Returns false for a bad option, which has been reported. */
 static bool parse_options(ltide_options *o, char **argv) {
-  int i = 1;
+  int i = parse_ranks(&o->launch, argv);
+  if (!i) return false;
   for (; argv[i] && argv[i][0] == '-' && argv[i][1]; i++) {
     const char *a = argv[i];
     if (!strcmp(a, "--")) {
@@ -227,6 +258,7 @@ static bool parse_options(ltide_options *o, char **argv) {
     }
     if (!strcmp(a, "--strict")) o->strict = is_long = true;
     if (!strcmp(a, "--init")) o->init = is_long = true;
+    if (!strcmp(a, "--doctor")) o->doctor = is_long = true;
     if (is_long || takes_value(a)) continue;
     bool is_help = !strcmp(a, "-h") || !strcmp(a, "--help");
     if (is_help && argv[i + 1]) return o->help = argv[i + 1], true;
@@ -399,6 +431,7 @@ static int run(lua_State *L) {
   ltide_options o = {0};
   if (argv[0] && argv[0][0]) program = argv[0];
   if (!parse_options(&o, argv)) return 0;
+  if (o.launch.ranks) return failure = ranks_launch(&o.launch, argv), 0;
   if (o.version) print_version();
   if (o.ignore_env) lua_pushboolean(L, 1), lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
   luaL_openlibs(L);
@@ -412,8 +445,8 @@ static int run(lua_State *L) {
   push_args(L, argv, argc, o.script);
   lua_settop(L, 0);
   if (o.help) return show_help(L, o.help);
-  if (o.api || o.init) {
-    lua_pushcfunction(L, o.api ? setup_print_api : setup_init);
+  if (o.api || o.init || o.doctor) {
+    lua_pushcfunction(L, o.api ? setup_print_api : o.init ? setup_init : ranks_print_doctor);
     lua_pushboolean(L, runner_report(L, runner_call(L, 0, 0)) == LUA_OK);
     return 1;
   }

@@ -37,4 +37,15 @@ void globals_outer(lua_CFunction index); /* the function that will call it */
 int setup_print_api(lua_State *L);
 int setup_init(lua_State *L);
 
+/* runner_ranks.c */
+typedef struct ranks_options {
+  int ranks;         /* 0: --ranks is not given */
+  const char *hosts; /* or NULL */
+  bool verbose;
+  int first, behind; /* where these options stand in argv, which each rank gets without them */
+} ranks_options;
+/* Becomes the launcher of MPI. Returns an exit code where that fails. */
+int ranks_launch(const ranks_options *o, char **argv);
+int ranks_print_doctor(lua_State *L);
+
 #endif

@@ -41,7 +41,7 @@ rooms.bindings = {
     "scan", "scatter", "serialize", "shape", "sort", "spawn", "special", "timer", "util", "vectors", "view" },
   -- The module, which sees all of them, its help, and the runner.
   { "api", "doc", "host", "lua_hint", "main", "repl", "repl_command", "repl_edit", "repl_terminal", "row_list",
-    "runner_alloc", "runner_globals", "runner_interrupt", "runner_manual", "runner_notebook", "runner_setup", "sandbox", "tide" },
+    "runner_alloc", "runner_globals", "runner_interrupt", "runner_manual", "runner_notebook", "runner_ranks", "runner_setup", "sandbox", "tide" },
 }
 
 return rooms
