@@ -69,7 +69,8 @@ void ltide_distributed_hold(const char *message) {
 void ltide_distributed_abort(int code) {
   if (!ltide_distributed_is_several()) return;
   fflush(NULL);
-  nap(0.1); /* a launcher that ends all may drop what it has not read yet */
+  nap(0.1);            /* a launcher that ends all may drop what it has not read yet */
+  ltide_end_within(5); /* a launcher that cannot be reached ends nothing */
   opened->abort(code);
 }
 

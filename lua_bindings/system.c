@@ -24,6 +24,7 @@ void ltide_clock_text(char *text, size_t size) {
 #ifndef _WIN32
 
 #  include <dlfcn.h>
+#  include <signal.h>
 #  include <sys/ioctl.h>
 #  include <sys/resource.h>
 #  include <sys/stat.h>
@@ -58,6 +59,11 @@ bool ltide_folder_of(char *path, size_t size, const void *code) {
   if (fits) memcpy(path, file, strlen(file) + 1);
   free(file);
   return fits;
+}
+
+void ltide_end_within(int seconds) {
+  signal(SIGALRM, SIG_DFL);
+  alarm((unsigned)seconds);
 }
 
 void *ltide_library_open(const char *path) { return dlopen(path, RTLD_NOW | RTLD_LOCAL); }
@@ -139,6 +145,7 @@ bool ltide_folder_of(char *path, size_t size, const void *code) {
   (void)path, (void)size, (void)code;
   return false;
 }
+void ltide_end_within(int seconds) { (void)seconds; }
 void *ltide_library_open(const char *path) { return (void)path, NULL; }
 void *ltide_library_symbol(void *library, const char *name) { return (void)library, (void)name, NULL; }
 const char *ltide_library_problem(void) { return "there is none for Windows"; }

@@ -364,6 +364,19 @@ describe("distributed: objects", function()
   end)
 end)
 
+describe("distributed: a group that was left", function()
+  it("is known to works, and alone it begins again", function()
+    if dist.is_launched() then return pending "MPI begins once" end
+    local work = dist.irecv(tide.zeros(2), 0)
+    dist.destroy_process_group()
+    assert.is_false(dist.is_initialized())
+    raises("has been left before", work.wait, work)
+    raises("expected init_process_group", dist.barrier)
+    dist.init_process_group()
+    dist.barrier()
+  end)
+end)
+
 describe("distributed: batches", function()
   it("of messages", function()
     local to, from = (rank + 1) % size, (rank - 1) % size

@@ -123,8 +123,10 @@ tide_status tide__group_join(const tide_distributed_config *config) {
 void tide__group_leave(void) {
   int flag = 0;
   if (is_ours && !mpi->Finalized(&flag) && !flag) mpi->Finalize();
-  is_ours = false;
-  tide__world = NULL; /* works that still run hold on to it */
+  tide_group *world = tide__world;
+  is_ours = false, tide__world = NULL;
+  tide__work_end();
+  tide__group_release(world); /* works hold on to it */
 }
 
 /* ---- groups of some ---- */

@@ -154,5 +154,6 @@ bool tide__is_told_elsewhere(const char *message);
 tide_status tide__work_start(tide_work **out, const tide_distributed_call *call, const int *ranks, int n);
 tide_status tide__work_poll(bool *done, tide_work *work, const char **notice);
 void tide__work_release(tide_work *work);
+void tide__work_end(void); /* the group of all is left: nothing of it meets what comes later */
 
 #endif

@@ -128,6 +128,13 @@ static void forget_alone(tide_work *w) {
   }
 }
 
+void tide__work_end(void) {
+  while (alone) {
+    tide_work *w = alone;
+    alone = w->next, w->next = NULL;
+  }
+}
+
 /* ---- going on ---- */
 
 static tide_status is_ready(bool *ready, const tide_work *w) {
@@ -306,6 +313,8 @@ static tide_status rest(tide_work *w, const char **notice) {
 }
 
 tide_status tide__work_poll(bool *done, tide_work *w, const char **notice) {
+  if (!tide__world && w->state < WORK_COMPLETE)
+    return tide__dist_fail(TIDE_STATE, "%s: the group of processes has been left before this was done", w->note.name);
   int spins = tide__crowded ? 20 : 1000;
   *done = false;
   if (notice) *notice = NULL;

@@ -1,5 +1,6 @@
 -- Runs specs on several ranks by each MPI that is installed, and lets single ranks fail in all the ways that users meet.
 -- usage, in the source tree: tide scripts/checks/ranks.lua specs TIDE N...     one launch of spec/distributed_spec.lua each
+--                            tide scripts/checks/ranks.lua programs TIDE N COUNT  random ones of spec/stress/ranks.lua
 --                            tide scripts/checks/ranks.lua faults TIDE
 -- Exits with 77 where there is no launcher. Its limits are for hangs.
 
@@ -71,6 +72,15 @@ local function specs()
   end
 end
 
+local function programs()
+  local n, programs_count = tonumber(arg[3]), tonumber(arg[4])
+  for i, launcher in ipairs(launchers) do
+    local text, code = run(launcher, n, ("%s spec/stress/ranks.lua %d %d"):format(tide_program, programs_count, i * 100000), 800)
+    local _, lines = text:gsub("%] " .. programs_count .. " programs, %d+ results", "")
+    if code ~= 0 or lines ~= n then complain(launcher .. ": programs", text, "exit code %s, %d of %d ranks came to the end", code, lines, n) end
+  end
+end
+
 -- What rank 1 of 3 does, a pattern of the message that stands there once, and what to expect of the exit code. `head` runs
 -- before the processes are joined.
 local cases = {
@@ -135,7 +145,7 @@ local function faults()
   end
 end
 
-if what == "specs" then specs() else faults() end
+if what == "specs" then specs() elseif what == "programs" then programs() else faults() end
 os.execute("rm -r " .. folder)
 print(("ranks: %s: %d launches, %d failures"):format(what, count, failures))
 os.exit(failures == 0 and 0 or 1)

@@ -211,6 +211,7 @@ if(NOT TIDE_SANITIZE)
     COMMAND ${ranks} specs $<TARGET_FILE:tide_runner> 1 2 3 4)
   tide_test(ranks/pieces 30 ENV TIDE_DEVICE=cpu TIDE_MPI_MOST_BYTES=10
     COMMAND ${ranks} specs $<TARGET_FILE:tide_runner> 3)
+  tide_test(ranks/programs 60 COMMAND ${ranks} programs $<TARGET_FILE:tide_runner> 4 150)
   tide_test(ranks/faults 120 COMMAND ${ranks} faults $<TARGET_FILE:tide_runner>)
 endif()
 # Kernels written in Lua on a machine without a compiler: by the interpreter alone.
