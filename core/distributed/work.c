@@ -307,8 +307,8 @@ static tide_status rest(tide_work *w, const char **notice) {
   const char *text = waited > 0.01 ? tide__missing_report(w, waited, &is_over) : NULL;
   if (is_over && w->note.kind != TIDE_LEAVE_RANKS && text) return fail_work(w, tide__dist_fail(TIDE_STATE, "%s", text));
   if (text && notice) *notice = text;
-  if (waited < 1e-3 || (!tide__crowded && waited < 0.01)) return sched_yield(), TIDE_OK;
-  nanosleep(&(struct timespec){0, waited < 1 ? 50000 : 500000}, NULL);
+  if (waited < (tide__crowded ? 2e-5 : 0.01)) return sched_yield(), TIDE_OK;
+  nanosleep(&(struct timespec){0, waited < 0.01 ? 10000 : waited < 1 ? 50000 : 500000}, NULL);
   return TIDE_OK;
 }
 

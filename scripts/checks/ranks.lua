@@ -101,6 +101,8 @@ local cases = {
   { "compared before", "dist.set_debug_level 'detail' dist.all_reduce(tide.ones(rank == 1 and 20 or 10))", "of 10 float32.-rank 1.-of 20" },
   { "Ctrl-C in a wait", "if rank == 1 then local pid = io.open '/proc/self/stat':read 'n' os.execute('(sleep 1; kill -INT ' .. pid .. ') &') dist.barrier() else "
     .. "dist.recv(tide.ones(1), 1) end", "case%.lua:%d+: interrupted", interrupts = true },
+  { "SIGTERM in a wait, caught once", "if rank == 1 then local pid = io.open '/proc/self/stat':read 'n' os.execute('(sleep 1; kill -TERM ' .. pid .. ') &') "
+    .. "local ok = pcall(dist.barrier) io.stderr:write('saved ', tostring(ok), '\\n') else dist.recv(tide.ones(1), 1) end", "saved false" },
   { "late", "if rank == 1 then local t = os.time() while os.time() - t < 600 do end end dist.barrier()",
     "case%.lua:%d+: waiting %d+ s in barrier %(case%.lua:%d+%), operation %d+ of the group: rank 1 has not come", limits = true },
   { "somewhere else", "if rank == 1 then dist.recv(tide.ones(1), 0) end dist.barrier()",
