@@ -298,7 +298,7 @@ static tide_status rest(tide_work *w, const char **notice) {
     tide_status status = tide__dist_fail(w->status, "%s", w->message);
     return free(w->message), w->message = NULL, fail_work(w, status);
   }
-  if (!mpi && is_message(w) && w->state == WORK_RUNNING)
+  if (!mpi && is_message(w) && w->state == WORK_RUNNING && !queue)
     return fail_work(
         w, tide__dist_fail(TIDE_STATE,
                            "%s: this rank is alone, and has not started the other half of the message, expected "
