@@ -26,10 +26,12 @@ static void visit(tide__cone *c, tide__node *n, uint32_t mark, bool *failed) {
     if (n->in[k]) visit(c, n->in[k], mark, failed);
   if (*failed) return;
   if (c->count == c->room) {
-    int room = c->room ? 2 * c->room : 64;
-    tide__node **node = realloc(c->node, (size_t)room * sizeof *node);
+    int room = 2 * c->room;
+    tide__node **node = malloc((size_t)room * sizeof *node);
     *failed = !node;
     if (!node) return;
+    memcpy(node, c->node, (size_t)c->count * sizeof *node);
+    if (c->node != c->own) free(c->node);
     c->node = node, c->room = room;
   }
   n->is_wanted = false, n->users++;
@@ -88,7 +90,9 @@ static tide_status run_in(tide_fuse *f, tide__cone *c, tide__fuse_recipe *r, tid
   tide_dtype dtype = tide_get_default_dtype();
   tide_stream *now;
   TIDE_TRY(tide__stream_current(&now, stream->device));
-  bool other = stream->device >= 0 && now != stream, based = tide_get_index_base() != f->base;
+  bool other = stream->device >= 0 && now != stream, based = false;
+  for (int i = 0; i < c->count && !based; i++) based = c->node[i]->kind == TIDE_FUSE_GATHER;
+  based = based && tide_get_index_base() != f->base;
   tide_index_base_fn fn = based ? tide__index_base_get() : NULL;
   if (dtype != f->dtype) TIDE_TRY(tide_set_default_dtype(f->dtype));
   base_now = f->base;
@@ -108,7 +112,8 @@ static tide_status run_in(tide_fuse *f, tide__cone *c, tide__fuse_recipe *r, tid
 
 /* Computes these nodes, which are alive, by as few kernels as possible. The last one may be written to `into`. */
 static tide_status compute(tide_fuse *f, tide__node *const *wanted, int count, tide_tensor *into) {
-  tide__cone c = {.into = into, .outer = f->cone};
+  tide__cone c;
+  c.node = c.own, c.count = 0, c.room = sizeof c.own / sizeof *c.own, c.into = into, c.outer = f->cone;
   bool failed = false, lost = false;
   tide_status dead = TIDE_OK;
   uint32_t mark = ++f->mark;
@@ -127,7 +132,7 @@ static tide_status compute(tide_fuse *f, tide__node *const *wanted, int count, t
                               : TIDE_MEMORY;
   tide__fuse_recipe_drop(r);
   settled(f, &c);
-  free(c.node);
+  if (c.node != c.own) free(c.node);
   return status;
 }
 

@@ -14,19 +14,19 @@ typedef struct tide__node {
   tide_storage *storage; /* what the value goes to; NULL: only other nodes read it */
   int users;             /* nodes that read it, and one for `storage` */
   uint8_t kind, op, operands, params, dims;
-  bool leading, keepdim, is_lost, holds_stream;
+  bool leading, keepdim, is_lost, holds_stream, is_wanted;
   bool is_filled; /* `storage` has its memory, and a reference of the walk's */
   uint16_t depth; /* nodes one behind the other on the way to it */
   int device, line;
   const char *file;    /* of `line`, for errors of a gather */
   tide_stream *stream; /* the current one when it was made; with holds_stream it is retained */
+  tide_quota *quota;   /* that it counts in, or NULL */
   struct tide__node *in[3];
-  tide_scalar number[3], param[3]; /* number: operands that are no nodes */
-  tide_tensor x;                   /* size, strides and dtype; a leaf holds its storage */
   uint64_t serial;
-  uint32_t mark; /* the walk that has met it; then */
-  int at;        /* its place in the cone */
-  bool is_wanted;
+  uint32_t mark;                   /* the walk that has met it; then */
+  int at;                          /* its place in the cone */
+  tide_tensor x;                   /* size, strides and dtype; a leaf holds its storage. From here on not cleared */
+  tide_scalar number[3], param[3]; /* number: operands that are no nodes */
 } tide__node;
 
 /* Kernels in a row, for one structure of nodes. */
@@ -53,7 +53,7 @@ typedef struct tide__fuse_recipe {
 
 /* The nodes that some values are computed from, operands first. */
 typedef struct tide__cone {
-  tide__node **node;
+  tide__node **node, *own[64];
   int count, room;
   tide_tensor *into;        /* what the last one is written to; or NULL */
   struct tide__cone *outer; /* that is being computed meanwhile, by whatever has called us */
@@ -66,12 +66,12 @@ struct tide_fuse {
   _Atomic(tide__node *) dead;
   struct tide_fuse *next; /* of the registry */
   char *name;
-  tide__node *oldest, *newest, *leaf[8];
-  int leaf_at, freed;
+  tide__node *oldest, *newest, *leaf[8], *spare; /* spare: freed ones, by `newer` */
+  int leaf_at, freed, spares;
   uint64_t serial;
   uint32_t mark;
   tide_dtype dtype; /* the default when its nodes were made */
-  int base;         /* of indexes, likewise */
+  int base;         /* of indexes when its gathers were made */
   tide__cone *cone; /* that is being computed */
   tide__fuse_recipe *recipes;
   int recipe_count;

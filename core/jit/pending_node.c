@@ -4,6 +4,12 @@
  * any thread at any time: they go to a stack that whoever holds the lock empties. */
 #include "pending.h"
 
+#include <stddef.h>
+
+#include "base/quota.h"
+
+enum { SPARES = 4096 };
+
 /* ---- nodes ---- */
 
 void tide__fuse_drop(tide_fuse *f, int n) {
@@ -14,6 +20,11 @@ void tide__fuse_drop(tide_fuse *f, int n) {
     tide__fuse_recipe_drop(r);
   }
   tide_fuse_trace_begin(f);
+  while (f->spare) {
+    tide__node *spare = f->spare;
+    f->spare = spare->newer;
+    free(spare);
+  }
   pthread_mutex_destroy(&f->lock);
   free(f->trace);
   free(f->name);
@@ -43,14 +54,22 @@ void tide__node_unlink(tide__node *n) {
     f->newest = n->older;
 }
 
+/* Nodes are made and dropped at every operation: the last ones are kept. */
 tide__node *tide__node_new(tide_fuse *f, tide_fuse_kind kind, int device) {
-  tide__node *n = calloc(1, sizeof *n);
-  if (!n) {
+  tide_quota *quota = NULL;
+  if (tide__quota_bound() && tide__quota_take(&quota, sizeof(tide__node), TIDE_CPU) != TIDE_OK) return NULL;
+  tide__node *n = f->spare;
+  if (n)
+    f->spare = n->newer, f->spares--;
+  else if (!(n = malloc(sizeof *n))) {
+    if (quota) tide__quota_give(quota, sizeof *n, TIDE_CPU);
     tide__fail(TIDE_MEMORY, "fuse: no host memory");
     return NULL;
   }
-  n->fuse = f, n->kind = (uint8_t)kind, n->device = device;
-  atomic_fetch_add(&f->refs, 1);
+  memset(n, 0, offsetof(tide__node, x));
+  n->x.storage = NULL, n->x.offset = 0, n->x.replay = 0;
+  n->fuse = f, n->kind = (uint8_t)kind, n->device = device, n->quota = quota;
+  atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
   tide__node_link(n);
   return n;
 }
@@ -74,8 +93,12 @@ static void free_node(tide__node *n) {
     tide_storage_release(n->x.storage);
   }
   if (n->holds_stream) tide_stream_release(n->stream);
-  free(n);
+  if (n->quota) tide__quota_give(n->quota, sizeof *n, TIDE_CPU);
   f->freed++;
+  if (f->spares < SPARES)
+    n->newer = f->spare, f->spare = n, f->spares++;
+  else
+    free(n);
 }
 
 void tide__node_unuse(tide__node *n) {
@@ -98,24 +121,19 @@ static void end_dead(tide_fuse *f) {
   }
 }
 
+/* The caller holds a reference, or a node that does: nothing of f is touched once those of freed nodes are dropped. */
 void tide__fuse_unlock(tide_fuse *f) {
+  bool again;
+  int freed = 0;
   do {
-    if (f->depth == 1) end_dead(f);
-    int freed = f->depth == 1 ? f->freed : 0;
-    f->freed -= freed;
+    if (f->depth == 1 && atomic_load_explicit(&f->dead, memory_order_acquire)) end_dead(f);
+    if (f->depth == 1) freed += f->freed, f->freed = 0;
     bool last = !--f->depth;
-    if (last) atomic_fetch_add(&f->refs, 1);
     pthread_mutex_unlock(&f->lock);
-    bool again = last && atomic_load(&f->dead) && !pthread_mutex_trylock(&f->lock);
+    again = last && atomic_load(&f->dead) && !pthread_mutex_trylock(&f->lock);
     if (again) f->depth++;
-    tide__fuse_drop(f, freed); /* never the last one, as one was added */
-    if (!last) return;
-    if (!again) {
-      tide__fuse_drop(f, 1);
-      return;
-    }
-    atomic_fetch_sub(&f->refs, 1);
-  } while (true);
+  } while (again);
+  tide__fuse_drop(f, freed);
 }
 
 /* ---- leaves and operands ---- */

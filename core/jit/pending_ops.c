@@ -8,10 +8,10 @@ enum { DEPTH = 48 }; /* of nodes one behind the other, before values are compute
 
 /* ---- what can be pending ---- */
 
-/* Numbers of the state that decide about dtypes and indexes are those of all nodes there are. */
-static tide_status begin(tide_fuse *f) {
+/* What the state decides about dtypes, and for gathers about indexes, is the same for all nodes there are. */
+static tide_status begin(tide_fuse *f, bool gathers) {
   tide_dtype dtype = tide_get_default_dtype();
-  int base = tide_get_index_base();
+  int base = gathers ? tide_get_index_base() : f->base;
   if (f->oldest && (f->dtype != dtype || f->base != base)) TIDE_TRY(tide__fuse_settle(f, NULL, false));
   f->dtype = dtype, f->base = base;
   return TIDE_OK;
@@ -61,6 +61,7 @@ static tide_status give(tide_tensor **out, tide__node *n) {
   memcpy(x->size, n->x.size, (size_t)x->ndim * sizeof *x->size);
   memcpy(x->stride, n->x.stride, (size_t)x->ndim * sizeof *x->stride);
   n->storage = x->storage, n->users++;
+  tide__pace_add(bytes); /* as a tensor that is there: the collector is to find those that are dropped */
   *out = x;
   return TIDE_OK;
 }
@@ -175,7 +176,7 @@ tide_status tide_fuse_elementwise(tide_tensor **out, tide_fuse *f, tide_op op, c
       if (other != f) TIDE_TRY(tide__fuse_settle(other, into->storage, false));
   }
   tide__fuse_lock(f);
-  tide_status status = begin(f);
+  tide_status status = begin(f, false);
   if (status == TIDE_OK) status = add_op(&n, f, op, in, params, into);
   if (status == TIDE_OK && n) status = into ? write(f, n, into) : end(out, TIDE_OK, n, true);
   tide__fuse_unlock(f);
@@ -222,7 +223,7 @@ tide_status tide_fuse_reduce(tide_tensor **out, tide_fuse *f, tide_reduction op,
                              const tide_reduce_options *o) {
   bool fits = tide__node_usable(x) && o && o->dtype == TIDE_DTYPE_NONE && tide_fuse_reduces(op, (tide_dtype)x->dtype);
   tide__fuse_lock(f);
-  tide_status status = fits ? begin(f) : TIDE_OK;
+  tide_status status = fits ? begin(f, false) : TIDE_OK;
   tide__node *n = status == TIDE_OK && fits ? tide__node_new(f, TIDE_FUSE_REDUCE, x->storage->device) : NULL;
   if (fits && !n && status == TIDE_OK) status = TIDE_MEMORY;
   if (n) {
@@ -251,7 +252,7 @@ tide_status tide_fuse_cast(bool *done, tide_tensor **out, tide_fuse *f, const ti
           tide__category(dtype) < 3 && tide__category(x->dtype) < 3;
   if (!*done) return TIDE_OK;
   tide__fuse_lock(f);
-  tide_status status = begin(f);
+  tide_status status = begin(f, false);
   tide__node *n = status == TIDE_OK ? tide__node_new(f, TIDE_FUSE_CAST, x->storage->device) : NULL;
   if (!n && status == TIDE_OK) status = TIDE_MEMORY;
   if (n) {
@@ -285,7 +286,7 @@ tide_status tide_fuse_gather(bool *done, tide_tensor **out, tide_fuse *f, const 
   if (!*done) return TIDE_OK;
   TIDE_TRY(tide__storage_settle(x->storage));
   tide__fuse_lock(f);
-  tide_status status = begin(f);
+  tide_status status = begin(f, true);
   tide__node *n = status == TIDE_OK ? tide__node_new(f, TIDE_FUSE_GATHER, x->storage->device) : NULL;
   if (!n && status == TIDE_OK) status = TIDE_MEMORY;
   if (n) {

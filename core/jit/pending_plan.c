@@ -323,14 +323,17 @@ typedef struct key {
   size_t length, room;
   int sizes, failed;
   int64_t size[64]; /* those that occur, in order */
+  char own[1024];
 } key;
 
 static void put(key *k, const void *bytes, size_t n) {
   if (k->length + n > k->room) {
-    size_t room = 2 * k->room + n + 512;
-    char *more = realloc(k->at, room);
+    size_t room = 2 * k->room + n;
+    char *more = malloc(room);
     k->failed |= !more;
     if (!more) return;
+    memcpy(more, k->at, k->length);
+    if (k->at != k->own) free(k->at);
     k->at = more, k->room = room;
   }
   memcpy(k->at + k->length, bytes, n);
@@ -420,7 +423,6 @@ static tide__fuse_recipe *make(tide_fuse *f, const tide__cone *c) {
     tide__fuse_recipe_drop(r);
   else
     free(r);
-  tide__fail(TIDE_MEMORY, "fuse: no host memory");
   return NULL;
 }
 
@@ -435,27 +437,40 @@ static void keep(tide_fuse *f, tide__fuse_recipe *r) {
   tide__fuse_recipe_drop(last);
 }
 
-tide__fuse_recipe *tide__fuse_recipe_get(tide_fuse *f, const tide__cone *c) {
-  key k = {.at = NULL};
-  write_key(&k, f, c);
-  uint64_t hash = hash_of(k.at, k.length);
-  tide__fuse_recipe *r = NULL;
-  for (tide__fuse_recipe **at = &f->recipes; !k.failed && *at; at = &(*at)->next) {
-    r = *at;
-    if (r->hash != hash || r->length != k.length || memcmp(r->key, k.at, k.length) != 0) continue;
-    *at = r->next, r->next = f->recipes, f->recipes = r;
-    free(k.at);
-    atomic_fetch_add(&r->refs, 1);
-    return r;
+static tide__fuse_recipe *find(tide_fuse *f, const key *k, uint64_t hash) {
+  for (tide__fuse_recipe **at = &f->recipes, *r; (r = *at); at = &r->next) {
+    if (r->hash != hash || r->length != k->length || memcmp(r->key, k->at, k->length) != 0) continue;
+    *at = r->next, r->next = f->recipes;
+    return f->recipes = r;
   }
-  r = k.failed ? NULL : make(f, c);
-  if (!r) {
-    free(k.at);
+  return NULL;
+}
+
+static tide__fuse_recipe *make_kept(tide_fuse *f, const tide__cone *c, const key *k, uint64_t hash) {
+  tide__fuse_recipe *r = make(f, c);
+  char *bytes = r ? malloc(k->length) : NULL;
+  if (!bytes) {
+    tide__fuse_recipe_drop(r);
     return NULL;
   }
-  r->hash = hash, r->key = k.at, r->length = k.length;
+  memcpy(bytes, k->at, k->length);
+  r->hash = hash, r->key = bytes, r->length = k->length;
   keep(f, r);
-  atomic_fetch_add(&r->refs, 1);
+  return r;
+}
+
+tide__fuse_recipe *tide__fuse_recipe_get(tide_fuse *f, const tide__cone *c) {
+  key k;
+  k.at = k.own, k.length = 0, k.room = sizeof k.own, k.sizes = k.failed = 0;
+  write_key(&k, f, c);
+  uint64_t hash = hash_of(k.at, k.length);
+  tide__fuse_recipe *r = k.failed ? NULL : find(f, &k, hash);
+  if (!r && !k.failed) r = make_kept(f, c, &k, hash);
+  if (k.at != k.own) free(k.at);
+  if (r)
+    atomic_fetch_add(&r->refs, 1);
+  else
+    tide__fail(TIDE_MEMORY, "fuse: no host memory");
   return r;
 }
 

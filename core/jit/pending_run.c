@@ -139,13 +139,15 @@ static tide_status run_alone(run *r, int at) {
 
 /* ---- one kernel ---- */
 
-/* The operations of the kernel one by one; what is no result is dropped afterwards. */
+/* The operations of the kernel one by one, but for those whose values an earlier kernel has left; what is no result is
+ * dropped afterwards. */
 static tide_status run_apart(run *r, const tide__fuse_step *s, const target *t) {
   tide_tensor *own[TIDE_FUSE_NODES] = {NULL};
+  bool set[TIDE_FUSE_NODES] = {false};
   tide_status status = TIDE_OK;
   for (int i = 0; i < s->nodes && status == TIDE_OK; i++) {
-    if (s->node[i].kind == TIDE_FUSE_INPUT) continue;
     const tide__node *n = r->c->node[s->of[i]];
+    if (s->node[i].kind == TIDE_FUSE_INPUT || r->made[s->of[i]]) continue;
     tide_tensor *to = NULL;
     for (int k = 0; k < s->outputs; k++)
       if (s->written[k] == i) to = t[k].x;
@@ -156,10 +158,10 @@ static tide_status run_apart(run *r, const tide__fuse_step *s, const target *t) 
       to = own[i];
     }
     if (status == TIDE_OK) status = operate(r, n, to);
-    r->made[s->of[i]] = to;
+    r->made[s->of[i]] = to, set[i] = true;
   }
   for (int i = 0; i < s->nodes; i++) {
-    if (s->node[i].kind != TIDE_FUSE_INPUT) r->made[s->of[i]] = NULL;
+    if (set[i]) r->made[s->of[i]] = NULL;
     tide_tensor_release(own[i]);
   }
   return status;
@@ -213,7 +215,10 @@ static void note(tide_fuse *f, tide__fuse_recipe *recipe, int step, int64_t elem
 }
 
 tide_status tide__cone_run(tide_fuse *f, tide__cone *c, tide__fuse_recipe *recipe) {
-  run r = {.f = f, .c = c, .made = calloc((size_t)c->count, sizeof *r.made)};
+  tide_tensor *own[64];
+  bool fits = c->count <= 64;
+  run r = {.f = f, .c = c, .made = fits ? own : malloc((size_t)c->count * sizeof *r.made)};
+  if (r.made) memset(r.made, 0, (size_t)c->count * sizeof *r.made);
   if (!r.made) return tide__fail(TIDE_MEMORY, "fuse: no host memory");
   tide_status status = TIDE_OK;
   for (int i = 0; i < recipe->steps && status == TIDE_OK; i++) {
@@ -222,6 +227,6 @@ tide_status tide__cone_run(tide_fuse *f, tide__cone *c, tide__fuse_recipe *recip
     if (status == TIDE_OK) note(f, recipe, i, c->node[s->output[0]]->x.numel);
   }
   for (int i = 0; i < c->count; i++) tide_tensor_release(r.made[i]);
-  free(r.made);
+  if (!fits) free(r.made);
   return status;
 }
