@@ -4,7 +4,10 @@
  * there. What cannot be pending runs at once. */
 #include "pending.h"
 
-enum { DEPTH = 48 }; /* of nodes one behind the other, before values are computed on the way */
+enum {
+  DEPTH = 48, /* of nodes one behind the other, before values are computed on the way */
+  PACE = 2048 /* bytes that a pending value counts for the collector: what it takes of the host */
+};
 
 /* ---- what can be pending ---- */
 
@@ -61,7 +64,7 @@ static tide_status give(tide_tensor **out, tide__node *n) {
   memcpy(x->size, n->x.size, (size_t)x->ndim * sizeof *x->size);
   memcpy(x->stride, n->x.stride, (size_t)x->ndim * sizeof *x->stride);
   n->storage = x->storage, n->users++;
-  tide__pace_add(bytes); /* as a tensor that is there: the collector is to find those that are dropped */
+  tide__pace_add(PACE);
   *out = x;
   return TIDE_OK;
 }
