@@ -301,8 +301,8 @@ describe("events of another process", function()
     assert.are.equal(64, #e:ipc_handle())
     assert.are.equal("cuda:0", tostring(e.device)) -- it has a device now
     assert.is_true(e:query())
-    local seen = {} -- what another process may have opened is no later event's
-    for i = 1, 20 do
+    local seen = {} -- what another process may have opened is no later event's; a driver may use a name again
+    for i = 1, D.simulated and 20 or 0 do
       local shared = cuda.Event { interprocess = true }:record()
       local handle = shared:ipc_handle()
       assert(not seen[handle], i)
