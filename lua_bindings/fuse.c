@@ -167,11 +167,20 @@ static int lfused_finish(lua_State *L) {
   return finish(L, is_outer, 3);
 }
 
+/* Where a host has opened no pcall. */
+static int plain_pcall(lua_State *L) {
+  int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
+  lua_pushboolean(L, status == LUA_OK);
+  lua_insert(L, 1);
+  return lua_gettop(L);
+}
+
 static void set_call(lua_State *L) {
   luaL_getmetatable(L, FUSED_META);
   if (luaL_loadbuffer(L, call_text, sizeof call_text - 1, "=[tide fuse]") != LUA_OK) lua_error(L);
   lua_pushcfunction(L, lfused_begin), lua_pushcfunction(L, lfused_finish);
   lua_getglobal(L, "pcall");
+  if (!lua_isfunction(L, -1)) lua_pop(L, 1), lua_pushcfunction(L, plain_pcall);
   lua_call(L, 3, 1);
   lua_setfield(L, -2, "__call");
   lua_pop(L, 1);

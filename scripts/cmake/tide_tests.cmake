@@ -350,6 +350,8 @@ endif()
 # ---- the text: format, the rules of the house, headers alone, exported names ----
 tide_test(check/format 18 COMMAND ${checks}/format.sh)
 tide_test(check/rules 18 COMMAND $<TARGET_FILE:tide_runner> ${checks}/rules.lua)
+tide_test(check/size 6 COMMAND $<TARGET_FILE:tide_runner> ${checks}/size.lua)
+tide_test(check/turns 18 COMMAND $<TARGET_FILE:tide_runner> ${checks}/turns.lua)
 tide_test(check/rooms 18 COMMAND $<TARGET_FILE:tide_runner> ${checks}/rooms.lua ${PROJECT_BINARY_DIR})
 tide_test(check/symbols 18 COMMAND ${checks}/symbols.sh ${PROJECT_BINARY_DIR})
 # What the last release's programs ask for is still there; and the check sees what breaks them.

@@ -1,0 +1,42 @@
+-- turns.lua: turns of speech that make a sentence hard are counted in comments and public text; their number only falls.
+--
+--   tide scripts/checks/turns.lua [--list]     --list: where they stand
+
+local turns = { "so many", "as many", "likewise", "for ever", "whoever", "whatever", "what is told", "told", "lets go", "let go", "puts off",
+  "put off", "stands for", "lies in", "lie beside", "goes through", "in vain", "of which", "by which", "in which", "those that", "that of",
+  "the one that", "which of", "is no more than", "has it that", "as ever" }
+local limit = 1738
+
+local function count(path, text, list)
+  local n = 0
+  for number, line in (function()
+    local i = 0
+    local lines = text:gmatch "[^\n]*"
+    return function() local line = lines() if line then i = i + 1 return i, line end end
+  end)() do
+    local words = " " .. line:lower():gsub("[^%w]+", " ") .. " "
+    for _, turn in ipairs(turns) do
+      local from = 1
+      while true do
+        local at, till = words:find(" " .. turn .. " ", from, true)
+        if not at then break end
+        n, from = n + 1, till
+        if list then print(("%s:%d: %s"):format(path, number, turn)) end
+      end
+    end
+  end
+  return n
+end
+
+local total = 0
+for path in io.popen "git ls-files -co --exclude-standard core kernels lua_bindings scripts spec '*.md'":lines() do
+  local named = path:find "%.[chd]e?f?$" or path:find "%.lua$" or path:find "%.md$" or path:find "%.cuh?$"
+  local file = named and path ~= "scripts/checks/turns.lua" and io.open(path)
+  if file then
+    total = total + count(path, file:read "a", arg[1] == "--list")
+    file:close()
+  end
+end
+print(("turns: %d, the limit is %d"):format(total, limit))
+if total < limit then print "turns: fewer than the limit: lower it" end
+os.exit(total <= limit, true)
