@@ -35,6 +35,7 @@ __attribute__((constructor)) static void start_rooms(void) {
   tide__stream_start();
   tide__memory_start();
   tide__comm_start();
+  tide__pending_start();
 }
 
 static void next_epoch(void) {

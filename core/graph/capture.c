@@ -58,7 +58,7 @@ tide_status tide_graph_begin(tide_graph *g, tide_stream *stream, tide_mempool *p
   if (!g) return tide__fail(TIDE_ARGUMENT, "graph_begin: no graph, got NULL, expected a graph");
   if (!stream) TIDE_TRY(tide_current_stream(&stream, TIDE_CURRENT));
   TIDE_TRY(check_begin(g, stream, pool, mode));
-  TIDE_TRY(tide__pending_graph(false));
+  TIDE_TRY(tide__pending.graph(false));
   TIDE_TRY(tide__backend(&b, stream->device));
   if (!b->capture_begin)
     return tide__fail(TIDE_SUPPORT, "graph_begin: %s has no graphs", tide__device_text(stream->device));
@@ -106,7 +106,7 @@ tide_status tide_graph_end(tide_graph *g) {
     return tide__fail(TIDE_STATE, "graph_end: no capture is under way, expected one that was begun before");
   if (tide__capture_own() != &g->capture)
     return tide__fail(TIDE_STATE, "graph_end: another thread began the capture, expected that one");
-  TIDE_TRY(tide__pending_graph(false));
+  TIDE_TRY(tide__pending.graph(false));
   TIDE_TRY(finish(g));
   tide__after_wait(); /* what had to wait for the end of the capture */
   if (g->keep) return TIDE_OK;

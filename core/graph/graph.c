@@ -309,7 +309,7 @@ tide_status tide_graph_replay(tide_graph *g) {
   tide_stream *stream;
   const tide_backend *b;
   TIDE_TRY(tide__capture_check("graph_replay"));
-  TIDE_TRY(tide__pending_graph(true));
+  TIDE_TRY(tide__pending.graph(true));
   if (!r->exec) TIDE_TRY(tide_graph_instantiate(g));
   TIDE_TRY(tide__backend(&b, r->device));
   TIDE_TRY(tide__stream_current(&stream, r->device));

@@ -194,6 +194,8 @@ static inline tide_status tide__jit_launch(const tide_compiler *c, void *functio
   return tide__launch_done(q->stream, q->number, c->launch(q->stream, function, a));
 }
 
+void tide__pending_start(void); /* pending.c: registers with memory */
+
 /* ---- ahead.c: compiling before the call ---- */
 
 typedef enum tide__ahead {

@@ -268,6 +268,8 @@ static void gone(tide_storage *s) {
 
 /* ---- making, and what has run ---- */
 
+void tide__pending_start(void) { tide__pending = (tide__pending_ops){settle, before_write, gone, graph}; }
+
 tide_status tide_fuse_new(tide_fuse **out, const char *name) {
   TIDE_GIVEN("fuse_new", out);
   tide_fuse *f = calloc(1, sizeof *f);
@@ -283,7 +285,6 @@ tide_status tide_fuse_new(tide_fuse **out, const char *name) {
   pthread_mutexattr_destroy(&recursive);
   atomic_init(&f->refs, 1);
   pthread_mutex_lock(&registry_lock);
-  tide__pending = (tide__pending_ops){settle, before_write, gone, graph};
   f->next = registry, registry = f;
   pthread_mutex_unlock(&registry_lock);
   *out = f;

@@ -216,9 +216,6 @@ typedef struct tide__pending_ops {
   tide_status (*graph)(bool replay);
 } tide__pending_ops;
 extern tide__pending_ops tide__pending;
-static inline tide_status tide__pending_graph(bool replay) {
-  return tide__pending.graph ? tide__pending.graph(replay) : TIDE_OK;
-}
 /* A storage whose values `node` computes. */
 tide_status tide__storage_pending(tide_storage **out, size_t nbytes, int device, void *node);
 /* Moves the memory of `from` to `to`, which has none; `from` has none afterwards. */
