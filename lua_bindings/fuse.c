@@ -15,7 +15,7 @@
 #define FUSED_META "tide.Fused"
 
 typedef struct fuse_function {
-  tide_fuse_kernel *kernel; /* what the last call ran, each with a reference */
+  tide_fuse_kernel **kernel; /* what the last call ran, each with a reference */
   int kernels;
   bool called;
   char name[64], where[120];
@@ -26,7 +26,7 @@ static fuse_function *check_fused(lua_State *L, int arg) {
 }
 
 static void drop_kernels(fuse_function *f) {
-  for (int i = 0; i < f->kernels; i++) tide_fuse_kernel_release(&f->kernel[i]);
+  for (int i = 0; i < f->kernels; i++) tide_fuse_kernel_release(f->kernel[i]);
   free(f->kernel);
   f->kernel = NULL, f->kernels = 0;
 }
@@ -86,15 +86,17 @@ static void collect(lua_State *L, ltide_state *S, int at, int depth, result_list
   lua_settop(L, top);
 }
 
-/* What the call ran. Without memory for it nothing is known of it. */
+/* What the call ran, of many the first. */
 static void note_kernels(fuse_function *f, const tide_fuse *fuse) {
-  const tide_fuse_kernel *ran;
-  int n = tide_fuse_trace(fuse, &ran);
+  enum { MOST = 64 };
+  tide_fuse_kernel *ran[MOST];
+  int n = tide_fuse_trace(ran, MOST, fuse);
   f->called = true;
+  if (n > MOST) n = MOST;
   if (n == f->kernels && (!n || !memcmp(ran, f->kernel, (size_t)n * sizeof *ran))) return;
   drop_kernels(f);
   f->kernel = malloc((size_t)(n ? n : 1) * sizeof *ran);
-  for (int i = 0; i < n && f->kernel; i++) tide_fuse_kernel_retain(&ran[i]), f->kernel[i] = ran[i];
+  for (int i = 0; i < n && f->kernel; i++) tide_fuse_kernel_retain(f->kernel[i] = ran[i]);
   if (f->kernel) f->kernels = n;
 }
 
@@ -221,7 +223,7 @@ static int lfused_ready(lua_State *L, ltide_call *c) {
   (void)c;
   for (int i = 0; i < f->kernels; i++) {
     tide_fuse_kernel_info k;
-    tide_fuse_kernel_get(&k, &f->kernel[i]);
+    tide_fuse_kernel_get(&k, f->kernel[i]);
     if (k.fused && !tide_fused_problem(k.fused)) ready = tide_fused_ready(k.fused) && ready;
   }
   return lua_pushboolean(L, ready), 1;
@@ -232,7 +234,7 @@ static int lfused_wait(lua_State *L, ltide_call *c) {
   (void)c;
   for (int i = 0; i < f->kernels; i++) {
     tide_fuse_kernel_info k;
-    tide_fuse_kernel_get(&k, &f->kernel[i]);
+    tide_fuse_kernel_get(&k, f->kernel[i]);
     if (k.fused) ltide_try(L, tide_fused_wait(k.fused));
   }
   lua_settop(L, 1);
@@ -249,7 +251,7 @@ static void push_kernel(lua_State *L, const tide_fuse_kernel *kernel) {
   ltide_set_integer(L, "reads", k.reads);
   ltide_set_integer(L, "writes", k.writes);
   ltide_set_integer(L, "bytes", k.bytes);
-  ltide_set_integer(L, "elements", kernel->elements);
+  ltide_set_integer(L, "elements", k.elements);
   lua_pushboolean(L, k.fused ? tide_fused_ready(k.fused) : k.operations == 1);
   lua_setfield(L, -2, "ready");
   lua_pushstring(L, k.fused ? tide_fused_problem(k.fused) : NULL);
@@ -260,7 +262,7 @@ static int lfused_kernels(lua_State *L, ltide_call *c) {
   const fuse_function *f = check_fused(L, 1);
   (void)c;
   lua_createtable(L, f->kernels, 0);
-  for (int i = 0; i < f->kernels; i++) push_kernel(L, &f->kernel[i]), lua_rawseti(L, -2, i + 1);
+  for (int i = 0; i < f->kernels; i++) push_kernel(L, f->kernel[i]), lua_rawseti(L, -2, i + 1);
   return 1;
 }
 
@@ -282,7 +284,7 @@ static void push_explanation(lua_State *L, const fuse_function *f) {
     lua_pushfstring(L, "the last call ran %d kernel%s", f->kernels, f->kernels == 1 ? "" : "s"), luaL_addvalue(&b);
   for (int i = 0; i < f->kernels; i++) {
     tide_fuse_kernel_info k;
-    tide_fuse_kernel_get(&k, &f->kernel[i]);
+    tide_fuse_kernel_get(&k, f->kernel[i]);
     lua_pushfstring(L, "\n  %d.", i + 1), luaL_addvalue(&b);
     for (int n = 0; n < k.operations; n++) luaL_addchar(&b, ' '), luaL_addstring(&b, k.operation[n]);
     lua_pushfstring(L, ": reads %d, writes %d, %I bytes an element%s", k.reads, k.writes, (LUAI_UACINT)k.bytes,

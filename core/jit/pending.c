@@ -272,8 +272,10 @@ void tide__pending_start(void) { tide__pending = (tide__pending_ops){settle, bef
 
 tide_status tide_fuse_new(tide_fuse **out, const char *name) {
   TIDE_GIVEN("fuse_new", out);
+  TIDE_GIVEN("fuse_new", name);
+  if (!tide__running()) return tide__fail(TIDE_STATE, "fuse_new: tide is not started, expected tide_init first");
   tide_fuse *f = calloc(1, sizeof *f);
-  if (f) f->name = strdup(name ? name : "fuse");
+  if (f) f->name = strdup(name);
   if (!f || !f->name) {
     free(f);
     return tide__fail(TIDE_MEMORY, "fuse: no host memory");
@@ -302,11 +304,12 @@ void tide_fuse_free(tide_fuse *f) {
 }
 
 void tide_fuse_trace_begin(tide_fuse *f) {
-  for (int i = 0; i < f->trace_count; i++) tide__fuse_recipe_drop(f->trace[i].recipe);
-  f->trace_count = 0;
+  for (int i = 0; f && i < f->trace_count; i++) tide_fuse_kernel_release(f->trace[i]);
+  if (f) f->trace_count = 0;
 }
 
-int tide_fuse_trace(const tide_fuse *f, const tide_fuse_kernel **out) {
-  *out = f->trace;
+int tide_fuse_trace(tide_fuse_kernel **out, int n, const tide_fuse *f) {
+  if (!f) return 0;
+  for (int i = 0; out && i < n && i < f->trace_count; i++) out[i] = f->trace[i];
   return f->trace_count;
 }

@@ -29,8 +29,11 @@ typedef struct tide__node {
   tide_scalar number[3], param[3]; /* number: operands that are no nodes */
 } tide__node;
 
-/* Kernels in a row, for one structure of nodes. */
-typedef struct tide__fuse_step {
+struct tide__fuse_recipe;
+
+/* A kernel of a recipe. */
+struct tide_fuse_kernel {
+  struct tide__fuse_recipe *recipe;
   tide_fused *fused; /* NULL: operation by operation */
   int nodes, inputs, outputs, numbers;
   int alone; /* the one operation that it is; or -1 */
@@ -38,8 +41,10 @@ typedef struct tide__fuse_step {
   int16_t input[TIDE_FUSE_INPUTS], output[TIDE_FUSE_OUTPUTS], of[TIDE_FUSE_NODES]; /* places in the cone */
   int16_t from[TIDE_FUSE_SCALARS]; /* where a number comes from: place << 3 | operand, or 3 + parameter */
   int written[TIDE_FUSE_OUTPUTS];  /* the nodes of `output` */
-  int64_t bytes;                   /* that one element moves */
-} tide__fuse_step;
+  int64_t bytes, elements;         /* that one element moves; of a result, when it ran last */
+};
+
+/* Kernels in a row, for one structure of nodes. */
 
 typedef struct tide__fuse_recipe {
   struct tide__fuse_recipe *next;
@@ -48,7 +53,7 @@ typedef struct tide__fuse_recipe {
   size_t length;
   char *key;
   int steps;
-  tide__fuse_step *step;
+  tide_fuse_kernel *step;
 } tide__fuse_recipe;
 
 /* The nodes that some values are computed from, operands first. */
@@ -75,7 +80,7 @@ struct tide_fuse {
   tide__cone *cone; /* that is being computed */
   tide__fuse_recipe *recipes;
   int recipe_count;
-  tide_fuse_kernel *trace; /* what has run since tide_fuse_trace_begin */
+  tide_fuse_kernel **trace; /* what has run since tide_fuse_trace_begin, with references */
   int trace_count, trace_room;
 };
 

@@ -173,10 +173,15 @@ static tide_status write(tide_fuse *f, tide__node *n, tide_tensor *into) {
 tide_status tide_fuse_elementwise(tide_tensor **out, tide_fuse *f, tide_op op, const tide_operand *in,
                                   const tide_scalar *params, tide_tensor *into) {
   tide__node *n = NULL;
+  if (!f) return tide__fail_null("fuse_elementwise", "fuse");
+  TIDE_GIVEN("fuse_elementwise", in);
+  TIDE_TRY(tide__out_check(out, into, "fuse_elementwise"));
   if (into && tide__node_usable(into) && atomic_load(&into->storage->pending_reads)) {
     /* Other fuses' values that read it; ours are computed with this operation. */
+    tide_status status = TIDE_OK;
     for (tide_fuse *other = tide__fuse_next(NULL); other; other = tide__fuse_next(other))
-      if (other != f) TIDE_TRY(tide__fuse_settle(other, into->storage, false));
+      if (other != f && status == TIDE_OK) status = tide__fuse_settle(other, into->storage, false);
+    TIDE_TRY(status);
   }
   tide__fuse_lock(f);
   tide_status status = begin(f, false);
@@ -203,6 +208,7 @@ static tide_dtype reduced_dtype(tide_reduction op, tide_dtype dtype) {
 /* Are the dims the last ones, or the first? */
 static bool find_dims(tide__node *n, const tide_reduce_options *o, int ndim) {
   int dims = o->ndims ? o->ndims : ndim;
+  if (o->ndims < 0 || (o->ndims && !o->dims)) return false;
   uint64_t last = 0, first = 0;
   for (int i = 0; i < o->ndims; i++) {
     int d = o->dims[i] < 0 ? o->dims[i] + ndim : o->dims[i];
@@ -224,7 +230,11 @@ static bool is_better_alone(tide_reduction op, const tide__node *n, const tide_t
 
 tide_status tide_fuse_reduce(tide_tensor **out, tide_fuse *f, tide_reduction op, const tide_tensor *x,
                              const tide_reduce_options *o) {
-  bool fits = tide__node_usable(x) && o && o->dtype == TIDE_DTYPE_NONE && tide_fuse_reduces(op, (tide_dtype)x->dtype);
+  if (!f) return tide__fail_null("fuse_reduce", "fuse");
+  TIDE_GIVEN("fuse_reduce", out);
+  if (o) TIDE_SIZED("fuse_reduce", o);
+  bool fits = (unsigned)op < TIDE_REDUCTION_COUNT && tide__node_usable(x) && o && o->dtype == TIDE_DTYPE_NONE &&
+              tide_fuse_reduces(op, (tide_dtype)x->dtype);
   tide__fuse_lock(f);
   tide_status status = fits ? begin(f, false) : TIDE_OK;
   tide__node *n = status == TIDE_OK && fits ? tide__node_new(f, TIDE_FUSE_REDUCE, x->storage->device) : NULL;
@@ -251,6 +261,11 @@ tide_status tide_fuse_reduce(tide_tensor **out, tide_fuse *f, tide_reduction op,
 }
 
 tide_status tide_fuse_cast(bool *done, tide_tensor **out, tide_fuse *f, const tide_tensor *x, tide_dtype dtype) {
+  TIDE_GIVEN("fuse_cast", done);
+  TIDE_GIVEN("fuse_cast", out);
+  if (!f) return tide__fail_null("fuse_cast", "fuse");
+  TIDE_GIVEN("fuse_cast", x);
+  TIDE_RANGE("fuse_cast", dtype, TIDE_DTYPE_COUNT);
   *done = tide__node_usable(x) && (unsigned)dtype < TIDE_DTYPE_COUNT && dtype != (tide_dtype)x->dtype &&
           tide__category(dtype) < 3 && tide__category(x->dtype) < 3;
   if (!*done) return TIDE_OK;
@@ -284,7 +299,16 @@ static bool is_gatherable(const tide_tensor *x, const tide_tensor *index, int di
 
 tide_status tide_fuse_gather(bool *done, tide_tensor **out, tide_fuse *f, const tide_tensor *x,
                              const tide_tensor *index, int dim, int places, const char *file, int line) {
-  if (x && dim < 0) dim += x->ndim;
+  TIDE_GIVEN("fuse_gather", done);
+  TIDE_GIVEN("fuse_gather", out);
+  if (!f) return tide__fail_null("fuse_gather", "fuse");
+  TIDE_GIVEN("fuse_gather", x);
+  TIDE_GIVEN("fuse_gather", index);
+  TIDE_RANGE("fuse_gather", places, TIDE_FUSE_LINE + 1);
+  if (line < 0 || (line && !file))
+    return tide__fail(TIDE_ARGUMENT, "fuse_gather: line: got %d%s, expected 0, or a line of a file", line,
+                      file ? "" : " without a file");
+  if (places != TIDE_FUSE_LINE) TIDE_TRY(tide__dim_check(&dim, dim, x->ndim, "fuse_gather"));
   *done = is_gatherable(x, index, dim, places);
   if (!*done) return TIDE_OK;
   TIDE_TRY(tide__storage_settle(x->storage));
@@ -311,7 +335,10 @@ tide_status tide_fuse_gather(bool *done, tide_tensor **out, tide_fuse *f, const 
 }
 
 tide_status tide_fuse_compute(tide_fuse *f, tide_tensor *const *list, int n) {
-  TIDE_GIVEN("fuse_compute", f);
+  if (!f) return tide__fail_null("fuse_compute", "fuse");
+  TIDE_LIST("fuse_compute", list, n);
+  enum { MOST = 1 << 20 };
+  if (n > MOST) return tide__fail(TIDE_ARGUMENT, "fuse_compute: n: got %d, expected at most %d", n, MOST);
   tide__node **node = malloc((size_t)(n > 0 ? n : 1) * sizeof *node);
   if (!node) return tide__fail(TIDE_MEMORY, "fuse: no host memory");
   int count = 0;

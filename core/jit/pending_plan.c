@@ -44,18 +44,18 @@ static bool is_written(const planner *p, int i) { return p->c->into && i == p->c
 
 /* ---- one kernel ---- */
 
-static tide__fuse_step *add_step(planner *p) {
+static tide_fuse_kernel *add_step(planner *p) {
   tide__fuse_recipe *r = p->r;
   if (r->steps == p->room) {
     int room = p->room ? 2 * p->room : 4;
-    tide__fuse_step *more = realloc(r->step, (size_t)room * sizeof *more);
+    tide_fuse_kernel *more = realloc(r->step, (size_t)room * sizeof *more);
     if (!more) {
       p->failed = true;
       return NULL;
     }
     r->step = more, p->room = room;
   }
-  tide__fuse_step *s = &r->step[r->steps++];
+  tide_fuse_kernel *s = &r->step[r->steps++];
   memset(s, 0, sizeof *s);
   s->alone = -1;
   return s;
@@ -68,12 +68,12 @@ static void mark(const planner *p, int i, bool *needed) {
     if (node_at(p, i)->in[k]) mark(p, operand(node_at(p, i), k), needed);
 }
 
-static int add_node(tide__fuse_step *s, const tide_fuse_node *node, int of) {
+static int add_node(tide_fuse_kernel *s, const tide_fuse_node *node, int of) {
   s->node[s->nodes] = *node, s->of[s->nodes] = (int16_t)of;
   return s->nodes++;
 }
 
-static int add_input(tide__fuse_step *s, const planner *p, int i, int behind) {
+static int add_input(tide_fuse_kernel *s, const planner *p, int i, int behind) {
   const tide__node *n = node_at(p, i);
   s->input[s->inputs++] = (int16_t)i;
   const tide_fuse_node input = {
@@ -82,12 +82,12 @@ static int add_input(tide__fuse_step *s, const planner *p, int i, int behind) {
 }
 
 /* The kernel's node for one of the cone: computed in the kernel, or an input. */
-static int node_of(const planner *p, tide__fuse_step *s, int16_t *node, int i) {
+static int node_of(const planner *p, tide_fuse_kernel *s, int16_t *node, int i) {
   if (node[i] < 0) node[i] = (int16_t)add_input(s, p, i, 0);
   return node[i];
 }
 
-static int add_number(tide__fuse_step *s, int i, int which) {
+static int add_number(tide_fuse_kernel *s, int i, int which) {
   s->from[s->numbers] = (int16_t)(i << 3 | which);
   return s->numbers++;
 }
@@ -95,7 +95,7 @@ static int add_number(tide__fuse_step *s, int i, int which) {
 /* How many dims of the source stand behind the one that the index is of. */
 static int dims_behind(const tide__node *n) { return n->op == TIDE_FUSE_SLICES ? n->in[1]->x.ndim - 1 - n->dims : 0; }
 
-static void add_gather(const planner *p, tide__fuse_step *s, int16_t *node, int i) {
+static void add_gather(const planner *p, tide_fuse_kernel *s, int16_t *node, int i) {
   const tide__node *n = node_at(p, i);
   const tide_tensor *x = &n->in[1]->x;
   tide_fuse_node g = {
@@ -107,7 +107,7 @@ static void add_gather(const planner *p, tide__fuse_step *s, int16_t *node, int 
   node[i] = (int16_t)add_node(s, &g, i);
 }
 
-static void add_computed(const planner *p, tide__fuse_step *s, int16_t *node, int i) {
+static void add_computed(const planner *p, tide_fuse_kernel *s, int16_t *node, int i) {
   const tide__node *n = node_at(p, i);
   if (n->kind == TIDE_FUSE_GATHER) {
     add_gather(p, s, node, i);
@@ -131,13 +131,13 @@ static tide_scalar number_of(const tide__cone *c, int from) {
 }
 
 /* Do the kernel's results have the dtypes that the operations gave? */
-static bool dtypes_hold(const planner *p, const tide__fuse_step *s) {
+static bool dtypes_hold(const planner *p, const tide_fuse_kernel *s) {
   for (int k = 0; k < s->outputs; k++)
     if (s->fused->value[s->fused->output[k]].dtype != node_at(p, s->output[k])->x.dtype) return false;
   return true;
 }
 
-static void make_kernel(planner *p, tide__fuse_step *s) {
+static void make_kernel(planner *p, tide_fuse_kernel *s) {
   tide_scalar number[TIDE_FUSE_SCALARS];
   for (int k = 0; k < s->numbers; k++) number[k] = number_of(p->c, s->from[k]);
   if (tide_fused_new(&s->fused, p->name, s->node, s->nodes, s->written, s->outputs, number, s->numbers) != TIDE_OK)
@@ -152,7 +152,7 @@ static void make_kernel(planner *p, tide__fuse_step *s) {
 static void add_kernel(planner *p, const int *results, int n) {
   bool *needed = calloc((size_t)p->c->count, sizeof *needed);
   int16_t *node = malloc((size_t)p->c->count * sizeof *node);
-  tide__fuse_step *s = needed && node ? add_step(p) : NULL;
+  tide_fuse_kernel *s = needed && node ? add_step(p) : NULL;
   p->failed = p->failed || !s;
   if (s) {
     int computed = 0;
@@ -252,7 +252,7 @@ static bool breaks_write(const planner *p, const tide__node *n) {
 static void add_alone(planner *p, int at) {
   for (int k = 0; k < 3; k++)
     if (node_at(p, at)->in[k] && p->here[operand(node_at(p, at), k)]) close_group(p, at);
-  tide__fuse_step *s = add_step(p);
+  tide_fuse_kernel *s = add_step(p);
   if (!s) return;
   const tide__node *n = node_at(p, at);
   const tide_fuse_node named = {.kind = (tide_fuse_kind)n->kind, .op = n->op, .dtype = (tide_dtype)n->x.dtype};
@@ -418,6 +418,7 @@ static tide__fuse_recipe *make(tide_fuse *f, const tide__cone *c) {
   bool failed = !able || p->failed;
   if (p) free(p->kind), free(p->here), free(p->last);
   free(p);
+  for (int i = 0; r && i < r->steps && !failed; i++) r->step[i].recipe = r;
   if (!failed) return r;
   if (able)
     tide__fuse_recipe_drop(r);
@@ -476,10 +477,10 @@ tide__fuse_recipe *tide__fuse_recipe_get(tide_fuse *f, const tide__cone *c) {
 
 /* ---- what one is made of ---- */
 
-void tide_fuse_kernel_retain(const tide_fuse_kernel *k) {
+void tide_fuse_kernel_retain(tide_fuse_kernel *k) {
   if (k) atomic_fetch_add(&k->recipe->refs, 1);
 }
-void tide_fuse_kernel_release(const tide_fuse_kernel *k) {
+void tide_fuse_kernel_release(tide_fuse_kernel *k) {
   if (k) tide__fuse_recipe_drop(k->recipe);
 }
 
@@ -490,8 +491,11 @@ static const char *operation_name(const tide_fuse_node *n) {
 }
 
 void tide_fuse_kernel_get(tide_fuse_kernel_info *out, const tide_fuse_kernel *k) {
-  const tide__fuse_step *s = &k->recipe->step[k->step];
-  *out = (tide_fuse_kernel_info){.reads = s->inputs, .writes = s->outputs, .bytes = s->bytes, .fused = s->fused};
-  for (int i = 0; i < s->nodes; i++)
-    if (s->node[i].kind != TIDE_FUSE_INPUT) out->operation[out->operations++] = operation_name(&s->node[i]);
+  if (!out) return;
+  *out = (tide_fuse_kernel_info){.operations = 0};
+  if (!k) return;
+  out->reads = k->inputs, out->writes = k->outputs, out->bytes = k->bytes, out->elements = k->elements;
+  out->fused = k->fused;
+  for (int i = 0; i < k->nodes; i++)
+    if (k->node[i].kind != TIDE_FUSE_INPUT) out->operation[out->operations++] = operation_name(&k->node[i]);
 }

@@ -141,7 +141,7 @@ static tide_status run_alone(run *r, int at) {
 
 /* The operations of the kernel one by one, but for those whose values an earlier kernel has left; what is no result is
  * dropped afterwards. */
-static tide_status run_apart(run *r, const tide__fuse_step *s, const target *t) {
+static tide_status run_apart(run *r, const tide_fuse_kernel *s, const target *t) {
   tide_tensor *own[TIDE_FUSE_NODES] = {NULL};
   bool set[TIDE_FUSE_NODES] = {false};
   tide_status status = TIDE_OK;
@@ -167,7 +167,7 @@ static tide_status run_apart(run *r, const tide__fuse_step *s, const target *t) 
   return status;
 }
 
-static tide_status call_kernel(bool *done, run *r, const tide__fuse_step *s, const target *t) {
+static tide_status call_kernel(bool *done, run *r, const tide_fuse_kernel *s, const target *t) {
   tide_tensor *in[TIDE_FUSE_INPUTS], *into[TIDE_FUSE_OUTPUTS], *out[TIDE_FUSE_OUTPUTS];
   tide_scalar number[TIDE_FUSE_SCALARS];
   uint32_t fresh = 0;
@@ -185,7 +185,7 @@ static tide_status call_kernel(bool *done, run *r, const tide__fuse_step *s, con
   return TIDE_OK;
 }
 
-static tide_status run_kernel(run *r, const tide__fuse_step *s) {
+static tide_status run_kernel(run *r, const tide_fuse_kernel *s) {
   target t[TIDE_FUSE_OUTPUTS];
   tide_status status = TIDE_OK;
   int begun = 0;
@@ -201,17 +201,17 @@ static tide_status run_kernel(run *r, const tide__fuse_step *s) {
 /* ---- all of them ---- */
 
 /* Without memory for it there is none. */
-static void note(tide_fuse *f, tide__fuse_recipe *recipe, int step, int64_t elements) {
+static void note(tide_fuse *f, tide_fuse_kernel *k, int64_t elements) {
   enum { MOST = 256 };
+  k->elements = elements;
   if (f->trace_count == MOST) return;
   if (f->trace_count == f->trace_room) {
     int room = f->trace_room ? 2 * f->trace_room : 8;
-    tide_fuse_kernel *more = realloc(f->trace, (size_t)room * sizeof *more);
+    tide_fuse_kernel **more = realloc(f->trace, (size_t)room * sizeof *more);
     if (!more) return;
     f->trace = more, f->trace_room = room;
   }
-  f->trace[f->trace_count++] = (tide_fuse_kernel){recipe, step, elements};
-  atomic_fetch_add(&recipe->refs, 1);
+  tide_fuse_kernel_retain(f->trace[f->trace_count++] = k);
 }
 
 tide_status tide__cone_run(tide_fuse *f, tide__cone *c, tide__fuse_recipe *recipe) {
@@ -222,9 +222,9 @@ tide_status tide__cone_run(tide_fuse *f, tide__cone *c, tide__fuse_recipe *recip
   if (!r.made) return tide__fail(TIDE_MEMORY, "fuse: no host memory");
   tide_status status = TIDE_OK;
   for (int i = 0; i < recipe->steps && status == TIDE_OK; i++) {
-    const tide__fuse_step *s = &recipe->step[i];
+    const tide_fuse_kernel *s = &recipe->step[i];
     status = s->alone >= 0 ? run_alone(&r, s->alone) : run_kernel(&r, s);
-    if (status == TIDE_OK) note(f, recipe, i, c->node[s->output[0]]->x.numel);
+    if (status == TIDE_OK) note(f, &recipe->step[i], c->node[s->output[0]]->x.numel);
   }
   for (int i = 0; i < c->count; i++) tide_tensor_release(r.made[i]);
   if (!fits) free(r.made);

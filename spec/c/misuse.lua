@@ -39,7 +39,7 @@ for name in ([[
   tide_tensor_to_dlpack.consumer tide_tensor_to_dlpack_unversioned.consumer tide_from_dlpack.producer
   tide_from_dlpack_unversioned.producer tide_allocator_take.stream tide_bincount.weights tide_current_override.device
   tide_device_processes.list tide_mempool_new_from.source tide_roll.dims
-  tide_lua_set_global_tensor.tensor tide_lua_sethook.hook tide_lua_readback.L tide_comm_scatter.chunk_sizes tide_error_set.message tide_quota_spend.n tide_conv.bias tide_conv_transpose.bias tide_max_pool.indices
+  tide_lua_set_global_tensor.tensor tide_lua_sethook.hook tide_lua_readback.L tide_comm_scatter.chunk_sizes tide_error_set.message tide_quota_spend.n tide_fuse_gather.file tide_fuse_gather.line tide_conv.bias tide_conv_transpose.bias tide_max_pool.indices
 ]]):gmatch "%S+" do optional[name] = true end
 
 -- A huge count of a list whose length nothing else bounds reads behind it.

@@ -215,6 +215,8 @@ static void *object_of(const char *name, const char *parameter_name) {
   if (!strcmp(name, "tide_current")) return tide_current_new(NULL);
   if (!strcmp(name, "tide_archive")) return archive_new();
   if (!strcmp(name, "tide_fused")) return fused_new();
+  if (!strcmp(name, "tide_fuse_kernel")) return NULL; /* those that have run are only lent */
+  MADE(tide_fuse, tide_fuse_new(&made, "f"))
   if (!strcmp(name, "tide_values")) return values_new();
   if (!strcmp(name, "tide_mapping")) return mapping_new();
   if (!strcmp(name, "tide_kernel")) return kernel_new();

@@ -24,7 +24,7 @@ typedef enum tide_fuse_kind {
   TIDE_FUSE_GATHER, /* elements of a tensor that is given, which is an input too, at the places that a value says */
 } tide_fuse_kind;
 
-/* Which elements an index stands for, as these functions give them. */
+/* Which elements an index picks: as these functions do. */
 typedef enum tide_fuse_places {
   TIDE_FUSE_SLICES, /* tide_index_get */
   TIDE_FUSE_ALONG,  /* tide_take_along_dim */
@@ -40,9 +40,8 @@ typedef struct tide_fuse_node {
   int in[3];        /* operands: a node before this one, or -1 - k for number k; GATHER: the index */
   int param;        /* OP: the first of the numbers that it takes beside its operands, which follow each other;
                        REDUCE: the number that the reduction takes (var's correction, norm's p), or -1 */
-  int dims;         /* REDUCE: over how many dims, the last ones; GATHER: the dim that the index is of; INPUT: how many
-                       dims of size 1 stand behind the tensor's own, as those of an index for SLICES do that has as many
-                       dims behind the one that it is of */
+  int dims;         /* REDUCE: number of last dims; GATHER: the indexed dim; INPUT: number of dims of size 1 that are
+                       added behind the tensor's own, as an index for SLICES needs them */
   int line;         /* GATHER: the script's line that the error of a bad index names; 0: that which calls */
   const char *file; /* and its script, as a tide_site_fn names it */
   bool leading;     /* REDUCE: the first ones instead */
@@ -55,13 +54,12 @@ TIDE_API bool tide_fuse_takes(tide_op op, tide_dtype common);
 TIDE_API bool tide_fuse_reduces(tide_reduction op, tide_dtype dtype);
 /* How many numbers an operation takes beside its operands. */
 TIDE_API int tide_fuse_params(tide_op op);
-/* Makes it of n nodes, of which those of `outputs` are the results. The numbers are part of it, but not of its kernel:
- * another one that differs in nothing else finds that made. `name` is what messages and profiles call it; it is
- * copied. SUPPORT where it cannot be one kernel. */
+/* Makes a fused function of n nodes; `outputs` lists the results. Numbers are parameters of the kernel: functions that
+ * differ in nothing else share it. `name` is for messages and profiles, and is copied. SUPPORT if one kernel cannot
+ * do it. */
 TIDE_API tide_status tide_fused_new(tide_fused **out, const char *name, const tide_fuse_node *nodes, int n,
                                     const int *outputs, int outputs_n, const tide_scalar *numbers, int numbers_n);
-/* Gives it other numbers for later calls: as many as it was made with, each of the same kind. That of a norm, which the
- * kernel is made for, stays what it is. */
+/* Sets the numbers of later calls. Their count and kinds stay, and so does the order of a norm. */
 TIDE_API tide_status tide_fused_numbers(tide_fused *fused, const tide_scalar *numbers, int n);
 /* Frees the handle; NULL is allowed. */
 TIDE_API void tide_fused_free(tide_fused *fused);
@@ -78,7 +76,7 @@ typedef struct tide_fuse_layout {
   int device;
   const int64_t *size, *stride;
 } tide_fuse_layout;
-/* Begins to make the kernel that a call with such inputs, and new results, would need; no failure is told. */
+/* Starts to compile the kernel for a call with such inputs and new results. Reports no failure. */
 TIDE_API void tide_fused_begin(tide_fused *fused, const tide_fuse_layout *in);
 /* Waits until every kernel that has been begun is there, or has failed. STATE where waits are refused. */
 TIDE_API tide_status tide_fused_wait(tide_fused *fused);
@@ -99,7 +97,8 @@ TIDE_API int64_t tide_fused_bytes(const tide_fused *fused);
 
 typedef struct tide_fuse tide_fuse;
 
-/* Where pending operations are noted. One thread at a time may call with it; tensors may be dropped by any. */
+/* Where pending operations are noted; `name` is for messages. One thread at a time may call with it; tensors may be
+ * dropped by any. */
 TIDE_API tide_status tide_fuse_new(tide_fuse **out, const char *name);
 /* Frees the handle; values that are pending stay so. NULL is allowed. */
 TIDE_API void tide_fuse_free(tide_fuse *fuse);
@@ -119,24 +118,21 @@ TIDE_API tide_status tide_fuse_gather(bool *done, tide_tensor **out, tide_fuse *
 TIDE_API tide_status tide_fuse_compute(tide_fuse *fuse, tide_tensor *const *list, int n);
 TIDE_API bool tide_tensor_is_pending(const tide_tensor *x);
 
-/* One kernel that has run. */
-typedef struct tide_fuse_kernel {
-  struct tide__fuse_recipe *recipe;
-  int step;
-  int64_t elements; /* of a result */
-} tide_fuse_kernel;
+/* One kernel that has run, shared by all calls of its structure. */
+typedef struct tide_fuse_kernel tide_fuse_kernel;
 typedef struct tide_fuse_kernel_info {
   int operations, reads, writes;
-  int64_t bytes; /* that one element moves */
+  int64_t bytes, elements; /* bytes that one element moves; elements of a result, when it ran last */
   const char *operation[TIDE_FUSE_NODES];
-  tide_fused *fused; /* NULL: one operation, which has a kernel of its own, or operations one by one */
+  tide_fused *fused; /* borrowed; NULL: one operation, which has a kernel of its own, or operations one by one */
 } tide_fuse_kernel_info;
-/* Forgets what has run. */
+/* Forgets what has run. NULL is allowed. */
 TIDE_API void tide_fuse_trace_begin(tide_fuse *fuse);
-/* What has run since then; valid until the next operation. */
-TIDE_API int tide_fuse_trace(const tide_fuse *fuse, const tide_fuse_kernel **out);
-TIDE_API void tide_fuse_kernel_retain(const tide_fuse_kernel *kernel);
-TIDE_API void tide_fuse_kernel_release(const tide_fuse_kernel *kernel);
+/* What has run since then: how many, and the first n of them, borrowed until the next operation. */
+TIDE_API int tide_fuse_trace(tide_fuse_kernel **out, int n, const tide_fuse *fuse);
+/* A kernel lives as long as a reference to it. NULL is allowed. */
+TIDE_API void tide_fuse_kernel_retain(tide_fuse_kernel *kernel);
+TIDE_API void tide_fuse_kernel_release(tide_fuse_kernel *kernel);
 TIDE_API void tide_fuse_kernel_get(tide_fuse_kernel_info *out, const tide_fuse_kernel *kernel);
 
 #ifdef __cplusplus
