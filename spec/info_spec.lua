@@ -129,10 +129,15 @@ describe("devices", function()
     assert.are.equal(p.major, cuda.get_device_properties().major)
     local free, total = cuda.mem_get_info()
     assert.is_true(total <= p.total_memory and free <= total)
-    local x = tide.zeros(64 << 20, { device = "cuda", dtype = "uint8" })
-    assert.is_true(cuda.mem_get_info() <= free) -- all processes' together
-    x:free()
-    cuda.empty_cache()
+    local fell = false -- counts all processes, and another one may free some in between
+    for _ = 1, 20 do
+      local before = cuda.mem_get_info()
+      local x = tide.zeros(64 << 20, { device = "cuda", dtype = "uint8" })
+      fell = fell or cuda.mem_get_info() <= before
+      x:free()
+      cuda.empty_cache()
+    end
+    assert.is_true(fell)
   end)
 
   it("have versions of the driver and of what tide was built with", function()
