@@ -183,6 +183,7 @@ struct tide_storage {
   bool stream_held;               /* `stream` is retained: the default one need not be */
   bool external;                  /* of another API, and live in tide's turns alone */
   bool pending;                   /* has no memory yet: `user` is what computes its values (jit/pending.c) */
+  bool counted;                   /* was pending: references count to 0, as its node may take some meanwhile */
   _Atomic uint32_t pending_reads; /* pending values that read it: a write computes them first */
   _Atomic bool let_go;            /* all but graphs whose input it is have let it go, by name */
   _Atomic bool exported;          /* others know its address, so that it stays */

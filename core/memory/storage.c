@@ -269,7 +269,7 @@ tide__pending_ops tide__pending;
 tide_status tide__storage_pending(tide_storage **out, size_t nbytes, int device, void *node) {
   tide_storage *s = header_new();
   if (!s) return TIDE_MEMORY;
-  s->device = device, s->nbytes = nbytes, s->user = node, s->pending = true;
+  s->device = device, s->nbytes = nbytes, s->user = node, s->pending = s->counted = true;
   *out = s;
   return TIDE_OK;
 }
@@ -372,11 +372,15 @@ void tide_storage_release(tide_storage *s) {
 }
 
 static void drop(tide_storage *s, int64_t references) {
-  if (TIDE_UNLIKELY(s->pending)) { /* counted to 0, as its node may take a reference meanwhile */
-    if (atomic_fetch_sub(&s->refs, references) == references) tide__pending.gone(s);
+  if (TIDE_UNLIKELY(s->counted)) {
+    if (atomic_fetch_sub(&s->refs, references) != references) return;
+    if (s->pending) {
+      tide__pending.gone(s);
+      return;
+    }
+  } else if (!tide__ref_drop_some(&s->refs, references)) {
     return;
   }
-  if (!tide__ref_drop_some(&s->refs, references)) return;
   if (s->deferred.uses || s->deferred.wait_all)
     tide__deferred_free_begin(&s->deferred, finish, s);
   else
