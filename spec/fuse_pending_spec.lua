@@ -125,6 +125,13 @@ describe("a pending value", function()
     local function many(a) local r = { a } for k = 2, 30 do r[k] = a * k + r[k - 1] end return r end
     local want, got = many(fill { 9 }), tide.fuse(many)(fill { 9 })
     for k = 1, 30 do D.eq(want[k], got[k], 1e-4, "result " .. k) end
+    local function tree(a, from, n) -- of more nodes than 16 bits count with an operand
+      if n == 1 then return a * (from % 7) end
+      return tree(a, from, n // 2) + tree(a, from + n // 2, n - n // 2)
+    end
+    local leaves, sum = D.tsan and 600 or 6000, 0
+    for k = 1, leaves do sum = sum + k % 7 end
+    D.eq(fill { 4 } * sum, tide.fuse(function(a) return tree(a, 1, leaves) end)(fill { 4 }), 1e-3)
     local x, list = fill { 3 }, {}
     for k = 1, 14 do list[k] = fill({ 3 }, "float32", k) end
     local function wide(a) for k = 1, 14 do a = a + list[k] * k end return a end

@@ -38,9 +38,15 @@ static void visit(tide__cone *c, tide__node *n, uint32_t mark, bool *failed) {
   c->node[c->count++] = n;
 }
 
+static int by_serial(const void *a, const void *b) {
+  const tide__node *x = *(tide__node *const *)a, *y = *(tide__node *const *)b;
+  return (x->serial > y->serial) - (x->serial < y->serial);
+}
+
 /* In the order in which they were made. */
 static void order(tide__cone *c) {
-  for (int i = 1; i < c->count; i++) {
+  if (c->count > 64) qsort(c->node, (size_t)c->count, sizeof *c->node, by_serial);
+  for (int i = 1; i < c->count; i++) { /* most are in order */
     tide__node *n = c->node[i];
     int k = i;
     for (; k > 0 && c->node[k - 1]->serial > n->serial; k--) c->node[k] = c->node[k - 1];

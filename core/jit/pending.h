@@ -38,14 +38,13 @@ struct tide_fuse_kernel {
   int nodes, inputs, outputs, numbers;
   int alone; /* the one operation that it is; or -1 */
   tide_fuse_node node[TIDE_FUSE_NODES];
-  int16_t input[TIDE_FUSE_INPUTS], output[TIDE_FUSE_OUTPUTS], of[TIDE_FUSE_NODES]; /* places in the cone */
-  int16_t from[TIDE_FUSE_SCALARS]; /* where a number comes from: place << 3 | operand, or 3 + parameter */
+  int32_t input[TIDE_FUSE_INPUTS], output[TIDE_FUSE_OUTPUTS], of[TIDE_FUSE_NODES]; /* places in the cone */
+  int32_t from[TIDE_FUSE_SCALARS]; /* where a number comes from: place << 3 | operand, or 3 + parameter */
   int written[TIDE_FUSE_OUTPUTS];  /* the nodes of `output` */
   int64_t bytes, elements;         /* that one element moves; of a result, when it ran last */
 };
 
 /* Kernels in a row, for one structure of nodes. */
-
 typedef struct tide__fuse_recipe {
   struct tide__fuse_recipe *next;
   _Atomic int refs;

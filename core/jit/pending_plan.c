@@ -19,7 +19,7 @@ typedef struct planner {
   tide__fuse_recipe *r;
   const char *name;
   int count; /* nodes in the group */
-  int16_t event[GROUP], leaf[TIDE_FUSE_INPUTS];
+  int32_t event[GROUP], leaf[TIDE_FUSE_INPUTS];
   int leaves, numbers, gathered; /* gathered: inputs that are no leaves, as they are read by an index */
   int reduced, dims;             /* the node that reductions are over, or -1 */
   bool leading, failed;
@@ -69,13 +69,13 @@ static void mark(const planner *p, int i, bool *needed) {
 }
 
 static int add_node(tide_fuse_kernel *s, const tide_fuse_node *node, int of) {
-  s->node[s->nodes] = *node, s->of[s->nodes] = (int16_t)of;
+  s->node[s->nodes] = *node, s->of[s->nodes] = of;
   return s->nodes++;
 }
 
 static int add_input(tide_fuse_kernel *s, const planner *p, int i, int behind) {
   const tide__node *n = node_at(p, i);
-  s->input[s->inputs++] = (int16_t)i;
+  s->input[s->inputs++] = i;
   const tide_fuse_node input = {
       .kind = TIDE_FUSE_INPUT, .dtype = (tide_dtype)n->x.dtype, .ndim = n->x.ndim, .dims = behind};
   return add_node(s, &input, i);
@@ -88,7 +88,7 @@ static int node_of(const planner *p, tide_fuse_kernel *s, int16_t *node, int i) 
 }
 
 static int add_number(tide_fuse_kernel *s, int i, int which) {
-  s->from[s->numbers] = (int16_t)(i << 3 | which);
+  s->from[s->numbers] = i << 3 | which;
   return s->numbers++;
 }
 
@@ -103,7 +103,7 @@ static void add_gather(const planner *p, tide_fuse_kernel *s, int16_t *node, int
   g.line = n->line, g.file = n->line > 0 ? n->file : NULL;
   const int behind = dims_behind(n);
   g.in[0] = behind ? add_input(s, p, operand(n, 0), behind) : node_of(p, s, node, operand(n, 0));
-  s->input[s->inputs++] = (int16_t)operand(n, 1);
+  s->input[s->inputs++] = operand(n, 1);
   node[i] = (int16_t)add_node(s, &g, i);
 }
 
@@ -161,7 +161,7 @@ static void add_kernel(planner *p, const int *results, int n) {
     for (int i = 0; i < p->count; i++)
       if (needed[p->event[i]]) add_computed(p, s, node, p->event[i]), computed++;
     s->outputs = n;
-    for (int k = 0; k < n; k++) s->written[k] = node[results[k]], s->output[k] = (int16_t)results[k];
+    for (int k = 0; k < n; k++) s->written[k] = node[results[k]], s->output[k] = results[k];
     for (int k = 0; k < s->inputs; k++) s->bytes += tide__itemsize(node_at(p, s->input[k])->x.dtype);
     for (int k = 0; k < n; k++) s->bytes += tide__itemsize(node_at(p, results[k])->x.dtype);
     if (computed == 1)
@@ -257,10 +257,10 @@ static void add_alone(planner *p, int at) {
   const tide__node *n = node_at(p, at);
   const tide_fuse_node named = {.kind = (tide_fuse_kind)n->kind, .op = n->op, .dtype = (tide_dtype)n->x.dtype};
   add_node(s, &named, at);
-  s->alone = at, s->outputs = 1, s->output[0] = (int16_t)at;
+  s->alone = at, s->outputs = 1, s->output[0] = at;
   s->bytes = tide__itemsize(n->x.dtype);
   for (int k = 0; k < 3; k++)
-    if (n->in[k]) s->input[s->inputs++] = (int16_t)operand(n, k), s->bytes += tide__itemsize(n->in[k]->x.dtype);
+    if (n->in[k]) s->input[s->inputs++] = operand(n, k), s->bytes += tide__itemsize(n->in[k]->x.dtype);
 }
 
 static void add_operation(planner *p, int at) {
@@ -273,13 +273,13 @@ static void add_operation(planner *p, int at) {
   if (!fits(p, n) || breaks_rows(p, n, written) || (written && breaks_write(p, n))) close_group(p, at);
   for (int k = 0; k < (gathers ? 1 : n->operands); k++)
     if (n->in[k] && !p->here[operand(n, k)] && !is_leaf(p, operand(n, k)) && p->leaves < TIDE_FUSE_INPUTS)
-      p->leaf[p->leaves++] = (int16_t)operand(n, k);
+      p->leaf[p->leaves++] = operand(n, k);
   for (int k = 0; k < n->operands; k++) p->numbers += !n->in[k];
   p->numbers += n->params;
   if (gathers) p->numbers += p->gathered ? 1 : 3, p->gathered += 1 + (dims_behind(n) > 0);
   p->kind[at] = (uint8_t)kind_of(p, n);
   if (n->kind == TIDE_FUSE_REDUCE) p->reduced = operand(n, 0), p->dims = n->dims, p->leading = n->leading;
-  p->event[p->count++] = (int16_t)at, p->here[at] = true;
+  p->event[p->count++] = at, p->here[at] = true;
 }
 
 /* Does a reduction follow of what has its size? */
@@ -357,15 +357,14 @@ static uint8_t number_of_size(key *k, int64_t size) {
 static void put_node(key *k, const tide__node *n) {
   struct {
     uint8_t kind, op, dtype, ndim, dims, flags, numbers[6], size[TIDE_MAX_DIMS];
-    int16_t in[3];
-    int32_t line;
+    int32_t in[3], line;
   } w;
   memset(&w, 0, sizeof w);
   w.kind = n->kind, w.op = n->op, w.dtype = n->x.dtype, w.ndim = (uint8_t)n->x.ndim, w.dims = n->dims;
   w.flags = (uint8_t)(n->leading | n->keepdim << 1 | n->is_wanted << 2);
   for (int i = 0; i < n->x.ndim; i++) w.size[i] = number_of_size(k, n->x.size[i]);
   w.line = n->line;
-  for (int i = 0; i < 3; i++) w.in[i] = (int16_t)(n->in[i] ? n->in[i]->at : -1);
+  for (int i = 0; i < 3; i++) w.in[i] = operand(n, i);
   for (int i = 0; i < n->operands && !tide__node_is_leaf(n); i++)
     if (!n->in[i]) w.numbers[i] = (uint8_t)n->number[i].kind;
   for (int i = 0; i < n->params && !tide__node_is_leaf(n); i++) w.numbers[3 + i] = (uint8_t)n->param[i].kind;
