@@ -106,7 +106,7 @@ static const struct {
 enum { HELPERS = sizeof helpers / sizeof *helpers };
 
 /* Are all helpers that its expression calls here? */
-bool tide__fuse_has_text(int op) {
+static bool look_for_text(int op) {
   char word[40];
   for (const char *p = tide_op_get((tide_op)op)->expr; (p = strstr(p, "tide_"));) {
     int n = 0, i = 0;
@@ -117,6 +117,18 @@ bool tide__fuse_has_text(int op) {
     p += n;
   }
   return true;
+}
+
+/* Every pending operation asks: the text is read once. */
+bool tide__fuse_has_text(int op) {
+  enum { UNKNOWN, NO, YES };
+  static _Atomic uint8_t known[TIDE_OP_COUNT];
+  uint8_t is = atomic_load_explicit(&known[op], memory_order_relaxed);
+  if (is == UNKNOWN) {
+    is = look_for_text(op) ? YES : NO;
+    atomic_store_explicit(&known[op], is, memory_order_relaxed);
+  }
+  return is == YES;
 }
 
 bool tide__fuse_is_costly(int op) {

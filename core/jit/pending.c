@@ -55,14 +55,6 @@ static void order(tide__cone *c) {
   for (int i = 0; i < c->count; i++) c->node[i]->at = i;
 }
 
-/* A reference to a storage that somebody may be dropping. */
-static bool retain_living(tide_storage *s) {
-  int64_t refs = atomic_load(&s->refs);
-  while (refs > 0)
-    if (atomic_compare_exchange_weak(&s->refs, &refs, refs + 1)) return true;
-  return false;
-}
-
 /* Ends the walk, which has held all nodes. Nodes whose values are there are leaves now, unless another walk, in the
  * middle of which this one came, holds them as they were. */
 static void settled(tide_fuse *f, tide__cone *c) {
@@ -155,7 +147,7 @@ tide_status tide__fuse_compute_all(tide_fuse *f, tide__node **list, int n, tide_
     for (int i = 0; i < n; i++)
       if (list[i]->stream != stream || count == AT_ONCE - 1)
         list[rest++] = list[i];
-      else if (!tide__node_is_leaf(list[i]) && list[i]->storage && retain_living(list[i]->storage))
+      else if (!tide__node_is_leaf(list[i]) && list[i]->storage && tide__storage_retain_living(list[i]->storage))
         held[count] = list[i]->storage, now[count++] = list[i];
     n = rest;
     int storages = count;

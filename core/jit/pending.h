@@ -97,6 +97,10 @@ void tide__node_describe(tide__node *n, const int64_t *size, const int64_t *stri
 void tide__node_make_leaf(tide__node *n, tide_storage *s, int64_t offset); /* a view of the storage */
 bool tide__node_usable(const tide_tensor *x);
 tide__node *tide__node_of(const tide_tensor *x); /* NULL: its values are there */
+/* A tensor with the node's size and strides, which takes over the storage. */
+tide_status tide__node_tensor(tide_tensor **out, const tide__node *n, tide_storage *s);
+/* Takes a reference to a storage that somebody may be dropping; false: it is gone. */
+bool tide__storage_retain_living(tide_storage *s);
 /* The node of an operand, with a use of it; NULL: it has none. */
 tide__node *tide__node_use(tide_fuse *f, const tide_tensor *x);
 
@@ -117,6 +121,11 @@ void tide__fuse_recipe_drop(tide__fuse_recipe *r);
 /* pending_run.c: computes the cone's nodes that are wanted and have storages. */
 tide_status tide__cone_run(tide_fuse *f, tide__cone *c, tide__fuse_recipe *r);
 
+/* A number of the cone: of `from` as in tide_fuse_kernel. */
+static inline tide_scalar tide__cone_number(const tide__cone *c, int from) {
+  const tide__node *n = c->node[from >> 3];
+  return (from & 7) < 3 ? n->number[from & 7] : n->param[(from & 7) - 3];
+}
 static inline bool tide__node_is_leaf(const tide__node *n) { return n->kind == TIDE_FUSE_INPUT; }
 
 #endif

@@ -164,6 +164,24 @@ bool tide__node_usable(const tide_tensor *x) {
          (x->storage->pending || tide__storage_live(x->storage));
 }
 
+tide_status tide__node_tensor(tide_tensor **out, const tide__node *n, tide_storage *s) {
+  tide_tensor *x = tide__tensor_header();
+  if (!x) return TIDE_MEMORY;
+  x->storage = s, x->offset = 0, x->numel = n->x.numel, x->ndim = n->x.ndim, x->dtype = n->x.dtype;
+  x->contiguous = n->x.contiguous;
+  memcpy(x->size, n->x.size, (size_t)x->ndim * sizeof *x->size);
+  memcpy(x->stride, n->x.stride, (size_t)x->ndim * sizeof *x->stride);
+  *out = x;
+  return TIDE_OK;
+}
+
+bool tide__storage_retain_living(tide_storage *s) {
+  int64_t refs = atomic_load(&s->refs);
+  while (refs > 0)
+    if (atomic_compare_exchange_weak(&s->refs, &refs, refs + 1)) return true;
+  return false;
+}
+
 tide__node *tide__node_of(const tide_tensor *x) { return x->storage->pending ? x->storage->user : NULL; }
 
 /* The node of an operand, with a use of it; NULL: it has none. */

@@ -53,19 +53,14 @@ static tide_status cut(tide__node *n) {
 }
 
 static tide_status give(tide_tensor **out, tide__node *n) {
-  tide_tensor *x = tide__tensor_header();
-  if (!x) return TIDE_MEMORY;
-  size_t bytes = (size_t)(n->x.numel * tide__itemsize(n->x.dtype));
-  if (tide__storage_pending(&x->storage, bytes, n->device, n) != TIDE_OK) {
-    tide_tensor_release(x);
+  tide_storage *s;
+  TIDE_TRY(tide__storage_pending(&s, (size_t)(n->x.numel * tide__itemsize(n->x.dtype)), n->device, n));
+  if (tide__node_tensor(out, n, s) != TIDE_OK) {
+    tide__storage_end(s);
     return TIDE_MEMORY;
   }
-  x->offset = 0, x->numel = n->x.numel, x->ndim = n->x.ndim, x->dtype = n->x.dtype, x->contiguous = n->x.contiguous;
-  memcpy(x->size, n->x.size, (size_t)x->ndim * sizeof *x->size);
-  memcpy(x->stride, n->x.stride, (size_t)x->ndim * sizeof *x->stride);
-  n->storage = x->storage, n->users++;
+  n->storage = s, n->users++;
   tide__pace_add(PACE);
-  *out = x;
   return TIDE_OK;
 }
 

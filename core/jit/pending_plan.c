@@ -125,11 +125,6 @@ static void add_computed(const planner *p, tide_fuse_kernel *s, int16_t *node, i
   node[i] = (int16_t)add_node(s, &to, i);
 }
 
-static tide_scalar number_of(const tide__cone *c, int from) {
-  const tide__node *n = c->node[from >> 3];
-  return (from & 7) < 3 ? n->number[from & 7] : n->param[(from & 7) - 3];
-}
-
 /* Do the kernel's results have the dtypes that the operations gave? */
 static bool dtypes_hold(const planner *p, const tide_fuse_kernel *s) {
   for (int k = 0; k < s->outputs; k++)
@@ -139,7 +134,7 @@ static bool dtypes_hold(const planner *p, const tide_fuse_kernel *s) {
 
 static void make_kernel(planner *p, tide_fuse_kernel *s) {
   tide_scalar number[TIDE_FUSE_SCALARS];
-  for (int k = 0; k < s->numbers; k++) number[k] = number_of(p->c, s->from[k]);
+  for (int k = 0; k < s->numbers; k++) number[k] = tide__cone_number(p->c, s->from[k]);
   if (tide_fused_new(&s->fused, p->name, s->node, s->nodes, s->written, s->outputs, number, s->numbers) != TIDE_OK)
     s->fused = NULL; /* its operations run one by one */
   if (s->fused && !dtypes_hold(p, s)) {

@@ -24,25 +24,6 @@ typedef struct target {
 
 static const tide_tensor *value_of(const run *r, int at) { return r->made[at] ? r->made[at] : &r->c->node[at]->x; }
 
-static bool retain_storage(tide_storage *s) {
-  int64_t refs = atomic_load(&s->refs);
-  while (refs > 0)
-    if (atomic_compare_exchange_weak(&s->refs, &refs, refs + 1)) return true;
-  return false;
-}
-
-/* A tensor with the node's size and strides. */
-static tide_status new_tensor(tide_tensor **out, const tide__node *n, tide_storage *s) {
-  tide_tensor *x = tide__tensor_header();
-  if (!x) return TIDE_MEMORY;
-  x->storage = s, x->offset = 0, x->numel = n->x.numel, x->ndim = n->x.ndim, x->dtype = n->x.dtype;
-  x->contiguous = n->x.contiguous;
-  memcpy(x->size, n->x.size, (size_t)x->ndim * sizeof *x->size);
-  memcpy(x->stride, n->x.stride, (size_t)x->ndim * sizeof *x->stride);
-  *out = x;
-  return TIDE_OK;
-}
-
 static tide_status begin_target(target *t, const run *r, int at) {
   tide__node *n = r->c->node[at];
   *t = (target){.x = NULL};
@@ -52,8 +33,8 @@ static tide_status begin_target(target *t, const run *r, int at) {
   }
   size_t bytes = (size_t)(n->x.numel * tide__itemsize(n->x.dtype));
   TIDE_TRY(tide__storage_new(&t->memory, bytes, n->device, false));
-  bool alive = n->storage && n->storage->pending && retain_storage(n->storage);
-  tide_status status = new_tensor(&t->x, n, alive ? n->storage : t->memory);
+  bool alive = n->storage && n->storage->pending && tide__storage_retain_living(n->storage);
+  tide_status status = tide__node_tensor(&t->x, n, alive ? n->storage : t->memory);
   if (status != TIDE_OK) {
     tide_storage_release(t->memory);
     if (alive) tide_storage_release(n->storage);
@@ -154,7 +135,8 @@ static tide_status run_apart(run *r, const tide_fuse_kernel *s, const target *t)
     if (!to) {
       tide_storage *memory;
       status = tide__storage_new(&memory, (size_t)(n->x.numel * tide__itemsize(n->x.dtype)), n->device, false);
-      if (status == TIDE_OK && (status = new_tensor(&own[i], n, memory)) != TIDE_OK) tide_storage_release(memory);
+      if (status == TIDE_OK && (status = tide__node_tensor(&own[i], n, memory)) != TIDE_OK)
+        tide_storage_release(memory);
       to = own[i];
     }
     if (status == TIDE_OK) status = operate(r, n, to);
@@ -173,10 +155,7 @@ static tide_status call_kernel(bool *done, run *r, const tide_fuse_kernel *s, co
   uint32_t fresh = 0;
   *done = false;
   if (!s->fused) return TIDE_OK;
-  for (int k = 0; k < s->numbers; k++) {
-    const tide__node *n = r->c->node[s->from[k] >> 3];
-    number[k] = (s->from[k] & 7) < 3 ? n->number[s->from[k] & 7] : n->param[(s->from[k] & 7) - 3];
-  }
+  for (int k = 0; k < s->numbers; k++) number[k] = tide__cone_number(r->c, s->from[k]);
   TIDE_TRY(tide_fused_numbers(s->fused, number, s->numbers));
   for (int k = 0; k < s->inputs; k++) in[k] = (tide_tensor *)value_of(r, s->input[k]);
   for (int k = 0; k < s->outputs; k++) into[k] = t[k].x, fresh |= (uint32_t)(t[k].x != r->c->into) << k;
