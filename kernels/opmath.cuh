@@ -44,9 +44,8 @@ template <class T> TIDEK_MATH bool operator!(C a) { return a.re == 0 && a.im == 
 template <class T> TIDEK_MATH bool operator&&(C a, C b) { return !!a && !!b; }
 template <class T> TIDEK_MATH bool operator||(C a, C b) { return !!a || !!b; }
 template <class T> TIDEK_MATH C tide_conj(C x) { return C(x.re, -x.im); }
+template <class T> TIDEK_MATH C tide_divide(C a, C b) { return a / b; }
 #undef C
-template <class T> TIDEK_MATH T tide_conj(T x) { return x; }
-template <class T> TIDEK_MATH T tide_divide(T a, T b) { return a / b; }
 
 /* ---- long functions, one copy in each file ---- */
 
@@ -71,8 +70,6 @@ LONG1(erfinv)
 #define LONG2(name)                                                                                                    \
   TIDEK_LONG float name(float a, float b) { return ::name##f(a, b); }                                                  \
   TIDEK_LONG double name(double a, double b) { return ::name(a, b); }
-LONG2(pow)
-LONG2(fmod)
 LONG2(atan2)
 LONG2(hypot)
 #undef LONG2
@@ -97,7 +94,6 @@ TIDEK_MATH double sqrt(double x) { return ::sqrt(x); }
 
 template <class T> TIDEK_MATH T tide_erfinv(T x) { return erfinv(x); }
 template <class T> TIDEK_MATH T tide_lgamma(T x) { return lgamma(x); }
-template <class T> TIDEK_MATH T tide_angle(T x) { return x != x ? x : x < 0 ? (T)3.14159265358979323846 : (T)0; }
 
 TIDEK_LONG double tide_digamma(double x) { return tide_digamma_f64(x); }
 TIDEK_MATH float tide_digamma(float x) { return (float)tide_digamma((double)x); }
@@ -114,136 +110,16 @@ TIDEK_LONG double tide_ndtri(double x) { return tide_ndtri_f64(x); }
 TIDEK_MATH float tide_ndtri(float x) { return (float)tide_ndtri((double)x); }
 TIDEK_MATH float tide_log_add(float a, float b) { return tide_log_add_f32(a, b); }
 TIDEK_MATH double tide_log_add(double a, double b) { return tide_log_add_f64(a, b); }
-template <class T> TIDEK_MATH T tide_entr(T x) { return x > 0 ? -x * log(x) : x < 0 ? -(T)CUDART_INF : x; }
-template <class T> TIDEK_MATH T tide_frexp_fraction(T x) {
-  int exponent;
-  return ::frexp(x, &exponent);
-}
-template <class T> TIDEK_MATH T tide_frexp_exponent(T x) {
-  int exponent = 0;
-  if (x - x == 0) ::frexp(x, &exponent);
-  return (T)exponent;
-}
-template <class T> TIDEK_MATH T tide_copysign(T a, T b) { return ::copysign(a, b); }
 template <class T> TIDEK_MATH T tide_nextafter(T a, T b) { return ::nextafter(a, b); }
 
-/* ---- integers ---- */
+/* ---- base/helpers.h ---- */
 
-template <class T> struct unsigned_of { using type = uint32_t; };
-template <> struct unsigned_of<int64_t> { using type = uint64_t; };
-#define INTEGER  class T, std::enable_if_t<std::is_integral_v<T>, int> = 0
-#define FLOATING class T, std::enable_if_t<std::is_floating_point_v<T>, int> = 0
-
-template <INTEGER> TIDEK_MATH T tide_abs(T x) { return x < 0 ? (T)(0 - (typename unsigned_of<T>::type)x) : x; }
-template <INTEGER> TIDEK_MATH T tide_sign(T x) { return (T)((x > 0) - (x < 0)); }
-template <INTEGER> TIDEK_MATH T tide_sgn(T x) { return tide_sign(x); }
-template <INTEGER> TIDEK_MATH T tide_floor(T x) { return x; }
-template <INTEGER> TIDEK_MATH T tide_ceil(T x) { return x; }
-template <INTEGER> TIDEK_MATH T tide_rint(T x) { return x; }
-template <INTEGER> TIDEK_MATH T tide_trunc(T x) { return x; }
-template <INTEGER> TIDEK_MATH bool tide_isnan(T) { return false; }
-template <INTEGER> TIDEK_MATH bool tide_isinf(T) { return false; }
-template <INTEGER> TIDEK_MATH bool tide_isfinite(T) { return true; }
-template <INTEGER> TIDEK_MATH T tide_nan_to_num(T x, T, T, T) { return x; }
-template <INTEGER> TIDEK_MATH T tide_max(T a, T b) { return a > b ? a : b; }
-template <INTEGER> TIDEK_MATH T tide_min(T a, T b) { return a < b ? a : b; }
-template <INTEGER> TIDEK_MATH T tide_fmax(T a, T b) { return a > b ? a : b; }
-template <INTEGER> TIDEK_MATH T tide_fmin(T a, T b) { return a < b ? a : b; }
-
-template <INTEGER> TIDEK_MATH bool tide_signbit(T x) { return x < 0; }
-template <INTEGER> TIDEK_LONG T tide_gcd(T a, T b) {
-  using U = typename unsigned_of<T>::type;
-  U x = a < 0 ? 0 - (U)a : (U)a, y = b < 0 ? 0 - (U)b : (U)b;
-  while (y) {
-    U r = x % y;
-    x = y, y = r;
-  }
-  return (T)x;
-}
-template <INTEGER> TIDEK_MATH T tide_lcm(T a, T b) {
-  using U = typename unsigned_of<T>::type;
-  U g = (U)tide_gcd(a, b), x = a < 0 ? 0 - (U)a : (U)a, y = b < 0 ? 0 - (U)b : (U)b;
-  return g ? (T)(x / g * y) : 0;
-}
-
-/* Division by -1 is negation, which wraps, where the instruction would have no result. */
-template <INTEGER> TIDEK_LONG T tide_div_trunc(T a, T b) {
-  if (b == 0) return 0;
-  return b == -1 ? (T)(0 - (typename unsigned_of<T>::type)a) : a / b;
-}
-template <INTEGER> TIDEK_LONG T tide_fmod(T a, T b) { return b == 0 || b == -1 ? 0 : a % b; }
-template <INTEGER> TIDEK_LONG T tide_div_floor(T a, T b) {
-  T q = tide_div_trunc(a, b);
-  return b != 0 && b != -1 && a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
-}
-template <INTEGER> TIDEK_LONG T tide_remainder(T a, T b) {
-  T r = tide_fmod(a, b);
-  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-template <INTEGER> TIDEK_LONG T tide_pow(T a, T b) {
-  if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
-  typename unsigned_of<T>::type out = 1, base = (typename unsigned_of<T>::type)a;
-  for (; b; b >>= 1, base *= base)
-    if (b & 1) out *= base;
-  return (T)out;
-}
-template <INTEGER> TIDEK_MATH T tide_shl(T a, T b) {
-  return b < 0 || b >= (T)(8 * sizeof(T)) ? 0 : (T)((typename unsigned_of<T>::type)a << b);
-}
-template <INTEGER> TIDEK_MATH T tide_shr(T a, T b) {
-  return a >> (b < 0 || b >= (T)(8 * sizeof(T)) ? (T)(8 * sizeof(T) - 1) : b);
-}
-
-/* ---- floating point ---- */
-
-TIDEK_MATH float tide_abs(float x) { return fabsf(x); }
-TIDEK_MATH double tide_abs(double x) { return fabs(x); }
-template <FLOATING> TIDEK_MATH T tide_sign(T x) { return (T)((x > 0) - (x < 0)); }
-template <FLOATING> TIDEK_MATH T tide_sgn(T x) { return tide_sign(x); }
-template <FLOATING> TIDEK_MATH bool tide_signbit(T x) { return ::signbit(x); }
-template <FLOATING> TIDEK_MATH T tide_floor(T x) { return floor(x); }
-template <FLOATING> TIDEK_MATH T tide_ceil(T x) { return ceil(x); }
-template <FLOATING> TIDEK_MATH T tide_rint(T x) { return rint(x); }
-template <FLOATING> TIDEK_MATH T tide_trunc(T x) { return trunc(x); }
-template <FLOATING> TIDEK_MATH bool tide_isnan(T x) { return x != x; }
-template <FLOATING> TIDEK_MATH bool tide_isinf(T x) { return tide_abs(x) == (T)CUDART_INF; }
-template <FLOATING> TIDEK_MATH bool tide_isfinite(T x) { return tide_abs(x) < (T)CUDART_INF; }
-template <FLOATING> TIDEK_MATH T tide_nan_to_num(T x, T nan, T most, T least) {
-  return x != x ? nan : tide_isinf(x) ? (x > 0 ? most : least) : x;
-}
-template <FLOATING> TIDEK_MATH T tide_max(T a, T b) { return a > b || a != a ? a : b; }
-template <FLOATING> TIDEK_MATH T tide_min(T a, T b) { return a < b || a != a ? a : b; }
-TIDEK_MATH float tide_fmax(float a, float b) { return fmaxf(a, b); }
-TIDEK_MATH double tide_fmax(double a, double b) { return fmax(a, b); }
-TIDEK_MATH float tide_fmin(float a, float b) { return fminf(a, b); }
-TIDEK_MATH double tide_fmin(double a, double b) { return fmin(a, b); }
-template <FLOATING> TIDEK_MATH T tide_div_trunc(T a, T b) { return trunc(a / b); }
-template <FLOATING> TIDEK_MATH T tide_fmod(T a, T b) { return fmod(a, b); }
-template <FLOATING> TIDEK_MATH T tide_pow(T a, T b) { return pow(a, b); }
-template <FLOATING> TIDEK_MATH T tide_remainder(T a, T b) {
-  T r = fmod(a, b);
-  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-/* The exact quotient's floor: the rounding of a / b alone could pass a whole number. */
-template <FLOATING> TIDEK_MATH T tide_div_floor(T a, T b) {
-  if (b == 0) return a / b;
-  T r = fmod(a, b), q = (a - r) / b;
-  if (r != 0 && (r < 0) != (b < 0)) q -= 1;
-  T whole = floor(q);
-  if (q == 0) return copysign((T)0, a / b);
-  return q - whole > (T)0.5 ? whole + 1 : whole;
-}
-/* Equal infinities are close; an infinite distance is not within an infinite tolerance. */
-template <FLOATING> TIDEK_MATH bool tide_isclose(T a, T b, T rtol, T atol, T equal_nan) {
-  if (a == b) return true;
-  if (a != a || b != b) return equal_nan != 0 && a != a && b != b;
-  T distance = tide_abs(a - b);
-  return tide_isfinite(distance) && distance <= atol + rtol * tide_abs(b);
-}
+#define H(name)     tide_##name
+#define HELPER      TIDEK_MATH
+#define HELPER_LONG TIDEK_LONG
+#include "base/helpers.h"
 
 } // namespace tidek
-#undef INTEGER
-#undef FLOATING
 
 #include "complex.cuh"
 

@@ -1,15 +1,15 @@
 /* kernel_words.c: what kernels that are written in Lua can call, for plain Lua: random numbers by counter, atomic
  * operations, the words of a block; and tide.kernel.interpret, which runs a kernel's function in plain Lua.
  *
- * Random numbers are those of core's base/philox.h, as in kernels (lua/kernel_prelude.lua), to the bit where the C
- * library is the same. The words of a block (barrier, shared, sums) have a meaning only where lua/kernel_interpret.lua
- * runs the threads of one as coroutines: they ask it whether it does, and yield to it what they want. It gives the
- * result when it resumes.
+ * Random numbers are those of core's base/kernel_numbers.h, as in kernels (lua/kernel_prelude.lua), to the bit where
+ * the C library is the same. The words of a block (barrier, shared, sums) have a meaning only where
+ * lua/kernel_interpret.lua runs the threads of one as coroutines: they ask it whether it does, and yield to it what
+ * they want. It gives the result when it resumes.
  *
  * Invariant: a word of a block that may not run here raises before anything is changed. */
 #include <math.h>
 
-#include <tide_philox.h>
+#include <kernel_numbers.h>
 
 #include "each.h"
 #include "names.h"
@@ -18,18 +18,12 @@
 
 /* {==== Philox 4x32-10, as kernels have it */
 
-static tide_philox philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint64_t key) {
-  return tide_philox4x32_10(c0, c1, c2, c3, (uint32_t)key, (uint32_t)(key >> 32));
-}
-
 /* Of the seed at 1 and the counters from `first` on. */
 static tide_philox draw(lua_State *L, int first) {
   int n = lua_gettop(L);
-  uint64_t seed = (uint64_t)ltide_check_integer(L, 1, "seed"), i = (uint64_t)ltide_check_integer(L, first, "i"), j = 0;
-  if (n > first) j = (uint64_t)ltide_check_integer(L, first + 1, "j");
-  tide_philox c = philox((uint32_t)i, (uint32_t)(i >> 32), (uint32_t)j, (uint32_t)(j >> 32), seed);
-  for (int k = first + 2; k <= n; k++)
-    c = philox(c.v[0], c.v[1], c.v[2], c.v[3], seed ^ (uint64_t)ltide_check_integer(L, k, "a counter"));
+  int64_t seed = ltide_check_integer(L, 1, "seed"), i = ltide_check_integer(L, first, "i");
+  tide_philox c = tk_draw(seed, i, n > first ? ltide_check_integer(L, first + 1, "j") : 0);
+  for (int k = first + 2; k <= n; k++) c = tk_more(c, seed, ltide_check_integer(L, k, "a counter"));
   return c;
 }
 
@@ -44,29 +38,21 @@ static bool is_single(lua_State *L) {
 static int luniform(lua_State *L) {
   ltide_enter(L);
   tide_philox c = draw(L, 2);
-  lua_pushnumber(L, is_single(L) ? (double)tide_unit_f32(c.v[0], 24) : tide_unit_f64(tide_random_u64(&c, 0)));
+  lua_pushnumber(L, is_single(L) ? (double)tk_uniform_f32(c) : tk_uniform_f64(c));
   return 1;
 }
 
 static int lnormal(lua_State *L) {
   ltide_enter(L);
   tide_philox c = draw(L, 2);
-  if (is_single(L)) {
-    float u = tide_unit_open_f32(c.v[0]), v = tide_unit_f32(c.v[1], 24);
-    lua_pushnumber(L, (double)(sqrtf(-2.0f * logf(u)) * cosf(6.28318530717958647692f * v)));
-    return 1;
-  }
-  double u = tide_unit_open_f64(tide_random_u64(&c, 0)), v = tide_unit_f64(tide_random_u64(&c, 1));
-  lua_pushnumber(L, sqrt(-2.0 * log(u)) * cos(6.28318530717958647692 * v));
+  lua_pushnumber(L, is_single(L) ? (double)tk_normal_f32(c) : tk_normal_f64(c));
   return 1;
 }
 
 static int linteger(lua_State *L) {
   ltide_enter(L);
-  uint64_t low = (uint64_t)ltide_check_integer(L, 2, "low"), high = (uint64_t)ltide_check_integer(L, 3, "high");
-  tide_philox c = draw(L, 4);
-  if ((int64_t)high > (int64_t)low) low += tide_bounded(c, high - low);
-  return ltide_give_integer(L, (lua_Integer)low);
+  int64_t low = ltide_check_integer(L, 2, "low"), high = ltide_check_integer(L, 3, "high");
+  return ltide_give_integer(L, tk_integer(draw(L, 4), low, high));
 }
 
 /* {==== Blocks and atomics: lua/kernel_words.lua */
@@ -145,12 +131,9 @@ static float as_half(float x) {
   return keep_bits(x, 10);
 }
 
-/* A float as an integer: towards 0, and what no integer is as kernels have it. */
-static int64_t as_integer(double x) { return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN; }
-
 static int push_stored(lua_State *L, tide_dtype dtype, bool is_integer, int64_t i, double x) {
   float narrow = is_integer ? (float)i : (float)x;
-  int64_t whole = is_integer ? i : as_integer(x);
+  int64_t whole = is_integer ? i : tk_whole_f64(x);
   switch (dtype) {
   case TIDE_BOOL: return lua_pushboolean(L, is_integer ? i != 0 : x != 0), 1;
   case TIDE_UINT8: return ltide_give_integer(L, (uint8_t)whole);

@@ -228,7 +228,7 @@ describe("tide.kernel", function()
     end
     local plain = tide.kernel(function(i, x) x[i] = x[i] * 2 end)
     plain(4, D.tensor({ 1, 2, 3, 4 }, "float32"))
-    for _, word in ipairs { "tk_atomic", "tk_half", "tk_bf16", "tk_floor_div", "tk_philox", "tk_sum", "tk_shl", "NAN_", "@" } do
+    for _, word in ipairs { "tk_atomic", "tk_half", "tk_bf16", "tk_div_floor", "tk_philox", "tk_sum", "tk_shl", "NAN_", "@" } do
       for _, device in ipairs { "cuda", "cpu" } do
         assert.is_nil((plain:source(device):find(word, 1, true)), word .. " for " .. device)
       end
@@ -240,7 +240,7 @@ describe("tide.kernel", function()
     end)
     more(2, D.tensor({ 0, 0 }, "float16"), D.tensor({ 99 }, "int32"))
     assert.is_true(has(more, "tk_atomic_min(") or has(more, "TIDE_ATOMIC(min"))
-    for _, word in ipairs { "struct tk_half", "tk_floor_div(", "tk_shl(", "tk_philox(", "TIDE_ATOMIC(min", "tk_narrow(" } do
+    for _, word in ipairs { "struct tk_half", "tk_div_floor(", "tk_shl(", "tk_philox(", "TIDE_ATOMIC(min", "tk_narrow(" } do
       assert.is_true(has(more, word), word)
     end
     assert.is_false(has(more, "TIDE_ATOMIC(max"))

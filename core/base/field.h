@@ -100,10 +100,10 @@ TIDE_SOURCE(double, f64, floor)
 /* floor without a call, which the oldest x86-64 processors need. */
 #ifdef __CUDACC__
 #  define TIDE_FLOOR(T, s, floor)                                                                                      \
-    TIDE_FN T tide_floor_##s(T x) { return floor(x); }
+    TIDE_FN T tide_field_floor_##s(T x) { return floor(x); }
 #else
 #  define TIDE_FLOOR(T, s, floor)                                                                                      \
-    TIDE_FN T tide_floor_##s(T x) {                                                                                    \
+    TIDE_FN T tide_field_floor_##s(T x) {                                                                              \
       if (!(x > -1e9 && x < 1e9)) return floor(x);                                                                     \
       T whole = (T)(int32_t)x;                                                                                         \
       return whole > x ? whole - 1 : whole;                                                                            \
@@ -115,10 +115,10 @@ TIDE_FLOOR(double, f64, floor)
 /* So is rint: a sum with 1.5 times a power of two has no room for fractions. */
 #ifdef __CUDACC__
 #  define TIDE_RINT(T, s, rint, bits)                                                                                  \
-    TIDE_FN T tide_rint_##s(T x) { return rint(x); }
+    TIDE_FN T tide_field_rint_##s(T x) { return rint(x); }
 #else
 #  define TIDE_RINT(T, s, rint, bits)                                                                                  \
-    TIDE_FN T tide_rint_##s(T x) {                                                                                     \
+    TIDE_FN T tide_field_rint_##s(T x) {                                                                               \
       const T whole = (T)((int64_t)3 << (bits - 1));                                                                   \
       if (!(x > -whole / 4 && x < whole / 4)) return rint(x);                                                          \
       return x + whole - whole;                                                                                        \
@@ -167,7 +167,7 @@ TIDE_RINT(double, f64, rint, 52)
     }                                                                                                                  \
     return count;                                                                                                      \
   }
-TIDE_SAMPLE(float, f32, tide_floor_f32, tide_rint_f32, fabsf, fmodf)
-TIDE_SAMPLE(double, f64, tide_floor_f64, tide_rint_f64, fabs, fmod)
+TIDE_SAMPLE(float, f32, tide_field_floor_f32, tide_field_rint_f32, fabsf, fmodf)
+TIDE_SAMPLE(double, f64, tide_field_floor_f64, tide_field_rint_f64, fabs, fmod)
 
 #endif

@@ -11,6 +11,8 @@
 
 #include <stdio.h>
 
+#include "fuse_kernel.inc"
+
 typedef struct writer {
   tide__text t;
   const tide_fused *f;
@@ -25,45 +27,6 @@ static int place_of(const writer *w, int node) { return w->f->outputs + w->f->va
 static bool is_spread(const writer *w, int operand) {
   return w->shape->spread >> (w->f->is_part ? operand - w->f->outputs : operand) & 1;
 }
-
-static const char joins[] =
-    "TIDE_INLINE unsigned tide_other(unsigned x, int d) {\n"
-    "  unsigned y; asm volatile(\"shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;\" : \"=r\"(y) : \"r\"(x), "
-    "\"r\"(d));\n"
-    "  return y;\n}\n"
-    "TIDE_INLINE int tide_other(int x, int d) { return (int)tide_other((unsigned)x, d); }\n"
-    "TIDE_INLINE float tide_other(float x, int d) { return __uint_as_float(tide_other(__float_as_uint(x), d)); }\n"
-    "TIDE_INLINE double tide_other(double x, int d) {\n"
-    "  unsigned long long u = (unsigned long long)__double_as_longlong(x);\n"
-    "  unsigned long long low = tide_other((unsigned)u, d), high = tide_other((unsigned)(u >> 32), d);\n"
-    "  return __longlong_as_double((long long)(high << 32 | low));\n}\n"
-    "TIDE_INLINE long long tide_other(long long x, int d) {\n"
-    "  return __double_as_longlong(tide_other(__longlong_as_double(x), d));\n}\n"
-    "template <int OP, class T> TIDE_INLINE T tide_join(T a, T b) {\n"
-    "  return OP == 0 ? a + b : OP == 3 ? a * b : OP == 1 ? (a > b || a != a ? a : b) : (a < b || a != a ? a : b);\n}\n"
-    "template <int OP, class T> TIDE_INLINE T tide_all(T x) {\n"
-    "#pragma unroll\n"
-    "  for (int d = 16; d; d >>= 1) x = tide_join<OP>(x, tide_other(x, d));\n"
-    "#if TIDE_GROUP > 32\n"
-    "  __shared__ T part[TIDE_GROUP / 32];\n"
-    "  asm volatile(\"bar.sync 0;\" ::: \"memory\");\n"
-    "  if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = x;\n"
-    "  asm volatile(\"bar.sync 0;\" ::: \"memory\");\n"
-    "  x = part[0];\n"
-    "#pragma unroll\n"
-    "  for (int k = 1; k < TIDE_GROUP / 32; k++) x = tide_join<OP>(x, part[k]);\n"
-    "#endif\n"
-    "  return x;\n}\n"
-    "template <int BYTES> struct tide_raw;\n"
-    "template <> struct tide_raw<1> { typedef unsigned char type; };\n"
-    "template <> struct tide_raw<2> { typedef unsigned short type; };\n"
-    "template <> struct tide_raw<4> { typedef unsigned type; };\n"
-    "template <> struct tide_raw<8> { typedef uint2 type; };\n"
-    "template <> struct tide_raw<16> { typedef uint4 type; };\n"
-    "#define TIDE_LOOP _Pragma(\"unroll\") for (int j = 0; j < TIDE_PIECES; j++) if ((j * TIDE_GROUP + lane) * "
-    "TIDE_LANES_ < columns) \\\n  _Pragma(\"unroll\") for (int e = 0; e < TIDE_LANES_; e++)\n"
-    "#define TIDE_MINE (j * TIDE_LANES_ + e)\n"
-    "#define TIDE_EACH_LANE _Pragma(\"unroll\") for (int e = 0; e < TIDE_LANES_; e++)\n";
 
 static int uses(const tide_fused *f, int node) {
   int n = 0;
@@ -305,7 +268,7 @@ static char *around(const tide_fused *f, const tide__fuse_shape *shape, const ti
     tide__text_add(&t,
                    "%sextern \"C\" __global__ void __launch_bounds__(%d) tide_kernel(const __grid_constant__ tide_args "
                    "tide_a) {\n  tide_begin();\n%s%s%s",
-                   joins, threads, head, f->mail ? "  tide_wrong tide_w = {0};\n" : "", body);
+                   TEXT_joins, threads, head, f->mail ? "  tide_wrong tide_w = {0};\n" : "", body);
     if (f->mail)
       tide__text_add(&t, "  if (tide_w.length) tide_report(tide_w, tide_a.c%d, tide_a.c%d);\n", f->mail - 1, f->mail);
     tide__text_add(&t, "}\n");

@@ -1,120 +1,68 @@
 /* fuse_text.c: fused operations as the text of one kernel.
  *
  * Each node is one statement that makes a value v<node>, of the type that its dtype is computed in; an operation's
- * expression is the text that op.def has of it, in a block that declares what it names. The helpers that expressions
- * call are here once for CUDA and C++, and only those that are called go into a kernel, as compilers take their time
- * for each.
+ * expression is the text that op.def has of it, in a block that declares what it names. Of helpers_template.h a kernel
+ * gets the functions that it calls, for the types that it names, as compilers take their time for each.
  *
  * Invariant: a value is what memory of its dtype would give back, but for 16-bit floats, which stay float32. */
 #include "fuse.h"
 
 #include <stdio.h>
 
+#include "fuse_kernel.inc"
+#include "helpers_template.inc"
+
 /* ---- helpers ---- */
 
-#define FLOATS(name, f)                                                                                                \
-  "TIDE_INLINE float " name "(float x) { return " f "f(x); }\nTIDE_INLINE double " name "(double x) { return " f       \
-  "(x); }\n"
-#define ROUNDS(name, f)                                                                                                \
-  FLOATS(name, f)                                                                                                      \
-  "TIDE_INLINE int " name "(int x) { return x; }\nTIDE_INLINE long long " name "(long long x) { return x; }\n"
-#define EACH1(result, name, body) "template <class T> TIDE_INLINE " result " " name "(T x) { return " body "; }\n"
-#define EACH2(result, name, body) "template <class T> TIDE_INLINE " result " " name "(T a, T b) { return " body "; }\n"
-#define WHOLES(name, body)                                                                                             \
-  "TIDE_INLINE int " name "(int a, int b) { typedef int T; typedef unsigned U; " body " }\n"                           \
-  "TIDE_INLINE long long " name                                                                                        \
-  "(long long a, long long b) { typedef long long T; typedef unsigned long long U; " body " }\n"
+enum { HELPERS = 80 };
 
-/* Of a GPU's texts alone. tide_line and tide_note are what slots of gathers hold (fuse.h), the box is a tide_mail. What
- * was wrong is told at the end of a thread, so that nothing stands between the reads of its lanes. */
-static const char gather_text[] =
-    "struct tide_line { unsigned length, pitch; int base; unsigned site; };\n"
-    "struct tide_box { unsigned full, site; int base, reserved; long long value, length; };\n"
-    "struct tide_note { unsigned *taken; volatile tide_box *box; };\n"
-    "struct tide_wrong { long long value; unsigned length, site; };\n"
-    "TIDE_APART void tide_report(tide_wrong w, tide_line l, tide_note n) {\n"
-    "  unsigned was;\n"
-    "  asm volatile(\"atom.global.exch.b32 %0, [%1], 1;\" : \"=r\"(was) : \"l\"(n.taken) : \"memory\");\n"
-    "  if (was) return;\n"
-    "  n.box->site = w.site, n.box->base = l.base, n.box->value = w.value, n.box->length = w.length;\n"
-    "  asm volatile(\"membar.sys;\" ::: \"memory\");\n"
-    "  n.box->full = 1;\n}\n"
-    "template <class T> TIDE_INLINE const T &tide_at(const T *p, long long i, const tide_line &l, tide_wrong &w) {\n"
-    "  const long long at = i < 0 ? i + l.length : i - l.base;\n"
-    "  const bool bad = (unsigned long long)at >= l.length;\n"
-    "  w.value = bad ? i : w.value, w.length = bad ? l.length : w.length, w.site = bad ? l.site : w.site;\n"
-    "  return p[(unsigned long long)(bad ? 0u : (unsigned)at) * l.pitch];\n}\n";
+typedef struct helper {
+  const char *text, *name;
+  int length, name_length;
+  bool of_integers, of_floats;
+} helper;
 
-/* Each stands behind those that it calls. */
-static const struct {
-  const char *name, *text;
-} helpers[] = {
-    {"tide_abs",
-     FLOATS("tide_abs", "fabs") "TIDE_INLINE int tide_abs(int x) { return x < 0 ? (int)(0u - (unsigned)x) : x; }\n"
-                                "TIDE_INLINE long long tide_abs(long long x) {\n"
-                                "  return x < 0 ? (long long)(0ull - (unsigned long long)x) : x;\n}\n"},
-    {"tide_sign", EACH1("T", "tide_sign", "(T)((x > 0) - (x < 0))")},
-    {"tide_sgn", EACH1("T", "tide_sgn", "(T)((x > 0) - (x < 0))")},
-    {"tide_floor", ROUNDS("tide_floor", "floor")},
-    {"tide_ceil", ROUNDS("tide_ceil", "ceil")},
-    {"tide_rint", ROUNDS("tide_rint", "rint")},
-    {"tide_trunc", ROUNDS("tide_trunc", "trunc")},
-    {"tide_isnan", EACH1("bool", "tide_isnan", "x != x")},
-    {"tide_isinf", EACH1("bool", "tide_isinf", "x == x && x - x != 0")},
-    {"tide_isfinite", EACH1("bool", "tide_isfinite", "x - x == 0")},
-    {"tide_nan_to_num", "template <class T> TIDE_INLINE T tide_nan_to_num(T x, T nan, T most, T least) {\n"
-                        "  return x != x ? nan : x - x != 0 ? (x > 0 ? most : least) : x;\n}\n"},
-    {"tide_max", EACH2("T", "tide_max", "a > b || a != a ? a : b")},
-    {"tide_min", EACH2("T", "tide_min", "a < b || a != a ? a : b")},
-    {"tide_fmax", EACH2("T", "tide_fmax", "a > b || b != b ? a : b")},
-    {"tide_fmin", EACH2("T", "tide_fmin", "a < b || b != b ? a : b")},
-    {"tide_divide", EACH2("T", "tide_divide", "a / b")},
-    {"tide_conj", EACH1("T", "tide_conj", "x")},
-    {"tide_pow", "TIDE_INLINE float tide_pow(float a, float b) { return powf(a, b); }\n"
-                 "TIDE_INLINE double tide_pow(double a, double b) { return pow(a, b); }\n" //
-     WHOLES("tide_pow", "if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;\n"
-                        "  U out = 1, base = (U)a;\n  for (; b; b >>= 1, base *= base) if (b & 1) out *= base;\n"
-                        "  return (T)out;")},
-    {"tide_div_trunc", "TIDE_INLINE float tide_div_trunc(float a, float b) { return truncf(a / b); }\n"
-                       "TIDE_INLINE double tide_div_trunc(double a, double b) { return trunc(a / b); }\n"},
-    {"tide_fmod", "TIDE_INLINE float tide_fmod(float a, float b) { return fmodf(a, b); }\n"
-                  "TIDE_INLINE double tide_fmod(double a, double b) { return fmod(a, b); }\n"},
-    {"tide_remainder", "template <class T> TIDE_INLINE T tide_remainder(T a, T b) {\n"
-                       "  T r = fmod(a, b);\n  return r != 0 && (r < 0) != (b < 0) ? r + b : r;\n}\n"},
-    {"tide_div_floor", "template <class T> TIDE_INLINE T tide_div_floor(T a, T b) {\n"
-                       "  if (b == 0) return a / b;\n  T r = fmod(a, b), q = (a - r) / b;\n"
-                       "  if (r != 0 && (r < 0) != (b < 0)) q -= 1;\n  T whole = floor(q);\n"
-                       "  if (q == 0) return copysign((T)0, a / b);\n"
-                       "  return q - whole > (T)0.5 ? whole + 1 : whole;\n}\n"},
-    {"tide_copysign", "TIDE_INLINE float tide_copysign(float a, float b) { return copysignf(a, b); }\n"
-                      "TIDE_INLINE double tide_copysign(double a, double b) { return copysign(a, b); }\n"},
-    {"tide_signbit", "TIDE_INLINE bool tide_signbit(float x) { return copysignf(1, x) < 0; }\n"
-                     "TIDE_INLINE bool tide_signbit(double x) { return copysign(1.0, x) < 0; }\n"
-                     "TIDE_INLINE bool tide_signbit(int x) { return x < 0; }\n"
-                     "TIDE_INLINE bool tide_signbit(long long x) { return x < 0; }\n"},
-    {"tide_isclose", "template <class T> TIDE_INLINE bool tide_isclose(T a, T b, T rtol, T atol, T equal_nan) {\n"
-                     "  T d = a > b ? a - b : b - a;\n  if (a == b) return true;\n"
-                     "  return (d - d == 0 && d <= atol + rtol * (b < 0 ? -b : b)) || (equal_nan != 0 && a != a && b "
-                     "!= b);\n}\n"},
-    {"tide_shl", WHOLES("tide_shl", "return b < 0 || b >= (T)(8 * sizeof(T)) ? 0 : (T)((U)a << b);")},
-    {"tide_shr", WHOLES("tide_shr", "return a >> (b < 0 || b >= (T)(8 * sizeof(T)) ? (T)(8 * sizeof(T) - 1) : b);")},
-    {"tide_whole", "template <class T> TIDE_INLINE long long tide_whole(T x) {\n"
-                   "  return x >= (T)-9223372036854775808.0 && x < (T)9223372036854775808.0 ? (long long)x\n"
-                   "                                                      : -9223372036854775807ll - 1;\n}\n"},
-    {"tide_at", gather_text},
-};
-enum { HELPERS = sizeof helpers / sizeof *helpers };
+/* The functions of helpers_template.h, in their order. */
+static int list_helpers(helper *list) {
+  bool of_integers = true, of_floats = true;
+  int n = 0;
+  for (const char *p = TEXT_helpers_template, *next; *p; p = next) {
+    next = p + strcspn(p, "\n") + 1;
+    if (!strncmp(p, "#ifdef", 6)) of_floats = false;
+    if (!strncmp(p, "#else", 5)) of_integers = false, of_floats = true;
+    if (!strncmp(p, "HELPER", 6) && n < HELPERS) {
+      const char *name = strstr(p, " H(") + 3;
+      list[n++] = (helper){p, name, 0, (int)strcspn(name, ")"), of_integers, of_floats};
+    }
+    if (*p != '#' && n) list[n - 1].length = (int)(next - list[n - 1].text);
+  }
+  return n;
+}
+
+/* Does the text of a helper call another one? */
+static bool calls(const helper *h, const helper *other) {
+  char call[48];
+  snprintf(call, sizeof call, "H(%.*s)", other->name_length, other->name);
+  const char *found = strstr(h->name, call);
+  return found && found < h->text + h->length;
+}
+
+static bool is_named(const helper *h, const char *body) {
+  char word[48];
+  snprintf(word, sizeof word, "tide_%.*s", h->name_length, h->name);
+  return tide__text_names(body, word);
+}
 
 /* Are all helpers that its expression calls here? */
 static bool look_for_text(int op) {
-  char word[40];
+  helper list[HELPERS];
+  int count = list_helpers(list);
   for (const char *p = tide_op_get((tide_op)op)->expr; (p = strstr(p, "tide_"));) {
     int n = 0, i = 0;
+    p += strlen("tide_");
     while (tide__text_word(p[n])) n++;
-    snprintf(word, sizeof word, "%.*s", n, p);
-    while (i < HELPERS && strcmp(helpers[i].name, word) != 0) i++;
-    if (i == HELPERS) return false;
-    p += n;
+    while (i < count && (list[i].name_length != n || memcmp(list[i].name, p, (size_t)n) != 0)) i++;
+    if (i == count) return false;
   }
   return true;
 }
@@ -237,11 +185,36 @@ static void add_node(tide__text *t, const tide_fused *f, int node, const tide__s
 
 /* ---- the whole ---- */
 
+/* The helpers that are needed, for a type that the body names. */
+static void add_helpers(tide__text *t, const char *body, const char *type, const char *define, bool is_float,
+                        const helper *list, const bool *needed, int n) {
+  if (!tide__text_names(body, type)) return;
+  tide__text_add(t, "#define T %s\n#define %s\n", type, define);
+  for (int i = 0; i < n; i++)
+    if (needed[i] && (is_float ? list[i].of_floats : list[i].of_integers))
+      tide__text_add(t, "%.*s", list[i].length, list[i].text);
+  tide__text_add(t, "#undef T\n#undef U\n#undef F\n");
+}
+
 char *tide__fuse_helpers(const char *body) {
+  helper list[HELPERS];
+  bool needed[HELPERS], any = false;
+  int n = list_helpers(list);
   tide__text t = {0};
-  tide__text_add(&t, "%s", "");
-  for (int i = 0; i < HELPERS; i++)
-    if (tide__text_names(body, helpers[i].name)) tide__text_add(&t, "%s", helpers[i].text);
+  for (int i = n - 1; i >= 0; i--) {
+    needed[i] = is_named(&list[i], body);
+    for (int k = i + 1; k < n; k++) needed[i] |= needed[k] && calls(&list[k], &list[i]);
+    any |= needed[i];
+  }
+  tide__text_add(&t, "%s", tide__text_names(body, "tide_at") ? TEXT_gather : "");
+  if (!any) return tide__text_end(&t, "fuse");
+  tide__text_add(&t, "#ifndef INFINITY\n#define INFINITY (1.0f / 0.0f)\n#endif\n#define H(name) tide_##name\n"
+                     "#define HELPER TIDE_INLINE\n#define HELPER_LONG TIDE_INLINE\n");
+  add_helpers(&t, body, "int", "U unsigned", false, list, needed, n);
+  add_helpers(&t, body, "long long", "U unsigned long long", false, list, needed, n);
+  add_helpers(&t, body, "float", "F(name) name##f", true, list, needed, n);
+  add_helpers(&t, body, "double", "F(name) name", true, list, needed, n);
+  tide__text_add(&t, "#undef H\n#undef HELPER\n#undef HELPER_LONG\n");
   return tide__text_end(&t, "fuse");
 }
 

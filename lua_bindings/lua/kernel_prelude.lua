@@ -3,7 +3,8 @@
 -- Integers are Lua's: 64 bits that wrap around, division and remainder towards minus infinity, shifts of any distance.
 -- A reported failure goes into the mailbox that the slots name (kernels/mailbox.cuh); the first one of all stays.
 --
--- Random numbers: core's base/philox.h, which CMake makes the text of kernel_philox.
+-- Arithmetic that C has too is core's: kernel_numbers.h, philox.h and helpers_template.h of base, which CMake makes the texts
+-- of kernel_texts.
 --
 -- Invariant: every name begins with tide_, tk_ or TIDE_, so that none of a script's can clash.
 
@@ -81,6 +82,18 @@ typedef long long tide_i;
 typedef unsigned long long tide_u;
 ]]
 
+local philox, core_numbers, helpers = kernel_texts()
+
+-- A helper of op.def for int and tide_i, as tk_<name>.
+local function helper(name)
+  local text = sub(helpers, find(helpers, "T H(" .. name .. ")"))
+  local line = find(text, "\n")
+  text = "TIDE_FN " .. sub(text, 1, sub(text, line - 1, line - 1) == "{" and find(text, "\n}\n") + 2 or line)
+  local function of(signed, unsigned) return "#define T " .. signed .. "\n#define U " .. unsigned .. "\n" .. text .. "#undef T\n#undef U\n" end
+  return "@tk_" .. name .. "(\n#define H(name) tk_##name\n" .. of("int", "unsigned") .. of("tide_i", "tide_u") .. "#undef H\n"
+end
+local integer_helpers = helper "abs" .. helper "min" .. helper "max" .. helper "remainder" .. helper "div_floor"
+
 local numbers = [[
 @NAN_
 #define NAN_ (0.0f / 0.0f)
@@ -111,63 +124,25 @@ TIDE_FN tide_i tk_sub(tide_i a, tide_i b) { return (tide_i)((tide_u)a - (tide_u)
 TIDE_FN tide_i tk_mul(tide_i a, tide_i b) { return (tide_i)((tide_u)a * (tide_u)b); }
 @tk_neg(
 TIDE_FN tide_i tk_neg(tide_i a) { return (tide_i)(0 - (tide_u)a); }
-@tk_floor_div(
-TIDE_FN int tk_floor_div(int a, int b) { int q = a / b; return q - (a % b != 0 && (a ^ b) < 0); }
-@tk_floor_mod(
-TIDE_FN int tk_floor_mod(int a, int b) { int m = a % b; return m != 0 && (m ^ b) < 0 ? m + b : m; }
-@tk_floor_div(
-TIDE_FN tide_i tk_floor_div(tide_i a, tide_i b) {
-  if (b == -1) return tk_neg(a);
-  tide_i q = a / b;
-  return q - (a % b != 0 && (a ^ b) < 0);
-}
-@tk_floor_mod(
-TIDE_FN tide_i tk_floor_mod(tide_i a, tide_i b) {
-  if (b == -1) return 0;
-  tide_i m = a % b;
-  return m != 0 && (m ^ b) < 0 ? m + b : m;
-}
 @tk_idiv(
-TIDE_FN tide_i tk_idiv(TIDE_S s, int site, tide_i a, tide_i b) {
+template <class T> TIDE_FN T tk_idiv(TIDE_S s, int site, T a, T b) {
   if (b == 0) { tk_report(s, site, a, 0, TIDE_ZERO); return 0; }
-  return tk_floor_div(a, b);
+  return tk_div_floor(a, b);
 }
 @tk_imod(
 TIDE_FN tide_i tk_imod(TIDE_S s, int site, tide_i a, tide_i b) {
   const tide_u x = (tide_u)a + (a < 0 ? (tide_u)b : a >= b ? 0 - (tide_u)b : 0u);
   if (b > 0 && x < (tide_u)b) return (tide_i)x;
   if (b == 0) { tk_report(s, site, a, 0, TIDE_ZERO); return 0; }
-  return tk_floor_mod(a, b);
-}
-@tk_idiv(
-TIDE_FN int tk_idiv(TIDE_S s, int site, int a, int b) {
-  if (b == 0) { tk_report(s, site, a, 0, TIDE_ZERO); return 0; }
-  return tk_floor_div(a, b);
+  return tk_remainder(a, b);
 }
 @tk_imod(
 TIDE_FN int tk_imod(TIDE_S s, int site, int a, int b) {
   const unsigned x = (unsigned)a + (a < 0 ? (unsigned)b : a >= b ? 0 - (unsigned)b : 0u);
   if (b > 0 && x < (unsigned)b) return (int)x;
   if (b == 0) { tk_report(s, site, a, 0, TIDE_ZERO); return 0; }
-  return b == -1 ? 0 : tk_floor_mod(a, b);
+  return tk_remainder(a, b);
 }
-@tk_shl(
-TIDE_FN tide_i tk_shl(tide_i a, tide_i b) {
-  if (b <= -64 || b >= 64) return 0;
-  return b >= 0 ? (tide_i)((tide_u)a << b) : (tide_i)((tide_u)a >> -b);
-}
-@tk_shr(
-TIDE_FN tide_i tk_shr(tide_i a, tide_i b) { return b <= -64 || b >= 64 ? 0 : tk_shl(a, -b); }
-@tk_iabs(
-TIDE_FN tide_i tk_iabs(tide_i a) { return a < 0 ? tk_neg(a) : a; }
-@tk_imin(
-TIDE_FN tide_i tk_imin(tide_i a, tide_i b) { return b < a ? b : a; }
-@tk_imax(
-TIDE_FN tide_i tk_imax(tide_i a, tide_i b) { return a < b ? b : a; }
-@tk_imin(
-TIDE_FN int tk_imin(int a, int b) { return b < a ? b : a; }
-@tk_imax(
-TIDE_FN int tk_imax(int a, int b) { return a < b ? b : a; }
 @tk_fmin(
 TIDE_FN tide_r tk_fmin(tide_r a, tide_r b) { return b < a ? b : a; }
 @tk_fmax(
@@ -187,28 +162,11 @@ TIDE_FN tide_r tk_fmodulo(tide_r a, tide_r b) {
 }
 @tk_pow(
 TIDE_FN tide_r tk_pow(tide_r a, tide_r b) { return b == 2 ? a * a : TIDE_M(pow)(a, b); }
-@tk_whole(
-TIDE_FN tide_i tk_whole(double a) {
-  return a >= -9223372036854775808.0 && a < 9223372036854775808.0 ? (tide_i)a : (tide_i)(1ull << 63);
-}
-TIDE_FN tide_i tk_whole(float a) {
-  return a >= -9223372036854775808.0f && a < 9223372036854775808.0f ? (tide_i)a : (tide_i)(1ull << 63);
-}
 @tk_to_int(
 TIDE_FN tide_i tk_to_int(tide_r a) {
-  tide_i i = tk_whole(a);
+  tide_i i = TIDE_R(tk_whole)(a);
   TIDE_OPAQUE(i)
   return i;
-}
-@tk_order(
-TIDE_FN int tk_order(tide_i a, double b) {
-  if (b != b) return 2;
-  if (b >= 9223372036854775808.0) return -1;
-  if (b < -9223372036854775808.0) return 1;
-  tide_i whole = (tide_i)b;
-  if (a != whole) return a < whole ? -1 : 1;
-  double rest = b - (double)whole;
-  return rest > 0 ? -1 : rest < 0 ? 1 : 0;
 }
 ]]
 
@@ -225,7 +183,7 @@ template <class R> struct tk_as<R, tk_bool> { static TIDE_IN R get(tk_bool x) { 
 template <class T> TIDE_FN void tk_put(T &to, tide_i x) { to = (T)x; }
 template <class T> TIDE_FN void tk_put(T &to, int x) { to = (T)x; }
 template <class T> TIDE_FN void tk_put(T &to, bool x) { to = (T)x; }
-template <class T> TIDE_FN void tk_put(T &to, tide_r x) { to = (T)tk_whole(x); }
+template <class T> TIDE_FN void tk_put(T &to, tide_r x) { to = (T)TIDE_R(tk_whole)(x); }
 TIDE_FN void tk_put(float &to, tide_r x) { to = (float)x; }
 TIDE_FN void tk_put(double &to, tide_r x) { to = (double)x; }
 @tk_put(@tk_half
@@ -466,31 +424,6 @@ static inline void tk_most(unsigned *p, unsigned x) { if (x > *p) *p = x; }
 static inline void tk_all_wait() { __syncthreads(); }
 ]] .. meets
 
-local random = [[
-TIDE_FN tide_philox tk_philox(unsigned c0, unsigned c1, unsigned c2, unsigned c3, tide_u key) {
-  return tide_philox4x32_10(c0, c1, c2, c3, (unsigned)key, (unsigned)(key >> 32));
-}
-TIDE_FN tide_philox tk_draw(tide_i seed, tide_i i, tide_i j) {
-  return tk_philox((unsigned)i, (unsigned)((tide_u)i >> 32), (unsigned)j, (unsigned)((tide_u)j >> 32), (tide_u)seed);
-}
-TIDE_FN tide_philox tk_more(tide_philox c, tide_i seed, tide_i n) {
-  return tk_philox(c.v[0], c.v[1], c.v[2], c.v[3], (tide_u)seed ^ (tide_u)n);
-}
-TIDE_FN float tk_uniform(tide_philox c, float) { return tide_unit_f32(c.v[0], 24); }
-TIDE_FN double tk_uniform(tide_philox c, double) { return tide_unit_f64(tide_random_u64(&c, 0)); }
-TIDE_FN float tk_normal(tide_philox c, float) {
-  float u = tide_unit_open_f32(c.v[0]), v = tide_unit_f32(c.v[1], 24);
-  return sqrtf(-2.0f * logf(u)) * cosf(6.28318530717958647692f * v);
-}
-TIDE_FN double tk_normal(tide_philox c, double) {
-  double u = tide_unit_open_f64(tide_random_u64(&c, 0)), v = tide_unit_f64(tide_random_u64(&c, 1));
-  return sqrt(-2.0 * log(u)) * cos(6.28318530717958647692 * v);
-}
-TIDE_FN tide_i tk_integer(tide_philox c, tide_i low, tide_i high) {
-  return high <= low ? low : tk_add(low, (tide_i)tide_bounded(c, (tide_u)high - (tide_u)low));
-}
-]]
-
 -- How a kernel that goes on is stopped: now and then a thread looks whether it is to return. On a GPU slot 5 is the address of
 -- the number up to which launches are to end, slot 6 the number of this one; behind the former stand the milliseconds, 0 where
 -- nobody is to be told, and third where the host has both itself. That is far to read: one look of 64 in a loop goes there, and
@@ -606,17 +539,16 @@ end
 function kernel_prelude(of, body)
   local head = {
     "#define TIDE_SLOTS " .. of.slots .. "\n#define TIDE_THREADS " .. of.threads .. "\ntypedef " .. (of.small and "int" or "long long")
-      .. " tide_x;\n", of.float == "float64" and "typedef double tide_r;\n#define TIDE_M(name) name\n"
-      or "typedef float tide_r;\n#define TIDE_M(name) name##f\n",
+      .. " tide_x;\n", of.float == "float64" and "typedef double tide_r;\n#define TIDE_M(name) name\n#define TIDE_R(name) name##_f64\n"
+      or "typedef float tide_r;\n#define TIDE_M(name) name##f\n#define TIDE_R(name) name##_f32\n",
     "#define TIDE_INDEX " .. of.index .. "\n#define TIDE_ZERO " .. of.zero .. "\n#define TIDE_STOPPED " .. of.stopped .. "\n#define TIDE_APART " .. of.apart .. "\n",
     of.host and host or device, integers,
   }
-  local texts = { of.host and host_words or device_words, numbers, memory, atomics, of.host and host_adds or device_adds }
+  local texts = { of.host and host_words or device_words, of.random and philox or "", core_numbers, integer_helpers, numbers, memory, atomics, of.host and host_adds or device_adds }
   if not of.host then texts[#texts + 1] = device_lanes end
   for n = 1, 8 do
     if of.ndims[n] then texts[#texts + 1] = access(n) end
   end
-  if of.random then texts[#texts + 1] = kernel_philox() .. random end
   if of.stops then texts[#texts + 1] = of.host and host_stops or device_stops end
   if of.meets then texts[#texts + 1] = of.host and host_meets or device_meets end
   if next(of.sums) then texts[#texts + 1] = of.host and host_sums or device_sums end

@@ -108,7 +108,7 @@ local ranges = {
     local a, b = range(e.a)
     local type = alone and e.a.narrow and "(int)" or "(tide_i)"
     local text = ", " .. type .. literal(e.b.value) .. ")"
-    if a then return hold("tk_floor_div(" .. type .. a .. text, "tk_floor_div(" .. type .. b .. text, e) end
+    if a then return hold("tk_div_floor(" .. type .. a .. text, "tk_div_floor(" .. type .. b .. text, e) end
   end,
   mod = function(e)
     if small_constant(e.b) and e.b.value > 0 then return "0", literal(e.b.value - 1) end
@@ -123,7 +123,7 @@ local ranges = {
     if not a then return end
     local c, d = range(e.no)
     local type = wide(e)
-    if c then return hold("tk_imin(" .. type .. a .. ", " .. type .. c .. ")", "tk_imax(" .. type .. b .. ", " .. type .. d .. ")", e) end
+    if c then return hold("tk_min(" .. type .. a .. ", " .. type .. c .. ")", "tk_max(" .. type .. b .. ", " .. type .. d .. ")", e) end
   end,
   int = function() return "0", "1" end,
   call = function(e)
@@ -217,7 +217,7 @@ end
 
 -- The last value of a loop from a known number on, by so much, to another: beyond that one only where there is no turn.
 local function last_of(from, to, step)
-  local _, last = hold("0", from .. " + tk_floor_div((tide_i)" .. to .. " - (tide_i)" .. from .. ", (tide_i)" .. literal(step) .. ") * " .. literal(step))
+  local _, last = hold("0", from .. " + tk_div_floor((tide_i)" .. to .. " - (tide_i)" .. from .. ", (tide_i)" .. literal(step) .. ") * " .. literal(step))
   return last
 end
 

@@ -91,7 +91,7 @@ local narrow_signs = { add = " + ", sub = " - ", mul = " * " }
 local float_signs = { add = " + ", sub = " - ", mul = " * ", div = " / " }
 local compare_signs = { eq = " == ", ne = " != ", lt = " < ", le = " <= ", gt = " > ", ge = " >= " }
 local bit_signs = { band = " & ", bor = " | ", bxor = " ^ " }
-local integer_calls = { abs = "tk_iabs", min = "tk_imin", max = "tk_imax", ult = "tk_ult" }
+local integer_calls = { abs = "tk_abs", min = "tk_min", max = "tk_max", ult = "tk_ult" }
 local float_calls = {
   abs = "TIDE_M(fabs)", min = "tk_fmin", max = "tk_fmax", floor = "TIDE_M(floor)", ceil = "TIDE_M(ceil)", trunc = "TIDE_M(trunc)",
   fmod = "TIDE_M(fmod)",
@@ -117,8 +117,8 @@ local function arithmetic(w, e)
   if e.narrow and e.a.narrow and e.b.narrow and narrow_signs[op] then return pair(w, e, narrow_signs[op]) end
   local cast = e.narrow and "(int)" or ""
   if op == "idiv" or op == "mod" then
-    local name = op == "idiv" and "div" or "mod"
-    if e.b.op == "const" and e.b.value ~= 0 then return cast .. call_pair(w, "tk_floor_" .. name, e.a, e.b) end
+    local name = op == "idiv" and "tk_div_floor" or "tk_remainder"
+    if e.b.op == "const" and e.b.value ~= 0 then return cast .. call_pair(w, name, e.a, e.b) end
     local short = e.narrow and e.a.narrow and e.b.narrow
     local a, b = short and "(int)" .. write(w, e.a) or wide(w, e.a), short and "(int)" .. write(w, e.b) or wide(w, e.b)
     return cast .. (op == "idiv" and "tk_idiv" or "tk_imod") .. "(s, " .. (e.site - 1) .. ", " .. a .. ", " .. b .. ")"
@@ -146,7 +146,7 @@ local function random_text(w, e)
   words = words .. seed .. ", " .. (args[first] and wide(w, args[first]) or "0") .. ", " .. (args[first + 1] and wide(w, args[first + 1]) or "0") .. ")"
   for k = first + 2, #args do words = "tk_more(" .. words .. ", " .. seed .. ", " .. wide(w, args[k]) .. ")" end
   if e.op == "integer" then return "tk_integer(" .. words .. ", " .. wide(w, args[2]) .. ", " .. wide(w, args[3]) .. ")" end
-  return "tk_" .. e.op .. "(" .. words .. ", (tide_r)0)"
+  return "TIDE_R(tk_" .. e.op .. ")(" .. words .. ")"
 end
 
 local writers = {

@@ -286,9 +286,38 @@ local function check_cases(path)
   end)
 end
 
+-- A function of the mathematics that C, CUDA and texts of kernels share has one definition, in these headers. Of complex
+-- numbers (C) and vectors there are others.
+local shared = { "helpers_template", "kernel_numbers", "philox", "random", "special" }
+local suffixes = { "", "_i32", "_i64", "_f32", "_f64", "_##s", "_##S" }
+local function check_defined_once()
+  local home, count = {}, 0
+  for _, name in ipairs(shared) do
+    local path = "core/base/" .. name .. ".h"
+    each_line(read(path), function(line)
+      local helper = line:match "^HELPER[_%u]* [%w ]- ?H%(([%w_]+)%)"
+      local fn = line:match "^%s*TIDE_FN[_%u]* [%w_ ]- ?([%w_]+)%("
+      if helper or fn then count = count + 1 end
+      if fn then home[fn] = home[fn] or path end
+      for _, suffix in ipairs(helper and suffixes or {}) do home["tide_" .. helper .. suffix] = path end
+    end)
+  end
+  if count < 60 then complain("core/base", 1, "the helpers were not found: this check sees nothing") end
+  for _, path in ipairs(list [[find core kernels lua_bindings -type f -name '*.[ch]' -o -name '*.cu*' -o -name '*.cxx' -o -name '*.lua']]) do
+    each_line(read(path), function(line, number)
+      for before, name, params in line:gmatch "([%w_]+)[%s*&]+([%w_#]+)(%b())[^;{]*{" do
+        if home[name] and home[name] ~= path and before ~= "return" and before ~= "else" and not params:find "^%(C " and not params:find "_Complex" then
+          complain(path, number, name .. " has its definition in " .. home[name])
+        end
+      end
+    end)
+  end
+end
+
 for _, path in ipairs(list [[find core kernels lua_bindings -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh']]) do
   check_code(path)
 end
+check_defined_once()
 for _, path in ipairs(list "ls core/include/tide/*.def") do check_list(path) end
 for _, path in ipairs(list "find spec scripts -name '*.[ch]'") do check_comment_ends(path, read(path)) end
 for _, path in ipairs(list [[find core kernels lua_bindings scripts spec .ci README.md CMakeLists.txt -type f \

@@ -1,15 +1,15 @@
 -- size.lua: no room grows without a decision: each has a budget of lines, and so has the whole. Counts what is built:
--- C, CUDA, lists and Lua chunks; not specs, scripts, examples and manuals.
+-- C, CUDA, lists, texts of kernels and Lua chunks; not specs, scripts, examples and manuals.
 --
 --   tide scripts/checks/size.lua [--print]     --print: the sizes as the table below has them
 
 local budget = {
   ["core"] = 200,
   ["core/backend"] = 1000,
-  ["core/backend/cpu"] = 18600,
+  ["core/backend/cpu"] = 18400,
   ["core/backend/cuda"] = 5700,
   ["core/backend/sim"] = 3600,
-  ["core/base"] = 4050,
+  ["core/base"] = 4300,
   ["core/comm"] = 2800,
   ["core/data"] = 550,
   ["core/distributed"] = 1900,
@@ -23,13 +23,13 @@ local budget = {
   ["core/stream"] = 2900,
   ["core/tensor"] = 8900,
   ["core/watch"] = 2900,
-  ["kernels"] = 9850,
+  ["kernels"] = 9700,
   ["lua_bindings"] = 28750,
   ["lua_bindings/api"] = 2100,
   ["lua_bindings/compat"] = 1700,
-  ["lua_bindings/lua"] = 15400,
+  ["lua_bindings/lua"] = 15350,
 }
-local whole = 135400
+local whole = 135300
 
 -- A folder directly under core, core/backend, kernels or lua_bindings is a room; what lies in these themselves is one too.
 local function room_of(path)
@@ -39,7 +39,7 @@ end
 
 local lines, total = {}, 0
 for path in io.popen "git ls-files -co --exclude-standard core kernels lua_bindings":lines() do
-  local file = path:find "%.[chl]u?a?h?$" or path:find "%.def$" or path:find "%.cuh?$" or path:find "%.sym$"
+  local file = path:find "%.[chl]u?a?h?$" or path:find "%.def$" or path:find "%.cuh?$" or path:find "%.cxx$" or path:find "%.sym$"
   local source = file and io.open(path)
   if source then
     local n, room = 0, room_of(path)

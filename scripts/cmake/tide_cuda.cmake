@@ -91,7 +91,7 @@ separate_arguments(op_flags NATIVE_COMMAND "${CMAKE_CUDA_FLAGS}")
 if(CMAKE_CUDA_HOST_COMPILER)
   list(APPEND op_flags -ccbin ${CMAKE_CUDA_HOST_COMPILER})
 endif()
-file(GLOB op_headers CONFIGURE_DEPENDS kernels/*.cuh core/include/tide/op.def core/base/special.h)
+file(GLOB op_headers CONFIGURE_DEPENDS kernels/*.cuh core/include/tide/op.def core/base/helpers*.h core/base/special.h)
 add_custom_command(OUTPUT ${op_ptx}
   COMMAND ${CMAKE_CUDA_COMPILER} -ptx -rdc=true -arch=compute_${oldest} -std=c++17 --expt-relaxed-constexpr ${op_flags}
     -I${PROJECT_SOURCE_DIR}/core -I${PROJECT_SOURCE_DIR}/core/include -I${PROJECT_SOURCE_DIR}/kernels
@@ -109,8 +109,9 @@ set_target_properties(tide_hopper PROPERTIES CUDA_ARCHITECTURES 90a-real POSITIO
 add_library(tide_cuda MODULE ${cuda_sources} $<TARGET_OBJECTS:tide_hopper>)
 target_link_libraries(tide_cuda PRIVATE tide_flags CUDA::cudart_static)
 target_link_libraries(tide_hopper PRIVATE tide_flags)
+add_dependencies(tide_cuda tide_texts)
 foreach(target IN ITEMS tide_cuda tide_hopper)
-  target_include_directories(${target} PRIVATE core core/include kernels)
+  target_include_directories(${target} PRIVATE core core/include kernels ${PROJECT_BINARY_DIR}/script)
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xfatbin=-compress-all;-Xcompiler=-Wall,-Wextra,-Wno-unused-parameter;${quick}>
     $<$<AND:$<BOOL:${TIDE_WERROR}>,$<COMPILE_LANGUAGE:CUDA>>:-Werror=all-warnings;-Xcompiler=-Werror>)

@@ -15,7 +15,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/philox.h"
+#include "base/kernel_numbers.h"
+#include "opmath.h"
 #include "room.h"
 
 #define REG(j)     tide__reg(r, i->x[j])
@@ -233,11 +234,7 @@ static bool each_next(tide__block_run *r, const tide__inst *i) {
 /* ---- division ---- */
 
 static int64_t floor_divide(int64_t a, int64_t b, bool remainder) {
-  if (b == 0) return 0;
-  if (b == -1) return remainder ? 0 : (int64_t)(0 - (uint64_t)a);
-  int64_t q = a / b, m = a % b;
-  bool less = m != 0 && (m ^ b) < 0;
-  return remainder ? (less ? m + b : m) : q - less;
+  return remainder ? tide_remainder_i64(a, b) : tide_div_floor_i64(a, b);
 }
 
 static void divide(const tide__block_run *r, const tide__inst *i, bool remainder) {
@@ -299,26 +296,15 @@ static tide_philox words_of(const tide__block_run *r, int64_t l) {
   return (tide_philox){{w[0], w[r->stride], w[2 * r->stride], w[3 * r->stride]}};
 }
 
-static double uniform_f64(tide_philox w) { return tide_unit_f64(tide_random_u64(&w, 0)); }
-static float uniform_f32(tide_philox w) { return tide_unit_f32(w.v[0], 24); }
-static double normal_f64(tide_philox w) {
-  double u = tide_unit_open_f64(tide_random_u64(&w, 0)), v = tide_unit_f64(tide_random_u64(&w, 1));
-  return sqrt(-2.0 * log(u)) * cos(6.28318530717958647692 * v);
-}
-static float normal_f32(tide_philox w) {
-  float u = tide_unit_open_f32(w.v[0]), v = tide_unit_f32(w.v[1], 24);
-  return sqrtf(-2.0f * logf(u)) * cosf(6.28318530717958647692f * v);
-}
-
 static void random_float(const tide__block_run *r, const tide__inst *i, bool normal) {
   const int64_t n = lanes_of(r, VARIES(0));
   void *to = REG(0);
   for (int64_t l = 0; l < n; l++) {
     const tide_philox w = words_of(r, l);
     if (r->of->wide)
-      ((double *)to)[l] = normal ? normal_f64(w) : uniform_f64(w);
+      ((double *)to)[l] = normal ? tk_normal_f64(w) : tk_uniform_f64(w);
     else
-      ((float *)to)[l] = normal ? normal_f32(w) : uniform_f32(w);
+      ((float *)to)[l] = normal ? tk_normal_f32(w) : tk_uniform_f32(w);
   }
   if (!VARIES(0)) r->lanes->fill[r->of->wide ? 3 : 2](to, to, TIDE_BLOCK_STRIP);
 }
@@ -326,10 +312,7 @@ static void random_float(const tide__block_run *r, const tide__inst *i, bool nor
 static void between(const tide__block_run *r, const tide__inst *i) {
   const int64_t n = lanes_of(r, VARIES(0));
   int64_t *to = REG(0);
-  for (int64_t l = 0; l < n; l++) {
-    const int64_t low = LANE(1, l), high = LANE(2, l);
-    to[l] = high <= low ? low : add(low, (int64_t)tide_bounded(words_of(r, l), (uint64_t)high - (uint64_t)low));
-  }
+  for (int64_t l = 0; l < n; l++) to[l] = tk_integer(words_of(r, l), LANE(1, l), LANE(2, l));
   if (!VARIES(0)) set_scalar(r, i->x[0], *to);
 }
 

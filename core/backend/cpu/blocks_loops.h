@@ -2,6 +2,9 @@
  * those that bring elements to lanes and back. Defines tide__lanes_<TIDE_ISA_NAME> and what fills it, by code, which is
  * half of what relocations would take. With AVX-512 only those that gain from it are made, the others are AVX2's. The
  * loops hold no state; products and sums are never fused, so that every instruction set gives the same numbers. */
+#include <math.h>
+
+#include "base/kernel_numbers.h"
 #include "vector.h"
 
 #include "blocks.h"
@@ -10,29 +13,7 @@
 #define LANE_EACH TIDE_IVDEP for (int64_t i = 0; i < ((n + TIDE_BLOCK_STRIP - 1) & -TIDE_BLOCK_STRIP); i++)
 #define LANE_SOME TIDE_IVDEP for (int64_t i = 0; i < n; i++)
 
-static inline int64_t lane_shl(int64_t a, int64_t b) {
-  int64_t up = (int64_t)((uint64_t)a << (b & 63)), down = (int64_t)((uint64_t)a >> (-b & 63));
-  return b <= -64 || b >= 64 ? 0 : b >= 0 ? up : down;
-}
-static inline int64_t lane_shr(int64_t a, int64_t b) {
-  int64_t up = (int64_t)((uint64_t)a << (-b & 63)), down = (int64_t)((uint64_t)a >> (b & 63));
-  return b <= -64 || b >= 64 ? 0 : b >= 0 ? down : up;
-}
-
-/* A float that is whole; what does not fit is the smallest integer. */
-static inline int64_t lane_int_f32(float a) { return a >= -0x1p63f && a < 0x1p63f ? (int64_t)a : INT64_MIN; }
-static inline int64_t lane_int_f64(double a) { return a >= -0x1p63 && a < 0x1p63 ? (int64_t)a : INT64_MIN; }
-#define lane_int(a) _Generic((a), float : lane_int_f32, double : lane_int_f64)(a)
-
-static inline int lane_order(int64_t a, double b) {
-  if (b != b) return 2;
-  if (b >= 0x1p63) return -1;
-  if (b < -0x1p63) return 1;
-  int64_t whole = (int64_t)b;
-  if (a != whole) return a < whole ? -1 : 1;
-  double rest = b - (double)whole;
-  return rest > 0 ? -1 : rest < 0 ? 1 : 0;
-}
+#define lane_whole(a) _Generic((a), float : tk_whole_f32, double : tk_whole_f64)(a)
 
 #define LANE_TYPE_I      int64_t
 #define LANE_TYPE_M      uint8_t
@@ -347,14 +328,8 @@ static void lane_philox(uint32_t *words, const int64_t *key, int64_t key_apart, 
   uint32_t *restrict w = words + 3 * apart;
   LANE_EACH {
     uint64_t k = (uint64_t)key[i * key_apart] ^ (more ? (uint64_t)more[i * more_apart] : 0);
-    uint32_t k0 = (uint32_t)k, k1 = (uint32_t)(k >> 32), c0 = x[i], c1 = y[i], c2 = z[i], c3 = w[i];
-    for (int round = 0; round < 10; round++) {
-      uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
-      c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-      c1 = (uint32_t)p1, c3 = (uint32_t)p0;
-      k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
-    }
-    x[i] = c0, y[i] = c1, z[i] = c2, w[i] = c3;
+    const tide_philox drawn = tk_philox(x[i], y[i], z[i], w[i], k);
+    x[i] = drawn.v[0], y[i] = drawn.v[1], z[i] = drawn.v[2], w[i] = drawn.v[3];
   }
 }
 #endif

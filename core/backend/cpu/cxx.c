@@ -23,6 +23,8 @@
 #include "os/os.h"
 #include "os/process.h"
 
+#include "cxx_kernel.inc"
+
 /* ---- running the compiler ---- */
 
 /* Looks for a program as a shell would. */
@@ -226,7 +228,7 @@ tide_status tide__cxx_function(void **out, tide_function_info *info, void *modul
   return *out ? TIDE_OK : tide__fail(TIDE_LIBRARY, "jit: the kernel %s is not in its library", name);
 }
 
-/* What a raw kernel finds on the thread that runs it (tide_hooks of cxx_raw.c). */
+/* What a raw kernel finds on the thread that runs it (tide_hooks of cxx_kernel.cxx). */
 typedef struct hooks {
   void *self;   /* the first argument of the functions */
   char *shared; /* memory whose size the launch says */
@@ -342,3 +344,38 @@ tide_status tide__cxx_launch(tide_stream *stream, void *function, const tide_lau
   if (mail.base == TIDE__MAIL_STOPPED) mail.value = tide__loops_ms();
   return mail.full ? tide__fail_index(TIDE_CPU, mail.site, mail.value, mail.length, mail.base) : TIDE_OK;
 }
+
+/* On the calling thread, whose host may interrupt it. */
+static tide_status watched_launch(tide_stream *stream, void *function, const tide_launch *a) {
+  tide__loops_begin();
+  if (a->mail && tide__quota_any()) tide__loops_limit();
+  return tide__loops_end(tide__cxx_launch(stream, function, a));
+}
+
+const tide_compiler tide__cpu_compiler = {
+    .name = "c++",
+    .variable = "TIDE_CXX",
+    .prelude = TEXT_prelude,
+    .with_small = TEXT_small,
+    .with_complex = TEXT_complex,
+    .with_dims = TEXT_dims,
+    .flat = TEXT_flat,
+    .strided = TEXT_strided,
+    .threads = 1024,
+    .raw = TEXT_raw,
+    .host = true,
+    .fused = tide__cpu_fused,
+    .options = "-std=c++17 -O3 -fPIC -shared -w -fwrapv -ffp-contract=off -fno-math-errno -fno-trapping-math",
+    .raw_options = "-std=c++17 -O3 -fPIC -shared -w -fvisibility=hidden -fwrapv -ffp-contract=off -fno-math-errno "
+                   "-fno-trapping-math "
+                   "-fno-threadsafe-statics", /* an assertion leaves the kernel past what would let go of a guard */
+    .identify = tide__cxx_identify,
+    .arch = tide__cxx_arch,
+    .compile = tide__cxx_compile,
+    .load = tide__cxx_load,
+    .unload = tide__cxx_unload,
+    .function = tide__cxx_function,
+    .launch = watched_launch,
+    .code_new = tide__blocks_new,
+    .code_free = tide__blocks_free,
+};

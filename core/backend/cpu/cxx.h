@@ -30,10 +30,6 @@ tide_status tide__blocks_new(void **out, const char *text, size_t size);
 void tide__blocks_hold(void *blocks); /* once more: every hold and the first one end with a free */
 void tide__blocks_free(void *blocks);
 
-/* ---- cxx_text.c, cxx_raw.c ---- */
-
-extern const char tide__cxx_raw[];
-
 extern const tide_compiler tide__cpu_compiler;
 
 #endif

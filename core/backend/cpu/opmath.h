@@ -1,12 +1,6 @@
-/* opmath.h: the tide_* helpers that the expressions of op.def call, for the CPU loops.
- *
- * Each helper is a family of functions name_i32, name_i64, name_f32, name_f64, chosen by the type of the first
- * argument. They are branch-free where they can be, so that the loops become vector code.
- *
- * Integers never trap: x / 0 and x % 0, which core refuses, are 0 for every kind of division, the smallest integer
- * divided by -1 wraps to itself, and a negative power is 0 unless the base is 1 or -1. Shift counts below 0 or beyond
- * the width give 0, or the sign for shifts to the right. Rounding leaves integers as they are, and none of them is NaN
- * or infinite. */
+/* opmath.h: the tide_* helpers that the expressions of op.def call, for the CPU loops: those of base/helpers.h as
+ * families of functions name_i32, name_i64, name_f32, name_f64, chosen by the type of the first argument, and those
+ * that only C needs to have written out. */
 #ifndef TIDE_OPMATH_H
 #define TIDE_OPMATH_H
 
@@ -22,119 +16,14 @@
 #define TIDE_FLOAT_PICK(name, x) _Generic((x), float : name##_f32, double : name##_f64)
 #define TIDE_INT_PICK(name, x)   _Generic((x), int32_t : name##_i32, int64_t : name##_i64)
 
-/* ---- integers: T and its unsigned twin U ---- */
+/* ---- the helpers of each type ---- */
 
-#define TIDE_INT_HELPERS(s, T, U, BITS)                                                                                \
-  static inline T tide_abs_##s(T x) { return x < 0 ? (T)((U)0 - (U)x) : x; }                                           \
-  static inline T tide_sign_##s(T x) { return (T)(x > 0) - (T)(x < 0); }                                               \
-  static inline T tide_floor_##s(T x) { return x; }                                                                    \
-  static inline T tide_ceil_##s(T x) { return x; }                                                                     \
-  static inline T tide_rint_##s(T x) { return x; }                                                                     \
-  static inline T tide_trunc_##s(T x) { return x; }                                                                    \
-  static inline bool tide_isnan_##s(T x) { return (void)x, false; }                                                    \
-  static inline bool tide_isinf_##s(T x) { return (void)x, false; }                                                    \
-  static inline bool tide_isfinite_##s(T x) { return (void)x, true; }                                                  \
-  static inline T tide_nan_to_num_##s(T x, T nan, T high, T low) { return (void)nan, (void)high, (void)low, x; }       \
-  static inline T tide_max_##s(T a, T b) { return a > b ? a : b; }                                                     \
-  static inline T tide_min_##s(T a, T b) { return a < b ? a : b; }                                                     \
-  static inline T tide_fmax_##s(T a, T b) { return a > b ? a : b; }                                                    \
-  static inline T tide_fmin_##s(T a, T b) { return a < b ? a : b; }                                                    \
-  static inline T tide_div_trunc_##s(T a, T b) {                                                                       \
-    if (b == 0) return 0;                                                                                              \
-    return b == -1 ? (T)((U)0 - (U)a) : a / b;                                                                         \
-  }                                                                                                                    \
-  static inline T tide_fmod_##s(T a, T b) { return b == 0 || b == -1 ? 0 : a % b; }                                    \
-  static inline T tide_remainder_##s(T a, T b) {                                                                       \
-    T r = tide_fmod_##s(a, b);                                                                                         \
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;                                                                   \
-  }                                                                                                                    \
-  static inline T tide_div_floor_##s(T a, T b) {                                                                       \
-    T r = tide_fmod_##s(a, b);                                                                                         \
-    return tide_div_trunc_##s(a, b) - (r != 0 && (r < 0) != (b < 0));                                                  \
-  }                                                                                                                    \
-  static inline T tide_pow_##s(T a, T b) {                                                                             \
-    if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;                                                     \
-    U power = 1, base = (U)a;                                                                                          \
-    for (; b; b >>= 1, base *= base) power *= b & 1 ? base : 1;                                                        \
-    return (T)power;                                                                                                   \
-  }                                                                                                                    \
-  static inline T tide_gcd_##s(T a, T b) {                                                                             \
-    U x = a < 0 ? (U)0 - (U)a : (U)a, y = b < 0 ? (U)0 - (U)b : (U)b;                                                  \
-    while (y) {                                                                                                        \
-      U r = x % y;                                                                                                     \
-      x = y, y = r;                                                                                                    \
-    }                                                                                                                  \
-    return (T)x;                                                                                                       \
-  }                                                                                                                    \
-  static inline T tide_lcm_##s(T a, T b) {                                                                             \
-    U g = (U)tide_gcd_##s(a, b), x = a < 0 ? (U)0 - (U)a : (U)a, y = b < 0 ? (U)0 - (U)b : (U)b;                       \
-    return g ? (T)(x / g * y) : 0;                                                                                     \
-  }                                                                                                                    \
-  static inline bool tide_signbit_##s(T x) { return x < 0; }                                                           \
-  static inline T tide_shl_##s(T a, T b) { return (U)b < BITS ? (T)((U)a << ((U)b % BITS)) : 0; }                      \
-  static inline T tide_shr_##s(T a, T b) { return a >> ((U)b < BITS ? (U)b : BITS - 1); }
-
-TIDE_INT_HELPERS(i32, int32_t, uint32_t, 32)
-TIDE_INT_HELPERS(i64, int64_t, uint64_t, 64)
-
-/* ---- floats: T and the suffix of its C functions ---- */
-
-#define TIDE_FLOAT_HELPERS(s, T, f)                                                                                    \
-  static inline T tide_abs_##s(T x) { return fabs##f(x); }                                                             \
-  static inline T tide_sign_##s(T x) { return (T)(x > 0) - (T)(x < 0); }                                               \
-  static inline T tide_floor_##s(T x) { return floor##f(x); }                                                          \
-  static inline T tide_ceil_##s(T x) { return ceil##f(x); }                                                            \
-  static inline T tide_rint_##s(T x) { return rint##f(x); }                                                            \
-  static inline T tide_trunc_##s(T x) { return trunc##f(x); }                                                          \
-  static inline bool tide_isnan_##s(T x) { return x != x; }                                                            \
-  static inline bool tide_isinf_##s(T x) { return fabs##f(x) == (T)INFINITY; }                                         \
-  static inline bool tide_isfinite_##s(T x) { return fabs##f(x) < (T)INFINITY; }                                       \
-  static inline T tide_nan_to_num_##s(T x, T nan, T high, T low) {                                                     \
-    x = x != x ? nan : x;                                                                                              \
-    x = x == (T)INFINITY ? high : x;                                                                                   \
-    return x == -(T)INFINITY ? low : x;                                                                                \
-  }                                                                                                                    \
-  static inline T tide_max_##s(T a, T b) { return (!(a <= b) & (b == b)) ? a : b; }                                    \
-  static inline T tide_min_##s(T a, T b) { return (!(a >= b) & (b == b)) ? a : b; }                                    \
-  static inline T tide_fmax_##s(T a, T b) { return ((a > b) | (b != b)) ? a : b; }                                     \
-  static inline T tide_fmin_##s(T a, T b) { return ((a < b) | (b != b)) ? a : b; }                                     \
-  static inline T tide_copysign_##s(T a, T b) { return copysign##f(a, b); }                                            \
-  static inline bool tide_signbit_##s(T x) { return signbit(x) != 0; }                                                 \
-  static inline T tide_entr_##s(T x) { return x > 0 ? -x * log##f(x) : x < 0 ? -(T)INFINITY : x; }                     \
-  static inline T tide_frexp_fraction_##s(T x) {                                                                       \
-    int exponent;                                                                                                      \
-    return frexp##f(x, &exponent);                                                                                     \
-  }                                                                                                                    \
-  static inline T tide_frexp_exponent_##s(T x) {                                                                       \
-    int exponent = 0;                                                                                                  \
-    if (fabs##f(x) < (T)INFINITY) frexp##f(x, &exponent);                                                              \
-    return (T)exponent;                                                                                                \
-  }                                                                                                                    \
-  static inline T tide_div_trunc_##s(T a, T b) { return trunc##f(a / b); }                                             \
-  static inline T tide_fmod_##s(T a, T b) { return fmod##f(a, b); }                                                    \
-  static inline T tide_remainder_##s(T a, T b) {                                                                       \
-    T r = fmod##f(a, b);                                                                                               \
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;                                                                   \
-  }                                                                                                                    \
-  /* The floor of the exact quotient, which a / b may round up to: 1 // 0.1 is 9. */                                   \
-  static inline T tide_div_floor_##s(T a, T b) {                                                                       \
-    if (b == 0) return a / b;                                                                                          \
-    T r = fmod##f(a, b), q = (a - r) / b;                                                                              \
-    if (r != 0 && (r < 0) != (b < 0)) q -= 1;                                                                          \
-    if (q == 0) return copysign##f(0, a / b);                                                                          \
-    T whole = floor##f(q);                                                                                             \
-    return q - whole > (T)0.5 ? whole + 1 : whole;                                                                     \
-  }                                                                                                                    \
-  static inline T tide_pow_##s(T a, T b) { return pow##f(a, b); }                                                      \
-  static inline T tide_angle_##s(T x) { return x != x ? x : x < 0 ? (T)3.14159265358979323846 : 0; }                   \
-  static inline bool tide_isclose_##s(T a, T b, T rtol, T atol, T equal_nan) {                                         \
-    T distance = fabs##f(a - b);                                                                                       \
-    bool near = (distance <= atol + rtol * fabs##f(b)) & (distance < (T)INFINITY);                                     \
-    return (a == b) | near | ((equal_nan != 0) & (a != a) & (b != b));                                                 \
-  }
-
-TIDE_FLOAT_HELPERS(f32, float, f)
-TIDE_FLOAT_HELPERS(f64, double, )
+#define TIDE_HELPER_(name, s) tide_##name##_##s
+#define TIDE_HELPER(name, s)  TIDE_HELPER_(name, s)
+#define H(name)               TIDE_HELPER(name, S)
+#define HELPER                static inline
+#define HELPER_LONG           static inline
+#include "base/helpers.h"
 
 /* The bits of a float are in the order of its sizes; from a zero the step is to the least one of b's sign. */
 #define TIDE_NEXTAFTER(s, T, I, SIGN)                                                                                  \
@@ -174,10 +63,6 @@ TIDE_DIVIDE(c128, double)
 TIDE_SINC_COMPLEX(c64, float, f)
 TIDE_SINC_COMPLEX(c128, double, )
 
-static inline int32_t tide_conj_i32(int32_t x) { return x; }
-static inline int64_t tide_conj_i64(int64_t x) { return x; }
-static inline float tide_conj_f32(float x) { return x; }
-static inline double tide_conj_f64(double x) { return x; }
 #define tide_conj(x)                                                                                                   \
   _Generic((x), int32_t                                                                                                \
            : tide_conj_i32, int64_t                                                                                    \

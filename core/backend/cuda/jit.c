@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "nvrtc_kernel.inc"
+
 static struct {
   CUresult (*load)(CUmodule *out, const void *image);
   CUresult (*unload)(CUmodule module);
@@ -135,16 +137,16 @@ static const tide_compiler assembler = {
 const tide_compiler tide__cuda_compiler = {
     .name = "nvrtc",
     .variable = "TIDE_CUDA_LIBRARY_PATH",
-    .prelude = tide__cuda_prelude,
-    .with_small = tide__cuda_small,
-    .with_complex = tide__cuda_complex,
-    .with_dims = tide__cuda_dims,
-    .flat = tide__cuda_flat,
-    .strided = tide__cuda_strided,
+    .prelude = TEXT_integers TEXT_prelude,
+    .with_small = TEXT_small,
+    .with_complex = TEXT_complex,
+    .with_dims = TEXT_dims,
+    .flat = TEXT_raws TEXT_begin TEXT_flat_begin TEXT_apply TEXT_flat_end,
+    .strided = TEXT_begin TEXT_strided_begin TEXT_apply TEXT_strided_end,
     .threads = 256,
     .ahead = true,
     .joins = true,
-    .raw = tide__cuda_raw,
+    .raw = TEXT_integers,
     .options = "--std=c++17 --device-as-default-execution-space -w --minimal",
     .raw_options = "--std=c++17 -w",
     .identify = tide__nvrtc_identify,

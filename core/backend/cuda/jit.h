@@ -20,11 +20,6 @@ tide_status tide__driver_assemble(tide_image *out, char **log, const char *sourc
 
 char *tide__cuda_fused_text(const tide_fused_program *p, const tide_fused_layout *l, const char *arch);
 
-/* ---- jit_text.c ---- */
-
-extern const char tide__cuda_bare[], tide__cuda_asserts[], tide__cuda_raw[], tide__cuda_prelude[], tide__cuda_small[],
-    tide__cuda_complex[], tide__cuda_dims[], tide__cuda_flat[], tide__cuda_strided[];
-
 /* ---- jit.c ---- */
 
 extern const tide_compiler tide__cuda_compiler;

@@ -6,7 +6,7 @@
  * because reading headers takes longer than all the rest.
  *
  * What a compilation costs is mostly its fixed parts: reading NVRTC's own header, linking CUDA's mathematics, and the
- * start of the assembler. The header is left out of kernels that core writes (tide__cuda_bare) where the version is one
+ * start of the assembler. The header is left out of kernels that core writes (TEXT_bare) where the version is one
  * whose functions are known to the compiler itself; code that needs more of it fails within a few milliseconds, and is
  * then compiled with it.
  *
@@ -21,6 +21,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "nvrtc_kernel.inc"
 
 static tide__nvrtc nvrtc;
 
@@ -131,10 +133,10 @@ static _Atomic bool asserted;
 static char *bare_text(const char *source, const char *name) {
   int major = 0, minor = 0;
   bool can = is_plain_name(name) && !strstr(source, "#include") && nvrtc.version(&major, &minor) == 0 && major >= 13;
-  const char *asserts = atomic_load(&asserted) ? "" : tide__cuda_asserts;
-  size_t size = strlen(tide__cuda_bare) + strlen(asserts) + strlen(source) + 1;
+  const char *asserts = atomic_load(&asserted) ? "" : TEXT_asserts;
+  size_t size = strlen(TEXT_bare) + strlen(asserts) + strlen(source) + 1;
   char *text = can ? malloc(size) : NULL;
-  if (text) snprintf(text, size, "%s%s%s", tide__cuda_bare, asserts, source);
+  if (text) snprintf(text, size, "%s%s%s", TEXT_bare, asserts, source);
   return text;
 }
 
