@@ -198,7 +198,7 @@ struct Loaded {
   }
   __device__ __forceinline__ uint64_t counter(const RandomArgs &) const { return start; }
   __device__ __forceinline__ uint32_t key(const RandomArgs &, int i) const {
-    return i % 2 ? high + (uint32_t)(i / 2) * 0xBB67AE85u : low + (uint32_t)(i / 2) * 0x9E3779B9u;
+    return i % 2 ? high + (uint32_t)(i / 2) * TIDE_PHILOX_W1 : low + (uint32_t)(i / 2) * TIDE_PHILOX_W0;
   }
 };
 
@@ -213,10 +213,10 @@ static __device__ __forceinline__ void group_of(uint32_t (&c)[4], const RandomAr
     uint32_t low0, high0, low2, high2;
     asm("{ .reg .u64 p; mul.wide.u32 p, %2, %3; mov.b64 {%0, %1}, p; }"
         : "=r"(low0), "=r"(high0)
-        : "r"(c[0]), "r"(0xD2511F53u));
+        : "r"(c[0]), "r"(TIDE_PHILOX_M0));
     asm("{ .reg .u64 p; mul.wide.u32 p, %2, %3; mov.b64 {%0, %1}, p; }"
         : "=r"(low2), "=r"(high2)
-        : "r"(c[2]), "r"(0xCD9E8D57u));
+        : "r"(c[2]), "r"(TIDE_PHILOX_M1));
     c[0] = high2 ^ c[1] ^ place.key(a, 2 * r), c[1] = low2;
     c[2] = high0 ^ c[3] ^ place.key(a, 2 * r + 1), c[3] = low0;
   }
@@ -426,8 +426,8 @@ static void prepare(RandomArgs &r, const tide_random_args *a) {
   r.shift = (uint32_t)(32 - bits), r.unit = 1.0f / (float)(1u << bits);
   r.counter = a->offset / 4, r.state = a->state;
   for (uint32_t i = 0; i < 10; i++) {
-    r.key[2 * i] = (uint32_t)a->seed + i * 0x9E3779B9u;
-    r.key[2 * i + 1] = (uint32_t)(a->seed >> 32) + i * 0xBB67AE85u;
+    r.key[2 * i] = (uint32_t)a->seed + i * TIDE_PHILOX_W0;
+    r.key[2 * i + 1] = (uint32_t)(a->seed >> 32) + i * TIDE_PHILOX_W1;
   }
 }
 

@@ -21,13 +21,19 @@ typedef struct tide_philox {
   unsigned v[4];
 } tide_philox;
 
+/* What rounds multiply by, and what the words of the key grow by. */
+#define TIDE_PHILOX_M0 0xD2511F53u
+#define TIDE_PHILOX_M1 0xCD9E8D57u
+#define TIDE_PHILOX_W0 0x9E3779B9u
+#define TIDE_PHILOX_W1 0xBB67AE85u
+
 /* The ten rounds on a counter of four words and a key of two. */
 TIDE_FN tide_philox tide_philox4x32_10(unsigned c0, unsigned c1, unsigned c2, unsigned c3, unsigned k0, unsigned k1) {
   for (int round = 0; round < 10; round++) {
-    unsigned long long p0 = 0xD2511F53ull * c0, p1 = 0xCD9E8D57ull * c2;
+    unsigned long long p0 = (unsigned long long)TIDE_PHILOX_M0 * c0, p1 = (unsigned long long)TIDE_PHILOX_M1 * c2;
     c0 = (unsigned)(p1 >> 32) ^ c1 ^ k0, c2 = (unsigned)(p0 >> 32) ^ c3 ^ k1;
     c1 = (unsigned)p1, c3 = (unsigned)p0;
-    k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+    k0 += TIDE_PHILOX_W0, k1 += TIDE_PHILOX_W1;
   }
   tide_philox out = {{c0, c1, c2, c3}};
   return out;

@@ -2,11 +2,11 @@
  * those that bring elements to lanes and back. Defines tide__lanes_<TIDE_ISA_NAME> and what fills it, by code, which is
  * half of what relocations would take. With AVX-512 only those that gain from it are made, the others are AVX2's. The
  * loops hold no state; products and sums are never fused, so that every instruction set gives the same numbers. */
+#include "vector.h"
+
 #include <math.h>
 
 #include "base/kernel_numbers.h"
-#include "vector.h"
-
 #include "blocks.h"
 
 /* Of registers, whose lanes go on to the end of a strip. */

@@ -7,9 +7,9 @@
 /* One of the ten rounds on c0..c3, whose keys are the seed's words plus r steps. */
 #define DRAW_ROUND(r)                                                                                                  \
   do {                                                                                                                 \
-    uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;                                         \
-    uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ (k0 + (r)*0x9E3779B9u);                                                  \
-    uint32_t n2 = (uint32_t)(p0 >> 32) ^ c3 ^ (k1 + (r)*0xBB67AE85u);                                                  \
+    uint64_t p0 = (uint64_t)TIDE_PHILOX_M0 * c0, p1 = (uint64_t)TIDE_PHILOX_M1 * c2;                                   \
+    uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ (k0 + (r)*TIDE_PHILOX_W0);                                               \
+    uint32_t n2 = (uint32_t)(p0 >> 32) ^ c3 ^ (k1 + (r)*TIDE_PHILOX_W1);                                               \
     c1 = (uint32_t)p1, c3 = (uint32_t)p0, c0 = n0, c2 = n2;                                                            \
   } while (0)
 
@@ -38,11 +38,11 @@ static inline void draw_store_pairs(uint32_t *out, draw_lanes x, draw_lanes y) {
 /* As many groups as are whole vectors; returns their number. */
 static int64_t draw_philox_lanes(uint32_t *out, uint64_t seed, uint64_t offset, uint64_t group, int64_t groups) {
   enum { LANES = sizeof(draw_lanes) / sizeof(uint64_t) };
-  const draw_lanes zero = {0}, m0 = zero + 0xD2511F53u, m1 = zero + 0xCD9E8D57u;
+  const draw_lanes zero = {0}, m0 = zero + TIDE_PHILOX_M0, m1 = zero + TIDE_PHILOX_M1;
   draw_lanes at = zero + group, key[10][2] = {{zero + (seed & UINT32_MAX), zero + (seed >> 32)}};
   int64_t g = 0;
   for (int l = 0; l < LANES; l++) at[l] += (uint64_t)l;
-  for (int r = 1; r < 10; r++) key[r][0] = key[r - 1][0] + 0x9E3779B9u, key[r][1] = key[r - 1][1] + 0xBB67AE85u;
+  for (int r = 1; r < 10; r++) key[r][0] = key[r - 1][0] + TIDE_PHILOX_W0, key[r][1] = key[r - 1][1] + TIDE_PHILOX_W1;
   for (; g + LANES <= groups; g += LANES, at += LANES) {
     draw_lanes c0 = zero + offset / 4, c1 = c0 >> 32, c2 = at, c3 = at >> 32;
     for (int r = 0; r < 10; r++) {
