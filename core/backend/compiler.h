@@ -63,46 +63,64 @@ typedef struct tide_fused_layout {
   uint16_t ndim, lanes, block; /* lanes: elements of a thread; block: threads of one */
 } tide_fused_layout;
 
-typedef struct tide_compiler {
-  const char *name;     /* "nvrtc", "c++": what its record in the cache is called */
-  const char *variable; /* of the environment, which says where the compiler is; NULL: none */
-  /* An elementwise kernel is prelude, the pieces that are needed of with_small (bool and 16-bit floats), with_complex
-   * and with_dims (strided), the user's code, declarations by core, then flat or strided. TIDE_NAMES_STD is defined
-   * before all of it, and before `raw`, where the code may use what C++ has in std. A block has `threads` threads, each
-   * of which does 16 bytes of the widest operand, or four elements where strided. The declarations: jit/source.c. */
-  const char *prelude, *with_small, *with_complex, *with_dims, *flat, *strided;
+/* The texts around kernels. An elementwise one is prelude, the pieces that are needed of with_small (bool and 16-bit
+ * floats), with_complex and with_dims (strided), the user's code, declarations by core (jit/source.c), then flat or
+ * strided. TIDE_NAMES_STD is defined before all of it, and before `raw`, where the code may use what C++ has in std. A
+ * block has `threads` threads, each of which does 16 bytes of the widest operand, or four elements where strided. `raw`
+ * precedes a kernel of the user's own; of a host behind prelude and with_small. */
+typedef struct tide_dialect {
+  const char *prelude, *with_small, *with_complex, *with_dims, *flat, *strided, *raw;
   int threads;
-  bool ahead;      /* it compiles in the process, on any thread: kernels may be made before they are called */
-  bool joins;      /* it may get several texts that core writes as one, each in a namespace; its functions are then
-                      called TIDE_JOINED and a number, and out->name is that of the first */
-  const char *raw; /* what stands before a kernel of the user's own; of a host, behind prelude and with_small */
-  bool host;       /* kernels are functions that loop over threads: `raw` defines what the loop is made of
-                      that core writes (jit/source.c); prelude and raw define tide_by, by which the code divides
-                      (jit/rewrite.c) */
-  /* Of a host: does fused operations without being compiled; to be launched as a function whose packed arguments are a
-   * tide_fused_program (base/fused.h), a block of the grid for each piece. */
-  int (*fused)(const void *packed, const uint32_t *dims, long long begin, long long end, const void *hooks);
-  const char *options, *raw_options; /* always given, separated by blanks */
-  /* Opens the compiler: the file that it is, and its version. LIBRARY where there is none. */
-  tide_status (*identify)(char *path, size_t path_size, char *version, size_t version_size);
+} tide_dialect;
+
+/* What runs images. */
+typedef struct tide_image_loader {
   tide_status (*arch)(char *text, size_t size, int device); /* "sm_90"; opens no compiler */
-  /* out->name holds the function's name, or an expression that names it, and is replaced by its name in the image. On
-   * failure *log, malloc'ed, may hold what the compiler said; otherwise the thread's error is set. */
-  tide_status (*compile)(tide_image *out, char **log, const char *source, const char *const *options, int n,
-                         const char *arch);
   tide_status (*load)(void **module, const void *image, size_t bytes, int device);
   void (*unload)(void *module, int device);
   tide_status (*function)(void **out, tide_function_info *info, void *module, const char *name, int device);
   tide_status (*launch)(tide_stream *stream, void *function, const tide_launch *a);
-  /* Of an accelerator, fused operations in a text that its assembler takes, malloc'ed: an elementwise kernel as those
-   * of `flat` and `strided`. NULL: they cannot be written so. Both NULL where there is no assembler. */
-  char *(*fused_text)(const tide_fused_program *p, const tide_fused_layout *l, const char *arch);
-  const struct tide_compiler *assembler;
-  /* Kernels that need no compiler: a program of the block interpreter, from the text that kernel_code.lua writes, which
-   * is checked. It is launched as a function is; a launch that waits in a queue holds it. NULL where there is no
-   * interpreter. */
+} tide_image_loader;
+
+/* What a host runs without a compiler. */
+typedef struct tide_interpreter {
+  /* Fused operations: launched as a function whose packed arguments are a tide_fused_program (base/fused.h), a block of
+   * the grid for each piece. */
+  int (*fused)(const void *packed, const uint32_t *dims, long long begin, long long end, const void *hooks);
+  /* A program of the block interpreter, from the text that kernel_code.lua writes, which is checked. It is launched as
+   * a function is; a launch that waits in a queue holds it. */
   tide_status (*code_new)(void **out, const char *text, size_t size);
   void (*code_free)(void *code);
+} tide_interpreter;
+
+struct tide_compiler;
+
+/* The assembler of an accelerator: fused operations in a text that it takes, malloc'ed, as kernels of `flat` and
+ * `strided`. NULL: they cannot be written so. */
+typedef struct tide_assembler {
+  char *(*fused_text)(const tide_fused_program *p, const tide_fused_layout *l, const char *arch);
+  const struct tide_compiler *compiler;
+} tide_assembler;
+
+typedef struct tide_compiler {
+  const char *name;     /* "nvrtc", "c++": what its record in the cache is called */
+  const char *variable; /* of the environment, which says where the compiler is; NULL: none */
+  const tide_dialect *text;
+  bool ahead; /* it compiles in the process, on any thread: kernels may be made before they are called */
+  bool joins; /* it may get several texts that core writes as one, each in a namespace; its functions are then called
+                 TIDE_JOINED and a number, and out->name is that of the first */
+  bool host;  /* kernels are functions that loop over threads: `raw` defines what the loop is made of that core writes
+                 (jit/source.c); prelude and raw define tide_by, by which the code divides (jit/rewrite.c) */
+  const char *options, *raw_options; /* always given, separated by blanks */
+  /* Opens the compiler: the file that it is, and its version. LIBRARY where there is none. */
+  tide_status (*identify)(char *path, size_t path_size, char *version, size_t version_size);
+  /* out->name holds the function's name, or an expression that names it, and is replaced by its name in the image. On
+   * failure *log, malloc'ed, may hold what the compiler said; otherwise the thread's error is set. */
+  tide_status (*compile)(tide_image *out, char **log, const char *source, const char *const *options, int n,
+                         const char *arch);
+  const tide_image_loader *loader;
+  const tide_interpreter *interpreter; /* of a host; or NULL */
+  const tide_assembler *assembler;     /* of an accelerator; or NULL */
 } tide_compiler;
 
 #endif

@@ -89,5 +89,5 @@ tide_status tide__subject_run(const tide_backend *b, tide_stream *stream, tide__
   default: break;
   }
   const made_copy *c = subject;
-  return c->made.compiler->launch(stream, c->made.function, &c->launch);
+  return c->made.compiler->loader->launch(stream, c->made.function, &c->launch);
 }

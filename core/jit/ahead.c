@@ -87,7 +87,7 @@ static job *job_new(const tide__jit_request *r, const tide_compiler *c, int devi
   j->compiler = c, j->device = device, j->tenant = tide__tenant();
   j->request = (tide__jit_request){strdup(r->what), strdup(r->source), strdup(r->name), .raw = r->raw, .ours = r->ours};
   bool good = j->request.what && j->request.source && j->request.name && copy_options(&j->request, r);
-  if (good && c->arch(j->arch, sizeof j->arch, device) == TIDE_OK) return j;
+  if (good && c->loader->arch(j->arch, sizeof j->arch, device) == TIDE_OK) return j;
   job_free(j);
   return NULL;
 }

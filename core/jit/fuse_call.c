@@ -190,7 +190,7 @@ static void fill_special(tide__fuse_plan *p, const call *c, const tide_compiler 
   s->mail = f->mail;
   tide__jit_layout(&p->plan.layout, s);
   p->plan.compiler = compiler, p->plan.mail = (uint16_t)(16 * f->mail);
-  p->plan.tile = (int64_t)compiler->threads * p->plan.layout.vector;
+  p->plan.tile = (int64_t)compiler->text->threads * p->plan.layout.vector;
   for (int k = 0; k < s->operands - s->uniform; k++) p->plan.moved += tide__itemsize(s->dtype[k]);
 }
 
@@ -216,7 +216,7 @@ static tide_status find_function(tide__fuse_plan *p, tide_fused *f, bool wait) {
   if (!wait && p->asked && p->ended == ended) return TIDE_OK;
   char *source = p->source ? p->source : source_of(p, f);
   if (!source) return TIDE_MEMORY;
-  const tide_compiler *c = p->assembled ? p->plan.compiler->assembler : p->plan.compiler;
+  const tide_compiler *c = p->assembled ? p->plan.compiler->assembler->compiler : p->plan.compiler;
   const tide__jit_request r = {.what = f->name, .source = source, .name = "tide_kernel", .ours = true};
   tide__function found = {0};
   bool before = tide__jit_elsewhere;
@@ -263,7 +263,7 @@ static void keep_problem(tide_fused *f) {
   f->problem = strdup(tide_error_get()->message);
 }
 
-static bool has_pieces(const tide_compiler *c) { return c && c->fused; }
+static bool has_pieces(const tide_compiler *c) { return c && c->interpreter; }
 
 static tide__fuse_plan *plan_of(const tide_fused *f, uint64_t key) {
   tide__fuse_plan *p = f->plans;
@@ -472,9 +472,8 @@ static tide_status launch(call *c, const tide__fuse_plan *p) {
   tide__packed a;
   tide__work w = {.numel = c->numel, .ndim = c->work};
   int64_t stride[OPERANDS][TIDE_MAX_DIMS];
-  TIDE_TRY(tide__queue_begin(&q, c->device));
+  TIDE_TRY(tide__jit_begin(&q, c->device, NULL));
   memcpy(a.bytes, f->packed, (size_t)f->slots * 16);
-  tide__jit_launch_begin();
   for (int k = 0; k < f->outputs + f->inputs; k++) {
     int at = k < f->outputs ? k : f->outputs + p->order[k - f->outputs];
     const tide_tensor *x = whole_operand(c, at);

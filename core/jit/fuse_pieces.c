@@ -98,10 +98,9 @@ static void fill_operands(tide_fused_program *p, const tide__fuse_work *w) {
 tide_status tide__fuse_run_pieces(const tide_fused *f, const tide_compiler *c, const tide__fuse_work *w) {
   tide_fused_program p = {.scratch = 0};
   uint16_t pointer[TIDE_FUSED_OPERANDS];
-  static const uint16_t no_offset[1];
   void *function;
   tide__queue q;
-  TIDE_TRY(tide__queue_begin(&q, w->device));
+  TIDE_TRY(tide__jit_begin(&q, w->device, NULL));
   tide__fuse_list(&p, f);
   fill_operands(&p, w);
   for (int k = 0; k < f->slots; k++)
@@ -111,25 +110,21 @@ tide_status tide__fuse_run_pieces(const tide_fused *f, const tide_compiler *c, c
       memcpy(&p.number[k], f->packed + 16 * k, 16);
   p.parts = f->is_part ? f->outputs : 0, p.across = w->across;
   int64_t blocks = choose_pieces(&p, f->reduces && !f->is_part);
-  tide__jit_launch_begin();
   for (int k = 0; k < p.operands; k++) {
     pointer[k] = (uint16_t)((size_t)k * sizeof *p.ptr);
     tide__jit_operand(w->operand[k], k < f->outputs, q.stream);
   }
-  memcpy(&function, &c->fused, sizeof function);
-  const tide_launch a = {.grid = {(uint32_t)blocks, 1, 1},
-                         .block = {PIECE, 1, 1},
-                         .site = w->device < 0 ? 0 : tide__site_now(),
-                         .device = w->device,
-                         .moved = w->numel * tide_fused_bytes(f),
-                         .elementwise = true,
-                         .params = 1,
-                         .pointers = (uint16_t)p.operands,
-                         .bytes = sizeof p,
-                         .mail = f->mail ? offsetof(tide_fused_program, mail) : 0,
-                         .packed = &p,
-                         .offset = no_offset,
-                         .pointer = pointer};
+  memcpy(&function, &c->interpreter->fused, sizeof function);
+  tide_launch a = {.grid = {(uint32_t)blocks, 1, 1},
+                   .block = {PIECE, 1, 1},
+                   .device = w->device,
+                   .moved = w->numel * tide_fused_bytes(f),
+                   .elementwise = true,
+                   .pointers = (uint16_t)p.operands,
+                   .bytes = sizeof p,
+                   .mail = f->mail ? offsetof(tide_fused_program, mail) : 0,
+                   .packed = &p,
+                   .pointer = pointer};
   return tide__jit_launch(c, function, &q, TIDE__LAUNCH_FUSED, &a);
 }
 
@@ -146,15 +141,15 @@ char *tide__fuse_assembly(const tide_fused *f, const tide__jit_plan *p, const ui
                          .bytes = p->layout.bytes,
                          .ndim = (uint16_t)s->ndim,
                          .lanes = (uint16_t)p->layout.vector,
-                         .block = (uint16_t)c->threads};
+                         .block = (uint16_t)c->text->threads};
   char arch[64];
   if (!c->assembler || f->reduces || s->mail || !tide__fuse_in_pieces(f, 1)) return NULL;
-  if (c->arch(arch, sizeof arch, device) != TIDE_OK) return NULL;
+  if (c->loader->arch(arch, sizeof arch, device) != TIDE_OK) return NULL;
   tide__fuse_list(&list, f);
   for (int k = 0; k < s->operands; k++) {
     int at = k < s->outputs ? k : s->outputs + order[k - s->outputs];
     l.place[at] = (uint8_t)k;
     list.stride[at][0] = k < s->operands - s->uniform;
   }
-  return c->fused_text(&list, &l, arch);
+  return c->assembler->fused_text(&list, &l, arch);
 }

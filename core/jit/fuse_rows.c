@@ -70,16 +70,14 @@ static int64_t blocks_of(const tide__fuse_shape *shape, const tide__fuse_rows *r
 
 tide_status tide__fuse_launch_rows(const tide_fused *f, const tide__jit_plan *p, const tide__fuse_shape *shape,
                                    const tide__fuse_rows *r, const tide_tensor *const *operand, int device) {
-  static const uint16_t no_offset[1];
   int operands = f->outputs + f->inputs, at = 16 * f->slots;
   int threads = shape->group < BLOCK ? BLOCK : shape->group, tail = at + 16 * operands;
   uint16_t pointer[TIDE_JIT_OPERANDS];
   tide__packed a;
   tide__queue q;
-  TIDE_TRY(tide__queue_begin(&q, device));
+  TIDE_TRY(tide__jit_begin(&q, device, NULL));
   memset(&a, 0, (size_t)tail + 8 * (size_t)operands + 48);
   memcpy(a.bytes, f->packed, (size_t)at);
-  tide__jit_launch_begin();
   for (int k = 0; k < operands; k++) {
     void *ptr = tide__tensor_ptr(operand[k]);
     pointer[k] = (uint16_t)(at + 8 * k);
@@ -101,18 +99,15 @@ tide_status tide__fuse_launch_rows(const tide_fused *f, const tide__jit_plan *p,
     }
     tail = (tail + 15) / 16 * 16;
   }
-  const tide_launch launch = {.grid = {(uint32_t)blocks_of(shape, r, threads), 1, 1},
-                              .block = {(uint32_t)threads, 1, 1},
-                              .site = device < 0 ? 0 : tide__site_now(),
-                              .device = device,
-                              .moved = r->rows * r->columns * tide_fused_bytes(f),
-                              .elementwise = true,
-                              .params = 1,
-                              .pointers = (uint16_t)operands,
-                              .bytes = (uint16_t)tail,
-                              .mail = (uint16_t)(16 * f->mail),
-                              .packed = a.bytes,
-                              .offset = no_offset,
-                              .pointer = pointer};
+  tide_launch launch = {.grid = {(uint32_t)blocks_of(shape, r, threads), 1, 1},
+                        .block = {(uint32_t)threads, 1, 1},
+                        .device = device,
+                        .moved = r->rows * r->columns * tide_fused_bytes(f),
+                        .elementwise = true,
+                        .pointers = (uint16_t)operands,
+                        .bytes = (uint16_t)tail,
+                        .mail = (uint16_t)(16 * f->mail),
+                        .packed = a.bytes,
+                        .pointer = pointer};
   return tide__jit_launch(p->compiler, p->function, &q, TIDE__LAUNCH_FUSED, &launch);
 }

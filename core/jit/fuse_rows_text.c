@@ -263,7 +263,7 @@ static char *around(const tide_fused *f, const tide__fuse_shape *shape, const ti
   tide__text t = {0};
   char *helpers = body ? tide__fuse_helpers(body) : NULL;
   if (helpers) {
-    tide__text_add(&t, "%s%s%s", c->prelude, c->with_small, helpers);
+    tide__text_add(&t, "%s%s%s", c->text->prelude, c->text->with_small, helpers);
     add_declarations(&t, f, shape);
     tide__text_add(&t,
                    "%sextern \"C\" __global__ void __launch_bounds__(%d) tide_kernel(const __grid_constant__ tide_args "

@@ -249,7 +249,7 @@ static tide_status run_parts(bool *done, run *x, const stage *s, const int16_t *
     r.step[at] = from >= 0 ? whole->step[x->f->outputs + from] : 0;
   }
   if (!tide__fuse_place(f, list + f->outputs)) return TIDE_OK;
-  if (x->l->compiler->fused) {
+  if (x->l->compiler->interpreter) {
     r.span = tide__fuse_piece(r.rows, r.across);
     r.parts = (r.columns + r.span - 1) / r.span;
   } else
@@ -287,7 +287,7 @@ static tide_status run_joined(bool *done, run *x, tide_fused *f, const tide__fus
                              .ndim = 1,
                              .device = x->l->device,
                              .supposed = x->supposed};
-  if (r->columns > TIDE_FUSE_COLUMNS && !l.compiler->fused) return tide__fuse_run_stages(done, f, &l);
+  if (r->columns > TIDE_FUSE_COLUMNS && !l.compiler->interpreter) return tide__fuse_run_stages(done, f, &l);
   return tide__fuse_run_rows(done, f, l.compiler, r, (const tide_tensor *const *)list, l.device, x->supposed);
 }
 
@@ -324,7 +324,7 @@ static void begin_whole(bool *done, const run *x, const stage *s) {
     in[k] = (tide_fuse_layout){x->l->device, t ? t->size : x->l->size, t ? t->stride : stride};
   }
   tide_fused_begin(s->fused, in);
-  *done = x->l->compiler->fused || tide_fused_ready(s->fused);
+  *done = x->l->compiler->interpreter || tide_fused_ready(s->fused);
 }
 
 static tide_status run_whole(bool *done, run *x, const stage *s) {
@@ -362,7 +362,7 @@ static tide_status run_all(bool *done, run *x, bool supposed) {
 
 /* On a host, which waits for arithmetic more than for memory, costly functions are not to be computed once a stage. */
 static bool is_done_twice(const tide_fused *f, const tide_compiler *c) {
-  return c->fused && f->costly && (f->stages->levels > 1 || f->stages->whole.fused);
+  return c->interpreter && f->costly && (f->stages->levels > 1 || f->stages->whole.fused);
 }
 
 tide_status tide__fuse_run_stages(bool *done, tide_fused *f, const tide__fuse_long *l) {

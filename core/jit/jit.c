@@ -26,9 +26,8 @@ static tide_status launch_flat(const tide__jit_plan *p, const tide_jit *j, tide_
   tide__queue q;
   tide__packed a;
   void *ptr[OPERANDS];
-  TIDE_TRY(tide__queue_begin(&q, device));
+  TIDE_TRY(tide__jit_begin(&q, device, NULL));
   put_scalars(a.bytes, j, p, scalars);
-  tide__jit_launch_begin();
   for (int k = 0; k < j->outputs; k++) {
     ptr[k] = tide__tensor_ptr(out[k]);
     tide__jit_operand(out[k], true, q.stream);
@@ -218,10 +217,9 @@ static tide_status launch_strided(const call *c, const tide__jit_plan *p, const 
   tide__queue q;
   tide__packed a;
   tide__work w = {.numel = c->numel, .ndim = c->ndim, .stride = c->stride};
-  TIDE_TRY(tide__queue_begin(&q, c->device));
+  TIDE_TRY(tide__jit_begin(&q, c->device, NULL));
   put_scalars(a.bytes, j, p, scalars);
   memcpy(w.size, c->size, (size_t)c->ndim * sizeof *w.size);
-  tide__jit_launch_begin();
   for (int k = 0; k < p->special.operands; k++) {
     const tide_tensor *t = k < j->outputs ? made[k] : c->in[k - j->outputs];
     w.ptr[k] = tide__tensor_ptr(t);

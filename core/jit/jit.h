@@ -177,22 +177,31 @@ tide_status tide__jit_bring(bool *missing, tide_image *image, const tide__jit_re
                             const char *arch, int device);
 void tide__jit_module_forked(void); /* in the child */
 
-/* Before the operands' use is noted, each of them, and after: the launch itself, which is noted as every other one
- * is. */
-static inline void tide__jit_launch_begin(void) {
+/* ---- launch.c: the one way to a launch: begin, note each operand, launch ---- */
+
+/* The compiler of the device. SUPPORT if it has none. */
+tide_status tide__jit_compiler(const tide_compiler **out, const char *what, int device);
+/* The device of the first tensor, or `otherwise`. */
+int tide__jit_device_of(const tide_operand *args, int n, int otherwise);
+/* Refuses or warns of atomic operations where results are to be deterministic; on the CPU blocks run in order then. */
+tide_status tide__jit_check_order(bool is_unordered, _Atomic bool *warned, const char *what, int device);
+/* Checks tensors on another API's memory, before anything is noted or queued. */
+tide_status tide__jit_check_turns(tide_tensor *const *tensor, int n);
+/* stream NULL: the current one. */
+static inline tide_status tide__jit_begin(tide__queue *q, int device, tide_stream *stream) {
+  TIDE_TRY(tide__queue_begin(q, device));
+  if (stream) q->stream = stream;
   if (tide__sync_watched()) tide__observe_operands();
+  return TIDE_OK;
 }
 static inline void tide__jit_operand(const tide_tensor *x, bool write, tide_stream *stream) {
   if (write) tide__storage_overwrite(x->storage);
   tide__storage_use(x->storage, stream);
   if (tide__sync_watched()) tide__observe_operand(x, write);
 }
-static inline tide_status tide__jit_launch(const tide_compiler *c, void *function, tide__queue *q, tide__launch what,
-                                           const tide_launch *a) {
-  const tide__made made = {c, function, a};
-  TIDE_TRY(tide__launch_begin(&q->number, q->stream, a->site, what, 0, &made));
-  return tide__launch_done(q->stream, q->number, c->launch(q->stream, function, a));
-}
+/* Launches the function, noted as every other launch is. Fills in the script's line, and without a->offset one
+ * parameter, which is all of a->packed. Kernels over a grid can be stopped (RAW with a mailbox). */
+tide_status tide__jit_launch(const tide_compiler *c, void *function, tide__queue *q, tide__launch what, tide_launch *a);
 
 void tide__pending_start(void); /* pending.c: registers with memory */
 

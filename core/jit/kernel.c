@@ -191,10 +191,8 @@ static tide_status compile(tide__kernel_loaded *l, const tide_kernel *k, const t
 /* l->ready stays false where it is being compiled on another thread. */
 static tide_status prepare(tide__kernel_loaded *l, tide_kernel *k, int device) {
   if (l->ready) return TIDE_OK;
-  const tide_backend *b;
-  TIDE_TRY(tide__backend(&b, device));
-  const tide_compiler *c = b->compiler;
-  if (!c) return tide__fail(TIDE_SUPPORT, "%s: %s cannot make kernels at run time", k->what, tide__device_text(device));
+  const tide_compiler *c;
+  TIDE_TRY(tide__jit_compiler(&c, k->what, device));
   if (c->host) TIDE_TRY(check_host(k, device));
   tide_status status = compile(l, k, c, device, l->plain);
   /* Not every body can be made a function inside of the kernel. Compiled as it is, it runs, or the error is its own. */

@@ -11,8 +11,6 @@
 
 #include <stdio.h>
 
-#include "base/determinism.h"
-
 /* ---- arguments ---- */
 
 /* "scale: argument 2 (float *y)" */
@@ -148,10 +146,9 @@ typedef struct packed {
 
 /* The device of the work: the stream's, else the first tensor's, else the current one. */
 static int device_of(const tide_grid *g, const tide_operand *args, int n) {
-  if (g->stream) return g->stream->device;
-  for (int i = 0; i < n; i++)
-    if (args[i].tensor && args[i].tensor->storage) return args[i].tensor->storage->device;
-  return tide_is_available() ? tide_current_device() : TIDE_CPU;
+  enum { NONE = TIDE_CPU - 1 };
+  int device = g->stream ? g->stream->device : tide__jit_device_of(args, n, NONE);
+  return device != NONE ? device : tide_is_available() ? tide_current_device() : TIDE_CPU;
 }
 
 /* Checks everything and packs it. */
@@ -187,13 +184,6 @@ static tide_status pack(packed *to, tide_launch *a, const tide__kernel_loaded **
   return TIDE_OK;
 }
 
-/* On the CPU blocks run in order then. */
-static tide_status check_order(bool is_unordered, _Atomic bool *warned, const char *name, int device) {
-  if (TIDE_LIKELY(!is_unordered || device < 0 || !tide__deterministic())) return TIDE_OK;
-  if (tide_get_deterministic() == TIDE_DETERMINISM_WARN && atomic_exchange(warned, true)) return TIDE_OK;
-  return tide__determinism_refuse(name, "it uses atomic operations");
-}
-
 tide_status tide_kernel_launch(tide_kernel *k, const tide_grid *g, const tide_operand *args, int n) {
   packed bytes;
   tide_launch a = {.moved = 0};
@@ -202,14 +192,11 @@ tide_status tide_kernel_launch(tide_kernel *k, const tide_grid *g, const tide_op
   if (TIDE_UNLIKELY(!k || !g || (n && !args)))
     return tide__fail(TIDE_ARGUMENT, "kernel_launch: wrong arguments, expected a kernel, sizes and arguments");
   TIDE_TRY(pack(&bytes, &a, &l, k, g, args, n));
-  TIDE_TRY(check_order(k->unordered, &k->warned, k->name, a.device));
+  TIDE_TRY(tide__jit_check_order(k->unordered, &k->warned, k->name, a.device));
   if (g->empty) return TIDE_OK;
-  TIDE_TRY(tide__queue_begin(&q, a.device));
-  if (g->stream) q.stream = g->stream;
-  tide__jit_launch_begin();
+  TIDE_TRY(tide__jit_begin(&q, a.device, g->stream));
   for (int i = 0; i < n; i++)
     if (args[i].tensor) tide__jit_operand(args[i].tensor, !k->param[i].read_only, q.stream);
-  a.site = a.device < 0 ? 0 : tide__site_now();
   return tide__jit_launch(l->compiler, l->function.handle, &q, TIDE__LAUNCH_RAW, &a);
 }
 
@@ -266,29 +253,20 @@ tide_status tide_kernel_bind(tide_bound **out, tide_kernel *k, const tide_grid *
   return TIDE_OK;
 }
 
-/* All, before anything is noted or queued. */
-static tide_status check_turns(const tide_bound *b) {
-  for (int i = 0; i < b->tensors; i++) TIDE_TRY(tide__check(b->tensor[i], "launch", "an argument"));
-  return TIDE_OK;
-}
-
 tide_status tide_bound_launch(tide_bound *b) {
   if (TIDE_UNLIKELY(!b)) return tide__fail(TIDE_ARGUMENT, "launch: nothing is bound, expected a bound kernel");
-  tide__queue q = {.stream = b->stream};
+  tide__queue q;
   if (TIDE_UNLIKELY(b->epoch != tide__epoch_now()))
     return tide__fail(TIDE_STATE, "launch: what was bound belongs to a runtime that has ended or was reset");
-  if (TIDE_UNLIKELY(b->external)) TIDE_TRY(check_turns(b));
-  TIDE_TRY(check_order(b->unordered, &b->warned, "launch", b->launch.device));
+  if (TIDE_UNLIKELY(b->external)) TIDE_TRY(tide__jit_check_turns(b->tensor, b->tensors));
+  TIDE_TRY(tide__jit_check_order(b->unordered, &b->warned, "launch", b->launch.device));
   if (b->empty) return TIDE_OK;
-  TIDE_TRY(tide__queue_begin(&q, b->launch.device));
-  if (b->stream) q.stream = b->stream;
-  tide__jit_launch_begin();
+  TIDE_TRY(tide__jit_begin(&q, b->launch.device, b->stream));
   for (int i = 0; i < b->tensors; i++) {
     void *ptr = tide__tensor_ptr(b->tensor[i]); /* another one since the memory was shared (ipc.c) */
     memcpy(b->bytes.bytes + b->place[i], &ptr, sizeof ptr);
     tide__jit_operand(b->tensor[i], b->writes[i], q.stream);
   }
-  b->launch.site = b->launch.device < 0 ? 0 : tide__site_now();
   return tide__jit_launch(b->compiler, b->function, &q, TIDE__LAUNCH_RAW, &b->launch);
 }
 

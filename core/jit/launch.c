@@ -1,4 +1,4 @@
-/* launch.c: elementwise kernels that were made at run time, queued: what of the arguments every launch has.
+/* launch.c: launches of what was made at run time, of every face; and the arguments of elementwise kernels.
  *
  * Flat kernels count their threads in 32 bits, strided ones their elements: what is larger is done in parts, of which a
  * strided one is the half of a dim.
@@ -6,9 +6,55 @@
  * Invariant: a launch counts at most 2^30 elements where it computes indexes. */
 #include "function.h"
 
+#include "base/determinism.h"
+#include "base/quota.h"
+
 enum { MOST = 1 << 30 };
 
-static const uint16_t no_offset[1];
+/* ---- every launch ---- */
+
+tide_status tide__jit_compiler(const tide_compiler **out, const char *what, int device) {
+  const tide_backend *b;
+  TIDE_TRY(tide__backend(&b, device));
+  *out = b->compiler;
+  if (*out) return TIDE_OK;
+  return tide__fail(TIDE_SUPPORT, "%s: %s cannot make kernels at run time", what, tide__device_text(device));
+}
+
+int tide__jit_device_of(const tide_operand *args, int n, int otherwise) {
+  for (int i = 0; i < n; i++)
+    if (args[i].tensor && args[i].tensor->storage) return args[i].tensor->storage->device;
+  return otherwise;
+}
+
+tide_status tide__jit_check_order(bool is_unordered, _Atomic bool *warned, const char *what, int device) {
+  if (TIDE_LIKELY(!is_unordered || device < 0 || !tide__deterministic())) return TIDE_OK;
+  if (tide_get_deterministic() == TIDE_DETERMINISM_WARN && atomic_exchange(warned, true)) return TIDE_OK;
+  return tide__determinism_refuse(what, "it uses atomic operations");
+}
+
+tide_status tide__jit_check_turns(tide_tensor *const *tensor, int n) {
+  for (int i = 0; i < n; i++) TIDE_TRY(tide__check(tensor[i], "launch", "an argument"));
+  return TIDE_OK;
+}
+
+/* What can be stopped is stopped by its number, and what has a quota is watched. */
+tide_status tide__jit_launch(const tide_compiler *c, void *function, tide__queue *q, tide__launch what,
+                             tide_launch *a) {
+  static const uint16_t no_offset[1];
+  const tide__made made = {c, function, a};
+  const bool stops = what == TIDE__LAUNCH_RAW && a->mail && a->device >= 0, watched = stops && tide__quota_any();
+  a->site = a->device < 0 ? 0 : tide__site_now();
+  if (!a->offset) a->params = 1, a->offset = no_offset;
+  TIDE_TRY(tide__launch_begin(&q->number, q->stream, a->site, what, 0, &made));
+  if (stops) a->owner = tide__quota_owner(tide__quota_bound()), a->number = q->number ? tide__watch_number() : 0;
+  tide_status status = watched ? tide__watch_begin(q->stream, q->number) : TIDE_OK;
+  if (status == TIDE_OK) status = c->loader->launch(q->stream, function, a);
+  if (watched) tide__watch_end(q->stream, q->number);
+  return tide__launch_done(q->stream, q->number, status);
+}
+
+/* ---- elementwise ---- */
 
 /* The lanes of a thread are a power of two of elements. */
 static void put_count(char *packed, const tide__jit_plan *p, int64_t n) {
@@ -20,25 +66,22 @@ static void put_count(char *packed, const tide__jit_plan *p, int64_t n) {
 
 /* Fills in what every launch has; the packed block holds the scalars and the addresses of `n` elements already. */
 static tide_status launch_part(const tide__jit_plan *p, tide__queue *q, char *packed, int64_t n, int device,
-                               uint32_t site, tide__launch what) {
+                               tide__launch what) {
   uint16_t pointer[TIDE_JIT_OPERANDS];
   int operands = p->special.operands;
   for (int k = 0; k < operands; k++) pointer[k] = (uint16_t)(p->layout.pointers + 8 * k);
   put_count(packed, p, n);
   int64_t blocks = (n + p->tile - 1) / p->tile;
-  const tide_launch a = {.grid = {(uint32_t)blocks, 1, 1},
-                         .block = {(uint32_t)p->compiler->threads, 1, 1},
-                         .site = site,
-                         .device = device,
-                         .moved = n * p->moved,
-                         .elementwise = true,
-                         .params = 1,
-                         .pointers = (uint16_t)operands,
-                         .bytes = p->layout.bytes,
-                         .mail = p->mail,
-                         .packed = packed,
-                         .offset = no_offset,
-                         .pointer = pointer};
+  tide_launch a = {.grid = {(uint32_t)blocks, 1, 1},
+                   .block = {(uint32_t)p->compiler->text->threads, 1, 1},
+                   .device = device,
+                   .moved = n * p->moved,
+                   .elementwise = true,
+                   .pointers = (uint16_t)operands,
+                   .bytes = p->layout.bytes,
+                   .mail = p->mail,
+                   .packed = packed,
+                   .pointer = pointer};
   return tide__jit_launch(p->compiler, p->function, q, what, &a);
 }
 
@@ -46,10 +89,9 @@ int64_t tide__jit_most_threads = (int64_t)1 << 31;
 
 tide_status tide__jit_launch_flat(const tide__jit_plan *p, tide__queue *q, char *packed, int64_t n, int device,
                                   tide__launch what) {
-  uint32_t site = device < 0 ? 0 : tide__site_now();
   int64_t most = tide__jit_most_threads * p->layout.vector;
   for (; TIDE_UNLIKELY(n > most); n -= most) {
-    TIDE_TRY(launch_part(p, q, packed, most, device, site, what));
+    TIDE_TRY(launch_part(p, q, packed, most, device, what));
     for (int k = 0; k < p->special.operands - p->special.uniform; k++) {
       char *ptr, *at = packed + p->layout.pointers + 8 * k;
       memcpy(&ptr, at, sizeof ptr);
@@ -57,7 +99,7 @@ tide_status tide__jit_launch_flat(const tide__jit_plan *p, tide__queue *q, char 
       memcpy(at, &ptr, sizeof ptr);
     }
   }
-  return launch_part(p, q, packed, n, device, site, what);
+  return launch_part(p, q, packed, n, device, what);
 }
 
 /* ---- strided ---- */
@@ -79,7 +121,6 @@ typedef struct strided {
   tide__queue *q;
   char *packed;
   int device;
-  uint32_t site;
   tide__launch what;
 } strided;
 
@@ -93,7 +134,7 @@ static tide_status launch_piece(const strided *s, const tide__work *w) {
     for (int k = 0; k < operands; k++)
       memcpy(s->packed + p->layout.strides + (size_t)(d * operands + k) * 8, &w->stride[k][d], 8);
   }
-  return launch_part(p, s->q, s->packed, w->numel, s->device, s->site, s->what);
+  return launch_part(p, s->q, s->packed, w->numel, s->device, s->what);
 }
 
 /* Halves the outermost dim that can be. */
@@ -112,6 +153,6 @@ static tide_status launch_pieces(const strided *s, const tide__work *w) {
 
 tide_status tide__jit_launch_strided(const tide__jit_plan *p, tide__queue *q, char *packed, const tide__work *w,
                                      int device, tide__launch what) {
-  const strided s = {p, q, packed, device, device < 0 ? 0 : tide__site_now(), what};
+  const strided s = {p, q, packed, device, what};
   return launch_pieces(&s, w);
 }

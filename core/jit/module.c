@@ -68,10 +68,10 @@ static tide_status keep(tide__function *out, const tide_image *image, const tide
   made *m = calloc(1, sizeof *m);
   if (!m) return tide__fail(TIDE_MEMORY, "jit: no host memory");
   m->key = *key, m->device = device, m->compiler = c;
-  tide_status status = c->load(&m->module, image->bytes, image->size, device);
+  tide_status status = c->loader->load(&m->module, image->bytes, image->size, device);
   if (status == TIDE_OK) {
-    status = c->function(&m->function.handle, &m->function.info, m->module, image->name, device);
-    if (status != TIDE_OK) c->unload(m->module, device);
+    status = c->loader->function(&m->function.handle, &m->function.info, m->module, image->name, device);
+    if (status != TIDE_OK) c->loader->unload(m->module, device);
   }
   if (status != TIDE_OK) {
     free(m);
@@ -83,7 +83,7 @@ static tide_status keep(tide__function *out, const tide_image *image, const tide
   *out = (first ? first : m)->function;
   pthread_mutex_unlock(&lock);
   if (first) {
-    c->unload(m->module, device);
+    c->loader->unload(m->module, device);
     free(m);
   }
   return TIDE_OK;
@@ -101,7 +101,7 @@ void tide__jit_unload(bool of_cpu) {
         continue;
       }
       *p = m->next;
-      m->compiler->unload(m->module, m->device);
+      m->compiler->loader->unload(m->module, m->device);
       free(m);
     }
   pthread_mutex_unlock(&lock);
@@ -381,7 +381,7 @@ tide_status tide__jit_function(tide__function *out, const tide__jit_request *r, 
   char arch[ARCH], folder[PATH_MAX];
   tide__jit_key key;
   tide_image image = {0};
-  TIDE_TRY(c->arch(arch, sizeof arch, device));
+  TIDE_TRY(c->loader->arch(arch, sizeof arch, device));
   bool disk = tide_jit_cache_path(folder, sizeof folder), known, pending = false;
   bool elsewhere = tide__jit_elsewhere || tide__waits_refused(r->what) != TIDE_OK;
   out->handle = NULL;

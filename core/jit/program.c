@@ -110,7 +110,8 @@ void tide_program_free(tide_program *p) {
 static char *source_of(const tide_program *p, const tide_compiler *c) {
   tide__text t = {0};
   if (c->host)
-    tide__text_add(&t, "%s%s%s%s", p->turns ? "#define TIDE_FIBERS 1\n" : "", c->prelude, c->with_small, c->raw);
+    tide__text_add(&t, "%s%s%s%s", p->turns ? "#define TIDE_FIBERS 1\n" : "", c->text->prelude, c->text->with_small,
+                   c->text->raw);
   tide__text_add(&t, "%s", c->host ? p->host : p->device);
   return tide__text_end(&t, p->what);
 }
@@ -136,14 +137,12 @@ static tide_status compile(tide__function *out, const tide_program *p, const tid
 }
 
 static tide_status prepare(tide__program_loaded *l, const tide_program *p, int device) {
-  const tide_backend *b;
+  const tide_compiler *c;
   tide__function f = {0};
-  TIDE_TRY(tide__backend(&b, device));
-  if (!b->compiler)
-    return tide__fail(TIDE_SUPPORT, "%s: %s cannot make kernels at run time", p->what, tide__device_text(device));
-  TIDE_TRY(compile(&f, p, b->compiler, device));
+  TIDE_TRY(tide__jit_compiler(&c, p->what, device));
+  TIDE_TRY(compile(&f, p, c, device));
   if (!f.handle) return TIDE_OK;
-  l->function = f.handle, l->max_threads = f.info.max_threads, l->compiler = b->compiler;
+  l->function = f.handle, l->max_threads = f.info.max_threads, l->compiler = c;
   l->ready = true;
   return TIDE_OK;
 }
@@ -172,10 +171,7 @@ tide_status tide__program_prepare(tide__program_loaded **out, tide_program *p, i
 
 /* Has the device a host's compiler, so that code can be interpreted? */
 static bool interprets(const tide_compiler **out, const tide_program *p, int device) {
-  const tide_backend *b;
-  if (!p->code || tide__backend(&b, device) != TIDE_OK) return false;
-  *out = b->compiler;
-  return *out && (*out)->host && (*out)->code_new;
+  return p->code && tide__jit_compiler(out, p->what, device) == TIDE_OK && (*out)->interpreter;
 }
 
 /* It keeps more values than the interpreter has registers for, so a compiler has to make it. */
@@ -195,12 +191,12 @@ tide_status tide__program_choose(tide__program_loaded **out, tide_program *p, in
   if (TIDE_LIKELY(l->ready)) return TIDE_OK;
   if (!interprets(&c, p, device)) return tide__program_prepare(out, p, device);
   if (!p->interpreted && !p->uninterpreted) {
-    tide_status status = c->code_new(&p->interpreted, p->code, strlen(p->code));
+    tide_status status = c->interpreter->code_new(&p->interpreted, p->code, strlen(p->code));
     p->uninterpreted = status == TIDE_VALUE;
     if (status != TIDE_OK && !p->uninterpreted) return status;
   }
   if (p->uninterpreted) return compile_too_long(out, p, device);
-  p->code_free = c->code_free;
+  p->code_free = c->interpreter->code_free;
   if (l->without) return TIDE_OK;
   /* whatever the compiler has to say is told to who asks whether it is ready */
   tide_status status = prepare_elsewhere(l, p, device);

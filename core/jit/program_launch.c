@@ -11,9 +11,6 @@
 #include <stdio.h>
 
 #include "base/determinism.h"
-#include "base/quota.h"
-
-static const uint16_t no_offset[1];
 
 /* ---- operands ---- */
 
@@ -66,13 +63,6 @@ static tide_status put_operands(int64_t *s, const tide_program *p, const tide_op
       return fail_operand(p, i, &args[i], device);
   }
   return TIDE_OK;
-}
-
-/* The device of the first tensor. */
-static int device_of(const tide_operand *args, int n, int otherwise) {
-  for (int i = 0; i < n; i++)
-    if (args[i].tensor && args[i].tensor->storage) return args[i].tensor->storage->device;
-  return otherwise;
 }
 
 enum { SMALL = 1 << 30, SMALL_GRID = 1 << 28 }; /* the sum of two fits in 32 bits; a GPU is soon done */
@@ -141,13 +131,6 @@ static tide_status check_threads(const tide_program *p, const tide__program_load
                     p->what, (long long)threads, l->max_threads);
 }
 
-/* On the CPU blocks run in order then. */
-static tide_status check_order(tide_program *p, int device) {
-  if (TIDE_LIKELY(!p->unordered || device < 0 || !tide__deterministic())) return TIDE_OK;
-  if (tide_get_deterministic() == TIDE_DETERMINISM_WARN && atomic_exchange(&p->warned, true)) return TIDE_OK;
-  return tide__determinism_refuse(p->what, "it uses atomic operations");
-}
-
 /* ---- launching ---- */
 
 typedef struct launch {
@@ -177,7 +160,7 @@ static tide_status pack(launch *out, int64_t *s, tide_program *p, const int64_t 
   memcpy(s, p->template, (size_t)p->slots * sizeof *s);
   memcpy(s, grid, (size_t)p->ndim * sizeof *s);
   TIDE_TRY(put_operands(s, p, args, device));
-  TIDE_TRY(check_order(p, device));
+  TIDE_TRY(tide__jit_check_order(p->unordered, &p->warned, p->what, device));
   TIDE_TRY(tide__program_choose(&l, p, device));
   TIDE_TRY(count_blocks(blocks, p, grid, l->compiler->host));
   TIDE_TRY(check_threads(p, l));
@@ -190,29 +173,12 @@ static tide_status pack(launch *out, int64_t *s, tide_program *p, const int64_t 
                     .moved = bytes_of(args, n),
                     .elementwise = l->compiler->host ? !(p->unordered && tide__deterministic()) : p->waits,
                     .interpreted = !l->ready,
-                    .params = 1,
                     .pointers = (uint16_t)p->pointers,
                     .bytes = (uint16_t)(p->slots * 8),
                     .mail = TIDE_PROGRAM_MAIL * 8,
                     .packed = s,
-                    .offset = no_offset,
                     .pointer = p->pointer};
   return TIDE_OK;
-}
-
-/* On an accelerator it can be stopped: by its number, and what has a quota is watched. */
-static tide_status queue(launch *l, tide__queue *q) {
-  tide_launch *a = &l->a;
-  if (a->device < 0) return tide__jit_launch(l->compiler, l->function, q, TIDE__LAUNCH_RAW, a);
-  const tide__made made = {l->compiler, l->function, a};
-  a->site = tide__site_now();
-  TIDE_TRY(tide__launch_begin(&q->number, q->stream, a->site, TIDE__LAUNCH_RAW, 0, &made));
-  a->owner = tide__quota_owner(tide__quota_bound());
-  a->number = q->number ? tide__watch_number() : 0;
-  tide_status status = tide__quota_any() ? tide__watch_begin(q->stream, q->number) : TIDE_OK;
-  if (status == TIDE_OK) status = l->compiler->launch(q->stream, l->function, a);
-  if (tide__quota_any()) tide__watch_end(q->stream, q->number);
-  return tide__launch_done(q->stream, q->number, status);
 }
 
 tide_status tide_program_launch(tide_program *p, const int64_t *grid, const tide_operand *args, int n, int device) {
@@ -221,14 +187,13 @@ tide_status tide_program_launch(tide_program *p, const int64_t *grid, const tide
   tide__queue q;
   if (TIDE_UNLIKELY(!p || !grid || (n && !args)))
     return tide__fail(TIDE_ARGUMENT, "kernel: wrong arguments, expected a program, a grid and operands");
-  device = device_of(args, n, device);
+  device = tide__jit_device_of(args, n, device);
   TIDE_TRY(pack(&l, s, p, grid, args, n, device));
   if (!l.function) return TIDE_OK;
-  TIDE_TRY(tide__queue_begin(&q, device));
-  tide__jit_launch_begin();
+  TIDE_TRY(tide__jit_begin(&q, device, NULL));
   for (int i = 0; i < n; i++)
     if (args[i].tensor) tide__jit_operand(args[i].tensor, p->operand[i].writes, q.stream);
-  return queue(&l, &q);
+  return tide__jit_launch(l.compiler, l.function, &q, TIDE__LAUNCH_RAW, &l.a);
 }
 
 /* ---- bound ---- */
@@ -267,7 +232,7 @@ tide_status tide_program_bind(tide_program_bound **out, tide_program *p, const i
   if (!b) return tide__fail(TIDE_MEMORY, "%s: no host memory", p->what);
   b->program = p, b->epoch = tide__epoch_now();
   atomic_fetch_add(&p->refs, 1);
-  tide_status status = pack(&b->l, b->s, p, grid, args, n, device_of(args, n, device));
+  tide_status status = pack(&b->l, b->s, p, grid, args, n, tide__jit_device_of(args, n, device));
   if (status == TIDE_OK) status = keep_tensors(b, args);
   if (status == TIDE_OK)
     *out = b;
@@ -287,12 +252,6 @@ tide_status tide_program_bound_set(tide_program_bound *b, int i, tide_scalar num
   return TIDE_OK;
 }
 
-/* All, before anything is noted or queued. */
-static tide_status check_turns(const tide_program_bound *b) {
-  for (int i = 0; i < b->tensors; i++) TIDE_TRY(tide__check(b->tensor[i], "launch", "an argument"));
-  return TIDE_OK;
-}
-
 /* Perhaps a compiler has finished since. */
 static tide_status find_compiled(tide_program_bound *b, int device) {
   tide__program_loaded *l;
@@ -308,18 +267,17 @@ tide_status tide_program_bound_launch(tide_program_bound *b) {
   int device = b->l.a.device;
   if (TIDE_UNLIKELY(b->epoch != tide__epoch_now()))
     return tide__fail(TIDE_STATE, "%s: what was bound belongs to a runtime that has ended or was reset", p->what);
-  if (TIDE_UNLIKELY(b->external)) TIDE_TRY(check_turns(b));
-  TIDE_TRY(check_order(p, device));
+  if (TIDE_UNLIKELY(b->external)) TIDE_TRY(tide__jit_check_turns(b->tensor, b->tensors));
+  TIDE_TRY(tide__jit_check_order(p->unordered, &p->warned, p->what, device));
   if (!b->l.function) return TIDE_OK;
   if (b->l.a.interpreted) TIDE_TRY(find_compiled(b, device));
-  TIDE_TRY(tide__queue_begin(&q, device));
-  tide__jit_launch_begin();
+  TIDE_TRY(tide__jit_begin(&q, device, NULL));
   for (int i = 0; i < b->tensors; i++) {
     int k = b->which[i];
     b->s[p->first[k]] = (int64_t)(intptr_t)tide__tensor_ptr(b->tensor[i]); /* another one once it was shared */
     tide__jit_operand(b->tensor[i], p->operand[k].writes, q.stream);
   }
-  return queue(&b->l, &q);
+  return tide__jit_launch(b->l.compiler, b->l.function, &q, TIDE__LAUNCH_RAW, &b->l.a);
 }
 
 void tide_program_bound_free(tide_program_bound *b) {

@@ -219,8 +219,8 @@ static char *compiled_code(const char *code, const tide__signature *kernel, cons
 static void add_prelude(tide__text *t, const tide__special *s, bool small, const tide_compiler *c) {
   bool complex = false;
   for (int k = 0; k < s->operands; k++) complex |= tide__category(s->dtype[k]) == 3, small |= is_small(s->dtype[k]);
-  tide__text_add(t, "%s%s%s%s", c->prelude, small ? c->with_small : "", complex ? c->with_complex : "",
-                 s->ndim ? c->with_dims : "");
+  tide__text_add(t, "%s%s%s%s", c->text->prelude, small ? c->text->with_small : "",
+                 complex ? c->text->with_complex : "", s->ndim ? c->text->with_dims : "");
 }
 
 /* Behind it: types, lists and arguments. */
@@ -245,7 +245,7 @@ static void add_declarations(tide__text *t, const tide__special *s, const char *
                    s->mail - 1, s->mail);
   else
     tide__text_add(t, "#define TIDE_WATCH\n#define TIDE_OPEN\n#define TIDE_CLOSE\n");
-  tide__text_add(t, "#define TIDE_THREADS %d\n#define TIDE_ROLLED %d\n", c->threads, rolled);
+  tide__text_add(t, "#define TIDE_THREADS %d\n#define TIDE_ROLLED %d\n", c->text->threads, rolled);
   tide__jit_layout(&l, s);
   add_lanes(t, l.vector, s->ndim);
   add_args(t, scalar_types, s, &l);
@@ -265,7 +265,7 @@ char *tide__jit_source(const tide__jit_text *j, const tide__special *s, const ti
   bool is_costly = is_long(j->code, s, tide__parse_finds), apart = is_costly && j->by_value && !c->host;
   add_declarations(&t, s, scalar_types, is_costly && !apart, c);
   add_apply(&t, j, s, apart);
-  tide__text_add(&t, "%s", s->ndim ? c->strided : c->flat);
+  tide__text_add(&t, "%s", s->ndim ? c->text->strided : c->text->flat);
   return tide__text_end(&t, "jiterator");
 }
 
@@ -278,7 +278,8 @@ char *tide__jit_around(const char *before, const char *apply, const char *const 
   tide__text_add(&t, "static TIDE_INLINE void tide_apply(const tide_args &tide_a");
   for (int k = 0; k < s->operands - s->uniform; k++)
     tide__text_add(&t, ", %stide_s%d %cx%d", k < s->outputs ? "" : "const ", k, s->places >> k & 1 ? '*' : '&', k);
-  tide__text_add(&t, "%s) {\n%s}\n%s", s->mail ? ", tide_wrong &tide_w" : "", apply, s->ndim ? c->strided : c->flat);
+  tide__text_add(&t, "%s) {\n%s}\n%s", s->mail ? ", tide_wrong &tide_w" : "", apply,
+                 s->ndim ? c->text->strided : c->text->flat);
   return tide__text_end(&t, "fuse");
 }
 
@@ -399,7 +400,7 @@ static void add_raw(tide__text *t, const tide__raw_text *r, const tide_compiler 
                                       NULL};
   const char *names = names_std(r->source);
   if (!c->host) {
-    tide__text_add(t, "%s%s#line 1 \"code\"\n%s\n#line 1 \"tide\"\n", names, c->raw, code);
+    tide__text_add(t, "%s%s#line 1 \"code\"\n%s\n#line 1 \"tide\"\n", names, c->text->raw, code);
     if (r->checked) add_check(t, r);
     return;
   }
@@ -407,7 +408,7 @@ static void add_raw(tide__text *t, const tide__raw_text *r, const tide_compiler 
   tide__text_add(t, "%s%s%s%s", names, strstr(r->source, "include") ? "#define TIDE_NAMES_CUDA 1\n" : "",
                  turns ? "#define TIDE_FIBERS 1\n" : "",
                  asks_elsewhere(r->source, r->signature) ? "#define TIDE_EACH_ID 1\n" : "");
-  tide__text_add(t, "%s%s%s", c->prelude, c->with_small, c->raw);
+  tide__text_add(t, "%s%s%s", c->text->prelude, c->text->with_small, c->text->raw);
   if (turns) tide__text_add(t, "#undef TIDE_BODY\n#undef TIDE_BODY_END\n#define TIDE_BODY\n#define TIDE_BODY_END\n");
   tide__text_add(t, "#line 1 \"code\"\n%s\n#line 1 \"tide\"\n", code);
   if (r->checked) add_check(t, r);

@@ -40,7 +40,7 @@ static void *read_code(const char *before, const char *text) {
 static tide_status launch(void *code, fixture *f, int64_t runs) {
   tide_launch a = {
       .grid = {(uint32_t)runs, 1, 1}, .block = {1, 1, 1}, .elementwise = true, .interpreted = true, .packed = f->slots};
-  return tide__cxx_launch(NULL, code, &a);
+  return tide__cpu_loader.launch(NULL, code, &a);
 }
 
 /* y[i] = 2 x[i] + 1, of other strides and dtypes too, and nothing beyond the end. */
@@ -280,7 +280,7 @@ static void test_interrupt(void) {
   bring(&f, 1);
   tide_interrupt_set(ask, NULL);
   tide_launch a = {.grid = {1, 1, 1}, .block = {1, 1, 1}, .interpreted = true, .packed = f.slots};
-  CHECK(tide__cpu_compiler.launch(NULL, code, &a) == TIDE_INTERRUPTED && asked > 3);
+  CHECK(tide__cpu_compiler.loader->launch(NULL, code, &a) == TIDE_INTERRUPTED && asked > 3);
   tide_interrupt_set(NULL, NULL);
   tide__blocks_free(code);
 }

@@ -394,23 +394,16 @@ static void note_warning(void *unused, const char *text) {
   warned += strstr(text, "it is no text") != NULL;
 }
 
-#define OF_TEST                                                                                                        \
-  .ahead = true, .options = "", .identify = tell_version, .arch = tell_arch, .load = load, .unload = unload,           \
-  .launch = note_launch
-static const tide_compiler assembler = {OF_TEST, .name = "assembler", .compile = assemble, .function = of_assembler};
+#define OF_TEST .ahead = true, .options = "", .identify = tell_version
+static const tide_image_loader of_texts = {tell_arch, load, unload, of_assembler, note_launch},
+                               of_code = {tell_arch, load, unload, of_compiler, note_launch};
+static const tide_compiler assembler = {OF_TEST, .name = "assembler", .compile = assemble, .loader = &of_texts};
 static const tide_compiler with_assembler = {OF_TEST,
                                              .name = "compiler",
-                                             .prelude = "",
-                                             .with_small = "",
-                                             .with_complex = "",
-                                             .with_dims = "",
-                                             .flat = "",
-                                             .strided = "",
-                                             .threads = 256,
+                                             .text = &(tide_dialect){"", "", "", "", "", "", .threads = 256},
                                              .compile = compile,
-                                             .function = of_compiler,
-                                             .fused_text = write_text,
-                                             .assembler = &assembler};
+                                             .loader = &of_code,
+                                             .assembler = &(tide_assembler){write_text, &assembler}};
 
 /* Flat and strided, by the assembler, and by the compiler where that refuses; a text that it refuses is warned of. */
 static void assembling(int device) {

@@ -60,15 +60,13 @@ static tide_status fake_function(void **out, tide_function_info *info, void *mod
   return TIDE_OK;
 }
 
+static const tide_image_loader fake_loader = {fake_arch, fake_load, fake_unload, fake_function, NULL};
 static tide_compiler fake = {.name = "fake",
                              .ahead = true,
                              .options = "-x",
                              .identify = fake_identify,
-                             .arch = fake_arch,
                              .compile = fake_compile,
-                             .load = fake_load,
-                             .unload = fake_unload,
-                             .function = fake_function};
+                             .loader = &fake_loader};
 
 static tide__jit_request request(const char *source) {
   return (tide__jit_request){.what = "test", .source = source, .name = "tide_kernel"};

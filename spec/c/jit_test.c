@@ -465,11 +465,12 @@ static void test_parts(void) {
 /* NVRTC on a thread of its own, which the process does not wait for before it ends. */
 static void test_nvrtc_ahead(void) {
   static tide_compiler with_arch;
+  static tide_image_loader loader;
   const tide_compiler *c = cuda_compiler();
   char path[512], version[128], code[128];
   if (!c || c->identify(path, sizeof path, version, sizeof version) != TIDE_OK) return;
-  with_arch = *c;
-  with_arch.arch = real_arch;
+  loader = *c->loader, loader.arch = real_arch;
+  with_arch = *c, with_arch.loader = &loader;
   setenv("TIDE_KERNEL_CACHE", "0", 1);
   for (int i = 0; i < 3; i++) {
     snprintf(code, sizeof code, "extern \"C\" __global__ void tide_kernel(int *x) { *x = %d; }", i);

@@ -17,6 +17,7 @@ static tide_status test_arch(char *text, size_t size, int device) {
   return TIDE_OK;
 }
 
+static tide_image_loader loader;
 static tide_compiler compiler;
 
 /* Appends the kernel under a name of its own, the first one with the head. False: it is left to NVRTC. */
@@ -139,7 +140,8 @@ int main(int argc, char **argv) {
   OK(tide_init(NULL));
   const tide_compiler *c = cuda_compiler();
   if (!c || !c->assembler) return printf("ptx_test: no libtide_cuda here\n"), 77;
-  compiler = *c, compiler.arch = test_arch;
+  loader = *c->loader, loader.arch = test_arch;
+  compiler = *c, compiler.loader = &loader;
   for (int i = 0; i < 2; i++) {
     char path[PATH_MAX];
     wanted_arch = archs[i], kernels = 0;

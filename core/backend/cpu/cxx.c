@@ -146,7 +146,7 @@ static tide_status fail(char **log, int code, const char *path, const workshop *
 
 /* ---- the slots ---- */
 
-tide_status tide__cxx_identify(char *path, size_t path_size, char *version, size_t version_size) {
+static tide_status identify(char *path, size_t path_size, char *version, size_t version_size) {
   workshop w;
   TIDE_TRY(find_compiler(path, path_size));
   TIDE_TRY(workshop_open(&w));
@@ -165,7 +165,7 @@ tide_status tide__cxx_identify(char *path, size_t path_size, char *version, size
 
 /* Code for the instructions that this machine has beyond the common ones; without fused operations, so that the values
  * are the same everywhere. AVX-512 only where its newer parts are there too: older processors slow down for it. */
-tide_status tide__cxx_arch(char *text, size_t size, int device) {
+static tide_status arch(char *text, size_t size, int device) {
   (void)device;
 #if defined(__x86_64__)
   const bool avx2 = __builtin_cpu_supports("avx2");
@@ -184,8 +184,8 @@ enum { ARGUMENTS = 56, OWN_ARGUMENTS = 12 };
 static const char *const avx512[] = {"-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl",
                                      "-mprefer-vector-width=512"};
 
-tide_status tide__cxx_compile(tide_image *out, char **log, const char *source, const char *const *options, int n,
-                              const char *arch) {
+static tide_status compile(tide_image *out, char **log, const char *source, const char *const *options, int n,
+                           const char *arch) {
   char path[PATH_MAX];
   workshop w;
   char *argv[ARGUMENTS];
@@ -208,7 +208,7 @@ tide_status tide__cxx_compile(tide_image *out, char **log, const char *source, c
   return status;
 }
 
-tide_status tide__cxx_load(void **module, const void *image, size_t bytes, int device) {
+static tide_status load(void **module, const void *image, size_t bytes, int device) {
   (void)device;
   *module = tide__os_code(image, bytes);
   if (*module) return TIDE_OK;
@@ -216,12 +216,12 @@ tide_status tide__cxx_load(void **module, const void *image, size_t bytes, int d
   return tide__fail(TIDE_LIBRARY, "jit: a kernel cannot be loaded: %s", tide__os_library_problem());
 }
 
-void tide__cxx_unload(void *module, int device) {
+static void unload(void *module, int device) {
   (void)device;
   tide__os_code_close(module);
 }
 
-tide_status tide__cxx_function(void **out, tide_function_info *info, void *module, const char *name, int device) {
+static tide_status function(void **out, tide_function_info *info, void *module, const char *name, int device) {
   (void)device;
   *info = (tide_function_info){.max_threads = 1024};
   *out = tide__os_symbol(module, name);
@@ -337,7 +337,7 @@ tide_status tide__cxx_run(void *function, const tide_launch *a, tide_mail *mail)
   return tide__fail(TIDE_VALUE, "launch: an assertion in the kernel failed; what it was went to stderr");
 }
 
-tide_status tide__cxx_launch(tide_stream *stream, void *function, const tide_launch *a) {
+static tide_status launch(tide_stream *stream, void *function, const tide_launch *a) {
   tide_mail mail = {0};
   (void)stream;
   TIDE_TRY(tide__cxx_run(function, a, &mail));
@@ -349,33 +349,24 @@ tide_status tide__cxx_launch(tide_stream *stream, void *function, const tide_lau
 static tide_status watched_launch(tide_stream *stream, void *function, const tide_launch *a) {
   tide__loops_begin();
   if (a->mail && tide__quota_any()) tide__loops_limit();
-  return tide__loops_end(tide__cxx_launch(stream, function, a));
+  return tide__loops_end(launch(stream, function, a));
 }
+
+const tide_image_loader tide__cpu_loader = {
+    .arch = arch, .load = load, .unload = unload, .function = function, .launch = watched_launch};
 
 const tide_compiler tide__cpu_compiler = {
     .name = "c++",
     .variable = "TIDE_CXX",
-    .prelude = TEXT_prelude,
-    .with_small = TEXT_small,
-    .with_complex = TEXT_complex,
-    .with_dims = TEXT_dims,
-    .flat = TEXT_flat,
-    .strided = TEXT_strided,
-    .threads = 1024,
-    .raw = TEXT_raw,
+    .text = &(const tide_dialect){TEXT_prelude, TEXT_small, TEXT_complex, TEXT_dims, TEXT_flat, TEXT_strided, TEXT_raw,
+                                  .threads = 1024},
     .host = true,
-    .fused = tide__cpu_fused,
     .options = "-std=c++17 -O3 -fPIC -shared -w -fwrapv -ffp-contract=off -fno-math-errno -fno-trapping-math",
     .raw_options = "-std=c++17 -O3 -fPIC -shared -w -fvisibility=hidden -fwrapv -ffp-contract=off -fno-math-errno "
                    "-fno-trapping-math "
                    "-fno-threadsafe-statics", /* an assertion leaves the kernel past what would let go of a guard */
-    .identify = tide__cxx_identify,
-    .arch = tide__cxx_arch,
-    .compile = tide__cxx_compile,
-    .load = tide__cxx_load,
-    .unload = tide__cxx_unload,
-    .function = tide__cxx_function,
-    .launch = watched_launch,
-    .code_new = tide__blocks_new,
-    .code_free = tide__blocks_free,
+    .identify = identify,
+    .compile = compile,
+    .loader = &tide__cpu_loader,
+    .interpreter = &(const tide_interpreter){tide__cpu_fused, tide__blocks_new, tide__blocks_free},
 };

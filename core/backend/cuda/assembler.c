@@ -59,7 +59,7 @@ static int device_of(const char *arch) {
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
     char text[64];
     if (!atomic_load_explicit(&tide__cuda_devices[d].context, memory_order_acquire)) continue;
-    if (tide__cuda_compiler.arch(text, sizeof text, d) == TIDE_OK && !strcmp(text, arch)) return d;
+    if (tide__cuda_compiler.loader->arch(text, sizeof text, d) == TIDE_OK && !strcmp(text, arch)) return d;
   }
   return -1;
 }

@@ -122,8 +122,8 @@ static tide_status launch(tide_stream *stream, void *handle, const tide_launch *
   return tide__cuda_check(s->device, "launch", (int)rc);
 }
 
-/* What whoever has made the machine code needs of the driver. */
-#define OF_DRIVER .arch = arch, .load = load, .unload = unload, .function = function, .launch = launch
+static const tide_image_loader loader = {
+    .arch = arch, .load = load, .unload = unload, .function = function, .launch = launch};
 
 static const tide_compiler assembler = {
     .name = "ptx",
@@ -131,27 +131,30 @@ static const tide_compiler assembler = {
     .options = "",
     .identify = tide__driver_identify,
     .compile = tide__driver_assemble,
-    OF_DRIVER,
+    .loader = &loader,
 };
 
-const tide_compiler tide__cuda_compiler = {
-    .name = "nvrtc",
-    .variable = "TIDE_CUDA_LIBRARY_PATH",
+static const tide_dialect text = {
     .prelude = TEXT_integers TEXT_prelude,
     .with_small = TEXT_small,
     .with_complex = TEXT_complex,
     .with_dims = TEXT_dims,
     .flat = TEXT_raws TEXT_begin TEXT_flat_begin TEXT_apply TEXT_flat_end,
     .strided = TEXT_begin TEXT_strided_begin TEXT_apply TEXT_strided_end,
+    .raw = TEXT_integers,
     .threads = 256,
+};
+
+const tide_compiler tide__cuda_compiler = {
+    .name = "nvrtc",
+    .variable = "TIDE_CUDA_LIBRARY_PATH",
+    .text = &text,
     .ahead = true,
     .joins = true,
-    .raw = TEXT_integers,
     .options = "--std=c++17 --device-as-default-execution-space -w --minimal",
     .raw_options = "--std=c++17 -w",
     .identify = tide__nvrtc_identify,
     .compile = tide__nvrtc_compile,
-    OF_DRIVER,
-    .assembler = &assembler,
-    .fused_text = tide__cuda_fused_text,
+    .loader = &loader,
+    .assembler = &(const tide_assembler){tide__cuda_fused_text, &assembler},
 };

@@ -71,8 +71,9 @@ static tide_status launch(tide_stream *stream, void *function, const tide_launch
 }
 
 const tide_compiler *tide__sim_compiler(void) {
+  static tide_image_loader loader;
   static tide_compiler own;
-  own = tide__cpu_compiler;
-  own.launch = launch;
+  loader = tide__cpu_loader, loader.launch = launch;
+  own = tide__cpu_compiler, own.loader = &loader;
   return &own;
 }
