@@ -18,39 +18,39 @@
 
 enum { ARGUMENTS = 64 };
 
-static tide_kernel *check_kernel(lua_State *L, int arg) {
-  tide_kernel **u = ltide_test_object(L, arg, KERNEL_META);
+static tide_raw_kernel *check_kernel(lua_State *L, int arg) {
+  tide_raw_kernel **u = ltide_test_object(L, arg, KERNEL_META);
   if (!u) ltide_arg_error(L, arg, "k", "a kernel of tide.cuda.compile_kernel");
   if (!*u) ltide_error(L, "StateError", "compile_kernel: the kernel is gone");
   return *u;
 }
 
 static int kernel_gc(lua_State *L) {
-  tide_kernel_free(ltide_take_pointer(L, KERNEL_META));
+  tide_raw_kernel_free(ltide_take_pointer(L, KERNEL_META));
   return 0;
 }
 
 static int bound_gc(lua_State *L) {
-  tide_bound_free(ltide_take_pointer(L, BOUND_META));
+  tide_raw_kernel_bound_free(ltide_take_pointer(L, BOUND_META));
   return 0;
 }
 
 /* {==== Sizes and arguments */
 
-static int64_t read_size(lua_State *L, const tide_kernel *k, const char *key, int arg) {
+static int64_t read_size(lua_State *L, const tide_raw_kernel *k, const char *key, int arg) {
   int is_integer = 0, least = strcmp(key, "grid") ? 1 : 0;
   lua_Integer i = lua_type(L, arg) == LUA_TNUMBER ? lua_tointegerx(L, arg, &is_integer) : 0;
   if (!is_integer)
     ltide_error(L, "ArgumentError", "%s: %s: got %s, expected an integer, or a table of one to three",
-                tide_kernel_name(k), key, ltide_typename(L, arg));
+                tide_raw_kernel_name(k), key, ltide_typename(L, arg));
   if (i < least)
-    ltide_error(L, "ValueError", "%s: %s: got %I, expected at least %d", tide_kernel_name(k), key, (LUAI_UACINT)i,
+    ltide_error(L, "ValueError", "%s: %s: got %I, expected at least %d", tide_raw_kernel_name(k), key, (LUAI_UACINT)i,
                 least);
   return i;
 }
 
 /* The value at the top: 256, {16, 16} or {x, y, z}. Gives whether one of them is 0. */
-static bool read_sizes(lua_State *L, const tide_kernel *k, const char *key, int64_t *out) {
+static bool read_sizes(lua_State *L, const tide_raw_kernel *k, const char *key, int64_t *out) {
   int at = lua_gettop(L);
   if (!lua_istable(L, at)) {
     out[0] = read_size(L, k, key, at);
@@ -59,12 +59,12 @@ static bool read_sizes(lua_State *L, const tide_kernel *k, const char *key, int6
   ltide_plain_shape(L, at);
   int n = (int)lua_rawlen(L, at);
   if (n < 1 || n > 3)
-    ltide_error(L, "ArgumentError", "%s: %s: got %d sizes, expected one to three", tide_kernel_name(k), key, n);
+    ltide_error(L, "ArgumentError", "%s: %s: got %d sizes, expected one to three", tide_raw_kernel_name(k), key, n);
   lua_pushinteger(L, n);
   if (lua_next(L, at)) {
     if (lua_type(L, -2) == LUA_TSTRING)
       ltide_error(L, "ArgumentError", "%s: %s: got '%s' among the sizes, expected one to three integers",
-                  tide_kernel_name(k), key, lua_tostring(L, -2));
+                  tide_raw_kernel_name(k), key, lua_tostring(L, -2));
     lua_pop(L, 2);
   }
   bool none = false;
@@ -77,31 +77,31 @@ static bool read_sizes(lua_State *L, const tide_kernel *k, const char *key, int6
   return none;
 }
 
-static void bad_option(lua_State *L, const tide_kernel *k, const char *key, const char *expected) {
-  ltide_error(L, "ArgumentError", "%s: %s: got %s, expected %s", tide_kernel_name(k), key,
+static void bad_option(lua_State *L, const tide_raw_kernel *k, const char *key, const char *expected) {
+  ltide_error(L, "ArgumentError", "%s: %s: got %s, expected %s", tide_raw_kernel_name(k), key,
               ltide_typename(L, lua_gettop(L)), expected);
 }
 
-static lua_Integer read_shared(lua_State *L, const tide_kernel *k) {
+static lua_Integer read_shared(lua_State *L, const tide_raw_kernel *k) {
   int is_integer = 0;
   lua_Integer bytes = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &is_integer) : 0;
   if (!is_integer) bad_option(L, k, "shared_mem", "an integer: bytes");
   return bytes;
 }
 
-static tide_stream *read_stream(lua_State *L, const tide_kernel *k) {
+static tide_stream *read_stream(lua_State *L, const tide_raw_kernel *k) {
   tide_stream **u = ltide_test_meta(L, lua_gettop(L), ltide_enter(L)->stream_meta);
   if (!u) bad_option(L, k, "stream", "a tide.cuda.Stream");
   if (!*u) ltide_freed_error(L, "stream", "stream");
   return *u;
 }
 
-static void read_grid(lua_State *L, const tide_kernel *k, int arg, tide_grid *g) {
+static void read_grid(lua_State *L, const tide_raw_kernel *k, int arg, tide_grid *g) {
   bool has_grid = false, has_block = false;
   *g = (tide_grid){.stream = NULL};
   if (!lua_istable(L, arg))
     ltide_error(L, "ArgumentError", "%s: got %s, expected a table {grid=, block=, shared_mem=, stream=} first",
-                tide_kernel_name(k), ltide_typename(L, arg));
+                tide_raw_kernel_name(k), ltide_typename(L, arg));
   for (lua_pushnil(L); lua_next(L, arg); lua_pop(L, 1)) {
     const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "";
     if (!strcmp(key, "grid"))
@@ -114,27 +114,27 @@ static void read_grid(lua_State *L, const tide_kernel *k, int arg, tide_grid *g)
       g->stream = read_stream(L, k);
     else
       ltide_error(L, "ArgumentError", "%s: unknown option '%s', expected grid, block, shared_mem, stream",
-                  tide_kernel_name(k), *key ? key : ltide_typename(L, -2));
+                  tide_raw_kernel_name(k), *key ? key : ltide_typename(L, -2));
   }
   if (!has_grid || !has_block)
-    ltide_error(L, "ArgumentError", "%s: %s is missing, expected {grid=, block=}", tide_kernel_name(k),
+    ltide_error(L, "ArgumentError", "%s: %s is missing, expected {grid=, block=}", tide_raw_kernel_name(k),
                 has_grid ? "block" : "grid");
 }
 
 /* The arguments from `first` on; returns how many. */
-static int read_arguments(lua_State *L, ltide_state *S, const tide_kernel *k, int first, tide_operand *args) {
+static int read_arguments(lua_State *L, ltide_state *S, const tide_raw_kernel *k, int first, tide_operand *args) {
   int n = lua_gettop(L) - first + 1;
-  if (n != tide_kernel_params(k))
-    ltide_error(L, "ArgumentError", "%s: wrong number of arguments, got %d, expected %d", tide_kernel_name(k), n,
-                tide_kernel_params(k));
+  if (n != tide_raw_kernel_params(k))
+    ltide_error(L, "ArgumentError", "%s: wrong number of arguments, got %d, expected %d", tide_raw_kernel_name(k), n,
+                tide_raw_kernel_params(k));
   for (int i = 0; i < n; i++) {
     ltide_tensor *u = ltide_test_handle(L, S, first + i);
     args[i].tensor = u ? u->t : NULL;
     if (!args[i].tensor && (u || !ltide_test_scalar(L, first + i, &args[i].number)))
       ltide_error(L, u ? "StateError" : "ArgumentError", "%s: argument %d (%s %s): got %s, expected %s",
-                  tide_kernel_name(k), i + 1, tide_kernel_param_get(k, i)->type, tide_kernel_param_get(k, i)->name,
-                  ltide_typename(L, first + i),
-                  tide_kernel_param_get(k, i)->kind == TIDE_PARAM_POINTER ? "a tensor" : "a number");
+                  tide_raw_kernel_name(k), i + 1, tide_raw_kernel_param_get(k, i)->type,
+                  tide_raw_kernel_param_get(k, i)->name, ltide_typename(L, first + i),
+                  tide_raw_kernel_param_get(k, i)->kind == TIDE_PARAM_POINTER ? "a tensor" : "a number");
   }
   return n;
 }
@@ -149,10 +149,10 @@ static int device_of(const tide_grid *g, const tide_operand *args, int n) {
 }
 
 /* False where the host is to have its turn until the kernel is compiled. */
-static bool is_ready(lua_State *L, const ltide_state *S, tide_kernel *k, const tide_grid *g, const tide_operand *args,
-                     int n) {
+static bool is_ready(lua_State *L, const ltide_state *S, tide_raw_kernel *k, const tide_grid *g,
+                     const tide_operand *args, int n) {
   bool ready = true;
-  if (ltide_may_yield(L, S)) ltide_try(L, tide_kernel_ready(&ready, k, device_of(g, args, n)));
+  if (ltide_may_yield(L, S)) ltide_try(L, tide_raw_kernel_ready(&ready, k, device_of(g, args, n)));
   return ready;
 }
 
@@ -161,22 +161,22 @@ static int lkernel_call(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   tide_operand args[ARGUMENTS];
   tide_grid g;
-  tide_kernel **u = ltide_test_meta(L, 1, lua_topointer(L, lua_upvalueindex(1))), *k = u ? *u : NULL;
+  tide_raw_kernel **u = ltide_test_meta(L, 1, lua_topointer(L, lua_upvalueindex(1))), *k = u ? *u : NULL;
   if (!u) return ltide_arg_error(L, 1, "k", "a kernel of tide.cuda.compile_kernel");
   if (!k) return ltide_error(L, "StateError", "compile_kernel: the kernel is gone");
   luaL_checkstack(L, 8, "compile_kernel");
   read_grid(L, k, 2, &g);
   int n = read_arguments(L, S, k, 3, args);
   if (!is_ready(L, S, k, &g, args, n)) return ltide_yield_again(L, lkernel_call);
-  ltide_try(L, tide_kernel_launch(k, &g, args, n));
+  ltide_try(L, tide_raw_kernel_launch(k, &g, args, n));
   return 0;
 }
 
 static int lbound_call(lua_State *L) {
   ltide_enter(L);
-  tide_bound *b = *(tide_bound **)lua_touserdata(L, lua_upvalueindex(1));
+  tide_raw_kernel_bound *b = *(tide_raw_kernel_bound **)lua_touserdata(L, lua_upvalueindex(1));
   if (!b) return ltide_error(L, "StateError", "launch: what was bound is gone");
-  ltide_try(L, tide_bound_launch(b));
+  ltide_try(L, tide_raw_kernel_bound_launch(b));
   return 0;
 }
 
@@ -184,13 +184,13 @@ static int lkernel_bind(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   tide_operand args[ARGUMENTS];
   tide_grid g;
-  tide_kernel *k = check_kernel(L, 1);
+  tide_raw_kernel *k = check_kernel(L, 1);
   luaL_checkstack(L, 8, "bind");
   read_grid(L, k, 2, &g);
   int n = read_arguments(L, S, k, 3, args);
   if (!is_ready(L, S, k, &g, args, n)) return ltide_yield_again(L, lkernel_bind);
   if (g.stream) ltide_hold_stream(L, S, g.stream); /* the table may let go of it while the handle is made */
-  ltide_try(L, tide_kernel_bind((tide_bound **)ltide_new_pointer(L, BOUND_META), k, &g, args, n));
+  ltide_try(L, tide_raw_kernel_bind((tide_raw_kernel_bound **)ltide_new_pointer(L, BOUND_META), k, &g, args, n));
   lua_pushcclosure(L, lbound_call, 1);
   return 1;
 }
@@ -199,30 +199,30 @@ static int lkernel_bind(lua_State *L) {
 
 static int lkernel_ready(lua_State *L, ltide_call *c) {
   bool ready;
-  ltide_try(L, tide_kernel_ready(&ready, c->v[0].object, c->v[1].given ? c->v[1].device : TIDE_CURRENT));
+  ltide_try(L, tide_raw_kernel_ready(&ready, c->v[0].object, c->v[1].given ? c->v[1].device : TIDE_CURRENT));
   return ltide_give_boolean(L, ready);
 }
 
 static int lkernel_params(lua_State *L, ltide_call *c) {
-  static const ltide_field fields[] = LTIDE_FIELDS(tide_kernel_param, name, type, read_only);
-  const tide_kernel *k = c->v[0].object;
-  lua_createtable(L, tide_kernel_params(k), 0);
-  for (int i = 0; i < tide_kernel_params(k); i++) {
+  static const ltide_field fields[] = LTIDE_FIELDS(tide_raw_kernel_param, name, type, read_only);
+  const tide_raw_kernel *k = c->v[0].object;
+  lua_createtable(L, tide_raw_kernel_params(k), 0);
+  for (int i = 0; i < tide_raw_kernel_params(k); i++) {
     lua_createtable(L, 0, 3);
-    ltide_set_fields(L, fields, tide_kernel_param_get(k, i), false);
+    ltide_set_fields(L, fields, tide_raw_kernel_param_get(k, i), false);
     lua_rawseti(L, -2, i + 1);
   }
   return 1;
 }
 
 static int kernel_tostring(lua_State *L) {
-  tide_kernel *k = check_kernel(L, 1);
+  tide_raw_kernel *k = check_kernel(L, 1);
   luaL_Buffer b;
   luaL_buffinit(L, &b);
-  lua_pushfstring(L, "tide.cuda.Kernel(%s(", tide_kernel_name(k));
+  lua_pushfstring(L, "tide.cuda.Kernel(%s(", tide_raw_kernel_name(k));
   luaL_addvalue(&b);
-  for (int i = 0; i < tide_kernel_params(k); i++) {
-    const tide_kernel_param *p = tide_kernel_param_get(k, i);
+  for (int i = 0; i < tide_raw_kernel_params(k); i++) {
+    const tide_raw_kernel_param *p = tide_raw_kernel_param_get(k, i);
     lua_pushfstring(L, "%s%s%s%s", i ? ", " : "", p->type, p->name[0] ? " " : "", p->name);
     luaL_addvalue(&b);
   }
@@ -245,7 +245,7 @@ static int read_strings(lua_State *L, int arg, const char *name, const char **ou
 }
 
 /* options: {"-DN=4", "-lineinfo"}, or {options={...}, params={...}}. */
-static void read_opts(lua_State *L, int arg, tide_kernel_text *t, const char **options, const char **params) {
+static void read_opts(lua_State *L, int arg, tide_raw_kernel_text *t, const char **options, const char **params) {
   if (!lua_istable(L, arg)) ltide_arg_error(L, arg, "options", "a table of options for the compiler: {\"-DN=4\"}");
   if (lua_rawlen(L, arg) > 0) {
     t->options_count = read_strings(L, arg, "options", options);
@@ -259,11 +259,11 @@ static void read_opts(lua_State *L, int arg, tide_kernel_text *t, const char **o
 
 static int lcompile_kernel(lua_State *L, ltide_call *c) {
   const char *options[ARGUMENTS], *params[ARGUMENTS];
-  tide_kernel_text t = {.struct_size = sizeof t, .options = options};
+  tide_raw_kernel_text t = {.struct_size = sizeof t, .options = options};
   t.source = ltide_check_cstring(L, c->v[0].at, "src", "a string of CUDA C");
   t.name = ltide_check_cstring(L, c->v[1].at, "name", "the name of a kernel in the source");
   if (c->v[2].given) read_opts(L, c->v[2].at, &t, options, params);
-  ltide_try(L, tide_kernel_new((tide_kernel **)ltide_new_pointer(L, KERNEL_META), &t));
+  ltide_try(L, tide_raw_kernel_new((tide_raw_kernel **)ltide_new_pointer(L, KERNEL_META), &t));
   return 1;
 }
 
@@ -278,12 +278,12 @@ static ltide_row kernel_rows[] = {
 
 /* Upvalue 1: the methods. */
 static int kernel_index(lua_State *L) {
-  tide_kernel *k = check_kernel(L, 1);
+  tide_raw_kernel *k = check_kernel(L, 1);
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
   const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
   if (strcmp(key, "name")) return ltide_no_field(L, "Kernel", key, lua_upvalueindex(1), "name");
-  lua_pushstring(L, tide_kernel_name(k));
+  lua_pushstring(L, tide_raw_kernel_name(k));
   return 1;
 }
 

@@ -17,18 +17,18 @@
 
 typedef struct call {
   ltide_state *S;
-  ltide_program *k;
+  ltide_kernel *k;
   int at; /* where the kernel lies */
   int ndim, first, args, opts;
-  tide_program_layout layout;
-  int64_t grid[TIDE_PROGRAM_DIMS];
-  uint16_t code[TIDE_PROGRAM_OPERANDS];
-  tide_operand operand[TIDE_PROGRAM_OPERANDS];
+  tide_kernel_layout layout;
+  int64_t grid[TIDE_KERNEL_DIMS];
+  uint16_t code[TIDE_KERNEL_OPERANDS];
+  tide_operand operand[TIDE_KERNEL_OPERANDS];
 } call;
 
 /* {==== Reading */
 
-static int64_t read_size(lua_State *L, const ltide_program *k, int arg) {
+static int64_t read_size(lua_State *L, const ltide_kernel *k, int arg) {
   int is_integer = 0;
   lua_Integer i = lua_type(L, arg) == LUA_TNUMBER ? lua_tointegerx(L, arg, &is_integer) : 0;
   if (!is_integer)
@@ -49,7 +49,7 @@ static void read_grid(lua_State *L, call *c, int arg) {
   if (!lua_istable(L, arg)) read_size(L, c->k, arg); /* raises */
   c->ndim = (int)lua_rawlen(L, arg);
   if (c->ndim == 0) ltide_plain_shape(L, arg), c->ndim = (int)lua_rawlen(L, arg);
-  if (c->ndim < 1 || c->ndim > TIDE_PROGRAM_DIMS)
+  if (c->ndim < 1 || c->ndim > TIDE_KERNEL_DIMS)
     ltide_error(L, "ArgumentError", "kernel: %s: grid: got %d sizes, expected one to three", c->k->name, c->ndim);
   for (int d = 0; d < c->ndim; d++, lua_pop(L, 1)) {
     lua_rawgeti(L, arg, d + 1);
@@ -75,7 +75,7 @@ static inline uint16_t read_value(lua_State *L, ltide_state *S, int arg, tide_op
   }
 }
 
-static void fail_value(lua_State *L, ltide_state *S, const ltide_program *k, int arg, int n) {
+static void fail_value(lua_State *L, ltide_state *S, const ltide_kernel *k, int arg, int n) {
   bool freed = ltide_test_handle(L, S, arg) != NULL;
   const char *hint = lua_istable(L, arg) ? "; the last one may be options: {out=}" : "";
   if (ltide_is_small(L, arg)) hint = "; pass its components, v.x and so on, and make the value in the kernel";
@@ -85,7 +85,7 @@ static void fail_value(lua_State *L, ltide_state *S, const ltide_program *k, int
 }
 
 /* A table at the end: {out=}. A list or a vector is none, but a value that no kernel takes. */
-static bool is_options(lua_State *L, const ltide_program *k, int arg) {
+static bool is_options(lua_State *L, const ltide_kernel *k, int arg) {
   int top = lua_gettop(L);
   if (ltide_is_small(L, arg)) return false;
   for (lua_pushnil(L); lua_next(L, arg); lua_settop(L, top + 1)) {
@@ -101,9 +101,9 @@ static bool is_options(lua_State *L, const ltide_program *k, int arg) {
 static void read_args(lua_State *L, call *c, int first, int last) {
   c->opts = last >= first && lua_istable(L, last) && is_options(L, c->k, last) ? last-- : 0;
   c->first = first, c->args = last - first + 1;
-  if (c->args > TIDE_PROGRAM_OPERANDS)
+  if (c->args > TIDE_KERNEL_OPERANDS)
     ltide_error(L, "ArgumentError", "kernel: %s: got %d arguments, expected at most %d", c->k->name, c->args,
-                TIDE_PROGRAM_OPERANDS);
+                TIDE_KERNEL_OPERANDS);
   for (int i = 0; i < c->args; i++) {
     c->code[i] = read_value(L, c->S, first + i, &c->operand[i]);
     if (!c->code[i]) fail_value(L, c->S, c->k, first + i, i + 1);
@@ -165,13 +165,13 @@ static inline bool is_for(const ltide_special *s, const call *c) {
 }
 
 static ltide_special *find(lua_State *L, call *c) {
-  ltide_program *k = c->k;
+  ltide_kernel *k = c->k;
   for (ltide_special **p = &k->specials; *p; p = &(*p)->next) {
     ltide_special *s = *p;
     if (!is_for(s, c)) continue;
     int top = lua_gettop(L);
     if (!read_outers(L, c, s)) continue;
-    c->layout = tide_program_layout_of(c->grid, c->ndim, c->operand, c->args + s->passed);
+    c->layout = tide_kernel_layout_of(c->grid, c->ndim, c->operand, c->args + s->passed);
     if (s->layout != c->layout) {
       lua_settop(L, top);
       continue;
@@ -189,7 +189,7 @@ static ltide_special *find_or_make(lua_State *L, call *c, int grid, int last) {
   for (int tries = 0;; tries++) {
     read_grid(L, c, grid);
     read_args(L, c, grid + 1, last);
-    c->layout = tide_program_layout_of(c->grid, c->ndim, c->operand, c->args);
+    c->layout = tide_kernel_layout_of(c->grid, c->ndim, c->operand, c->args);
     ltide_special *s = find(L, c);
     if (s) return s;
     if (tries == 3)
@@ -277,7 +277,7 @@ static void count_blocks(int64_t *size, const call *c, const ltide_special *s) {
 
 static void push_new(lua_State *L, call *c, const ltide_special *s, int device) {
   tide_operand *to = c->operand + c->args + s->passed;
-  int64_t blocks[TIDE_PROGRAM_DIMS];
+  int64_t blocks[TIDE_KERNEL_DIMS];
   bool joined = is_joined(L, s, device);
   if (joined) count_blocks(blocks, c, s);
   for (int i = 0; i < s->results; i++) {
@@ -310,12 +310,12 @@ static void check_options(lua_State *L, const call *c, const ltide_special *s) {
 /* Is the host to have its turn until the kernel is compiled? */
 static bool must_yield(lua_State *L, const call *c, const ltide_special *s, int device) {
   bool ready = true;
-  if (ltide_may_yield(L, c->S)) ltide_try(L, tide_program_ready(&ready, s->program, device));
+  if (ltide_may_yield(L, c->S)) ltide_try(L, tide_kernel_ready(&ready, s->program, device));
   return !ready;
 }
 
 static tide_status launch(const call *c, const ltide_special *s, int device) {
-  return tide_program_launch(s->program, c->grid, c->operand, c->args + s->passed + s->results, device);
+  return tide_kernel_launch(s->program, c->grid, c->operand, c->args + s->passed + s->results, device);
 }
 
 static int run(lua_State *L, call *c, ltide_special *s, int device) {
@@ -351,11 +351,11 @@ static int lprogram_call(lua_State *L) {
 
 /* User values: 1 the kernel, 2 the list of its arguments, the grid first and options last. */
 typedef struct bound {
-  const ltide_program *k;
-  tide_program_bound *packed; /* NULL: to be packed at the next call */
-  uint32_t body;              /* of the kernel, when it was packed */
-  int special;                /* its number */
-  int listed, args;           /* with and without options */
+  const ltide_kernel *k;
+  tide_kernel_bound *packed; /* NULL: to be packed at the next call */
+  uint32_t body;             /* of the kernel, when it was packed */
+  int special;               /* its number */
+  int listed, args;          /* with and without options */
   bool has_outers;
 } bound;
 
@@ -367,7 +367,7 @@ static bound *check_bound(lua_State *L, int arg) {
 
 static void bound_release(void *object) {
   bound *b = object;
-  tide_program_bound_free(b->packed);
+  tide_kernel_bound_free(b->packed);
   b->packed = NULL;
 }
 
@@ -375,7 +375,7 @@ static void pack(lua_State *L, bound *b, const call *c, ltide_special *s, int de
   s->ran = true, s->device = device;
   bound_release(b);
   b->body = c->k->body, b->special = s->number, b->args = c->args, b->has_outers = s->outers > 0;
-  ltide_try(L, tide_program_bind(&b->packed, s->program, c->grid, c->operand, c->args + s->passed, device));
+  ltide_try(L, tide_kernel_bind(&b->packed, s->program, c->grid, c->operand, c->args + s->passed, device));
 }
 
 /* As k(grid, ...), and packs what the next call needs. The bound kernel is at 1. */
@@ -392,7 +392,7 @@ static int call_and_pack(lua_State *L, bound *b) {
   if (s->results) return run(L, &c, s, device);
   check_options(L, &c, s);
   pack(L, b, &c, s, device);
-  return ltide_done(L, tide_program_bound_launch(b->packed));
+  return ltide_done(L, tide_kernel_bound_launch(b->packed));
 }
 
 /* Reads what lies outside of the functions again; false: it is of another kind now, or a tensor. */
@@ -404,7 +404,7 @@ static bool renew_outers(lua_State *L, const bound *b) {
   if (!s || !read_outers(L, &c, s)) return false;
   for (int i = c.args; i < c.args + s->passed; i++) {
     if (c.operand[i].tensor) return false;
-    ltide_try(L, tide_program_bound_set(b->packed, i, c.operand[i].number));
+    ltide_try(L, tide_kernel_bound_set(b->packed, i, c.operand[i].number));
   }
   return true;
 }
@@ -424,7 +424,7 @@ static int lbound_call(lua_State *L) {
   if (!b) return ltide_arg_error(L, 1, "call", "what k:on(grid, ...) gives");
   if (lua_gettop(L) > 1) fail_arguments(L, b);
   if (b->packed && b->body == b->k->body && (!b->has_outers || renew_outers(L, b)))
-    return ltide_done(L, tide_program_bound_launch(b->packed));
+    return ltide_done(L, tide_kernel_bound_launch(b->packed));
   lua_settop(L, 1);
   int n = call_and_pack(L, b);
   if (n >= 0) return n;
@@ -450,7 +450,7 @@ static int lbound_set(lua_State *L) {
   lua_pushvalue(L, 3);
   lua_rawseti(L, 4, (lua_Integer)n + 1);
   if (b->packed && same)
-    ltide_try(L, tide_program_bound_set(b->packed, (int)n - 1, value.number));
+    ltide_try(L, tide_kernel_bound_set(b->packed, (int)n - 1, value.number));
   else
     bound_release(b);
   lua_settop(L, 1);
@@ -466,7 +466,7 @@ static int bound_tostring(lua_State *L, void *object) {
 static int lprogram_on(lua_State *L) {
   int top = lua_gettop(L);
   ltide_enter(L);
-  ltide_program *k = ltide_check_program(L, 1);
+  ltide_kernel *k = ltide_check_program(L, 1);
   if (top < 2) read_size(L, k, 2); /* raises */
   luaL_checkstack(L, top + LUA_MINSTACK, "kernel");
   bound *b = memset(ltide_new_object(L, sizeof *b, 2), 0, sizeof *b);
@@ -490,21 +490,21 @@ static int lprogram_on(lua_State *L) {
 
 /* {==== The class */
 
-ltide_program *ltide_check_program(lua_State *L, int arg) {
-  ltide_program *k = ltide_test_object(L, arg, LTIDE_PROGRAM_META);
+ltide_kernel *ltide_check_program(lua_State *L, int arg) {
+  ltide_kernel *k = ltide_test_object(L, arg, LTIDE_LUA_KERNEL_META);
   if (!k) ltide_arg_error(L, arg, "k", "a kernel of tide.kernel");
   return k;
 }
 
-uint32_t ltide_program_body(lua_State *L, int arg) {
-  const ltide_program *k = ltide_test_object(L, arg, LTIDE_PROGRAM_META);
+uint32_t ltide_kernel_body(lua_State *L, int arg) {
+  const ltide_kernel *k = ltide_test_object(L, arg, LTIDE_LUA_KERNEL_META);
   return k ? k->body : check_bound(L, arg)->k->body;
 }
 
 static void program_release(void *object) { ltide_specials_free(object); }
 
 static int program_tostring(lua_State *L, void *object) {
-  return lua_pushfstring(L, "tide.kernel(%s)", ((const ltide_program *)object)->name), 1;
+  return lua_pushfstring(L, "tide.kernel(%s)", ((const ltide_kernel *)object)->name), 1;
 }
 
 /* A method that lua/program.lua does: its name, with what it keeps of the kernel in front of the arguments. */
@@ -586,12 +586,12 @@ static ltide_row bound_methods[] = {
     {0}};
 
 void ltide_open_program(lua_State *L, ltide_state *S) {
-  static const ltide_field members[] = LTIDE_FIELDS(ltide_program, name);
-  static const ltide_class class = {.meta = LTIDE_PROGRAM_META,
+  static const ltide_field members[] = LTIDE_FIELDS(ltide_kernel, name);
+  static const ltide_class class = {.meta = LTIDE_LUA_KERNEL_META,
                                     .name = "LuaKernel",
                                     .rows = methods,
                                     .members = members,
-                                    .size = sizeof(ltide_program),
+                                    .size = sizeof(ltide_kernel),
                                     .release = program_release,
                                     .tostring = program_tostring},
                            bound_class = {.meta = LTIDE_BOUND_META,
@@ -603,10 +603,10 @@ void ltide_open_program(lua_State *L, ltide_state *S) {
   (void)S;
   ltide_open_class(L, &class);
   ltide_open_class(L, &bound_class);
-  set_call(L, LTIDE_PROGRAM_META, lprogram_call);
+  set_call(L, LTIDE_LUA_KERNEL_META, lprogram_call);
   set_call(L, LTIDE_BOUND_META, lbound_call);
-  ltide_script_give(L, ltide_program_script);
-  ltide_script_give(L, ltide_program_texts);
+  ltide_script_give(L, ltide_kernel_script);
+  ltide_script_give(L, ltide_kernel_texts);
   ltide_register_rows(L, "tide", rows);
   lua_getfield(L, -1, "kernel");
   ltide_register_rows(L, "tide.kernel", kernel_rows);

@@ -1,14 +1,14 @@
 /* program.h: what the files of kernels written in Lua share. */
-#ifndef LTIDE_PROGRAM_H
-#define LTIDE_PROGRAM_H
+#ifndef LTIDE_LUA_KERNEL_H
+#define LTIDE_LUA_KERNEL_H
 
 #include "row.h"
-#include "tide/program.h"
+#include "tide/kernel.h"
 
-#define LTIDE_PROGRAM_META "tide.LuaKernel"
-#define LTIDE_BOUND_META   "tide.BoundLuaKernel"
+#define LTIDE_LUA_KERNEL_META "tide.LuaKernel"
+#define LTIDE_BOUND_META      "tide.BoundLuaKernel"
 
-enum { LTIDE_PROGRAM_RESULTS = 8 };
+enum { LTIDE_LUA_KERNEL_RESULTS = 8 };
 
 /* What a value is to a kernel: a number of one of these kinds, or a tensor of a dtype and a number of dims. */
 enum { LTIDE_IS_NONE, LTIDE_IS_INTEGER, LTIDE_IS_FLOAT, LTIDE_IS_BOOLEAN, LTIDE_IS_TENSOR };
@@ -31,39 +31,39 @@ typedef struct ltide_outer {
 typedef struct ltide_special {
   struct ltide_special *next;
   int number; /* in the kernel's lists, from 1 */
-  tide_program_layout layout;
+  tide_kernel_layout layout;
   int ndim, args, outers, passed, results; /* passed: of the outers, those that are operands */
   uint16_t *code;                          /* of the arguments */
   ltide_outer *outer;
-  tide_dtype dtype[LTIDE_PROGRAM_RESULTS];
-  tide_program *program;
-  int64_t block[TIDE_PROGRAM_DIMS];
+  tide_dtype dtype[LTIDE_LUA_KERNEL_RESULTS];
+  tide_kernel *program;
+  int64_t block[TIDE_KERNEL_DIMS];
   int rounds; /* above 1: on a GPU it writes one result for each block of threads, which does so many
-                 (tide_program_text) */
+                 (tide_kernel_text) */
   bool ran;
   int device; /* where it ran last */
 } ltide_special;
 
 /* The user values: 1 what lua/program.lua keeps of it, 2 the lists of places of each special. */
-typedef struct ltide_program {
+typedef struct ltide_kernel {
   ltide_special *specials; /* the one that was used last stands first */
   const char *name;
   int reduce;             /* a tide_reduction, or -1 */
   uint32_t body;          /* counts the replacements */
   ltide_special *dropped; /* by one, while a call may have been using them */
-} ltide_program;
+} ltide_kernel;
 
 /* program.c */
 /* Which body the kernel there, or what is bound of it, has. */
-uint32_t ltide_program_body(lua_State *L, int arg);
-ltide_program *ltide_check_program(lua_State *L, int arg);
+uint32_t ltide_kernel_body(lua_State *L, int arg);
+ltide_kernel *ltide_check_program(lua_State *L, int arg);
 /* program_make.c */
-void ltide_specials_free(ltide_program *k);
+void ltide_specials_free(ltide_kernel *k);
 /* Makes what the call at hand needs, by lua/program.lua: of the kernel at `at`, for the n arguments from `first` on. */
-void ltide_special_make(lua_State *L, int at, int ndim, tide_program_layout layout, int first, int n);
-extern const luaL_Reg ltide_program_script[];
+void ltide_special_make(lua_State *L, int at, int ndim, tide_kernel_layout layout, int first, int n);
+extern const luaL_Reg ltide_kernel_script[];
 /* program_source.c */
-extern const luaL_Reg ltide_program_texts[];
+extern const luaL_Reg ltide_kernel_texts[];
 int ltide_set_source_reader(lua_State *L);
 
 #endif

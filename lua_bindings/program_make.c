@@ -15,7 +15,7 @@
 /* {==== What is there */
 
 static void special_free(ltide_special *s) {
-  tide_program_free(s->program);
+  tide_kernel_free(s->program);
   free(s);
 }
 
@@ -27,7 +27,7 @@ static void list_free(ltide_special **list) {
   }
 }
 
-void ltide_specials_free(ltide_program *k) {
+void ltide_specials_free(ltide_kernel *k) {
   list_free(&k->specials);
   list_free(&k->dropped);
   free((char *)(uintptr_t)k->name);
@@ -67,7 +67,7 @@ static int length_of(lua_State *L, int d, const char *key) {
 
 static void read_block(lua_State *L, int d, const char *key, int64_t *out) {
   ltide_rawfield(L, d, key);
-  for (int i = 0; i < TIDE_PROGRAM_DIMS; i++, lua_pop(L, 1)) {
+  for (int i = 0; i < TIDE_KERNEL_DIMS; i++, lua_pop(L, 1)) {
     lua_rawgeti(L, -1, i + 1);
     out[i] = lua_tointeger(L, -1);
   }
@@ -82,27 +82,27 @@ static tide_dtype dtype_of(lua_State *L, int d) {
   return dtype;
 }
 
-static void read_operand(lua_State *L, int d, tide_program_operand *o) {
+static void read_operand(lua_State *L, int d, tide_kernel_operand *o) {
   static const char *const kinds[] = {"tensor", "integer", "float", "boolean"};
   const char *kind = text_of(L, d, "kind");
   int k = 0;
   while (k < 3 && kind && strcmp(kind, kinds[k])) k++;
-  *o = (tide_program_operand){.name = text_of(L, d, "name"), .kind = (tide_program_kind)k, .dtype = dtype_of(L, d)};
+  *o = (tide_kernel_operand){.name = text_of(L, d, "name"), .kind = (tide_kernel_kind)k, .dtype = dtype_of(L, d)};
   o->ndim = (int)integer_of(L, d, "ndim");
   o->reads = flag_of(L, d, "reads"), o->writes = flag_of(L, d, "writes");
 }
 
-static uint16_t code_of(const tide_program_operand *o) {
+static uint16_t code_of(const tide_kernel_operand *o) {
   static const uint16_t kinds[] = {0, LTIDE_IS_INTEGER, LTIDE_IS_FLOAT, LTIDE_IS_BOOLEAN};
-  return o->kind == TIDE_PROGRAM_TENSOR ? ltide_tensor_code(o->dtype, o->ndim) : kinds[o->kind];
+  return o->kind == TIDE_KERNEL_TENSOR ? ltide_tensor_code(o->dtype, o->ndim) : kinds[o->kind];
 }
 
-static int read_operands(lua_State *L, int d, tide_program_operand *list) {
+static int read_operands(lua_State *L, int d, tide_kernel_operand *list) {
   int n = length_of(L, d, "operands");
-  if (n > TIDE_PROGRAM_OPERANDS)
+  if (n > TIDE_KERNEL_OPERANDS)
     ltide_error(L, "NotSupportedError",
                 "kernel: got %d tensors and numbers, with those from outside, expected at most %d", n,
-                TIDE_PROGRAM_OPERANDS);
+                TIDE_KERNEL_OPERANDS);
   ltide_rawfield(L, d, "operands");
   for (int i = 0; i < n; i++, lua_pop(L, 1)) {
     lua_rawgeti(L, -1, i + 1);
@@ -113,7 +113,7 @@ static int read_operands(lua_State *L, int d, tide_program_operand *list) {
 }
 
 /* Those that are operands stand before those that are fixed. */
-static void read_outers(lua_State *L, int d, ltide_special *s, const tide_program_operand *operand) {
+static void read_outers(lua_State *L, int d, ltide_special *s, const tide_kernel_operand *operand) {
   ltide_rawfield(L, d, "outers");
   for (int i = 0; i < s->outers; i++, lua_pop(L, 1)) {
     lua_rawgeti(L, -1, i + 1);
@@ -154,14 +154,14 @@ static ltide_special *new_special(lua_State *L, int args, int outers) {
 /* kernel_add(k, description): what it says is compiled becomes one of k's. */
 static int script_kernel_add(lua_State *L) {
   enum { D = 2 };
-  ltide_program *k = ltide_check_program(L, 1);
-  tide_program_operand operand[TIDE_PROGRAM_OPERANDS];
+  ltide_kernel *k = ltide_check_program(L, 1);
+  tide_kernel_operand operand[TIDE_KERNEL_OPERANDS];
   luaL_checkstack(L, LUA_MINSTACK, "kernel");
   int n = read_operands(L, D, operand);
-  tide_program_text t = {.struct_size = sizeof t, .name = k->name, .operands = operand, .operands_count = n};
+  tide_kernel_text t = {.struct_size = sizeof t, .name = k->name, .operands = operand, .operands_count = n};
   t.device = text_of(L, D, "device"), t.host = text_of(L, D, "host"), t.source = text_of(L, D, "source");
   t.code = text_of(L, D, "code");
-  t.turns = flag_of(L, D, "turns"), t.layout = (tide_program_layout)integer_of(L, D, "layout"),
+  t.turns = flag_of(L, D, "turns"), t.layout = (tide_kernel_layout)integer_of(L, D, "layout"),
   t.waits = flag_of(L, D, "waits");
   t.unordered = flag_of(L, D, "unordered"), t.ndim = (int)integer_of(L, D, "ndim");
   t.rounds = (int)integer_of(L, D, "rounds");
@@ -178,7 +178,7 @@ static int script_kernel_add(lua_State *L) {
   for (int i = 0; i < s->args; i++) s->code[i] = code_of(&operand[i]);
   read_outers(L, D, s, operand);
   for (int i = 0; i < s->results; i++) s->dtype[i] = operand[n - s->results + i].dtype;
-  if (tide_program_new(&s->program, &t) != TIDE_OK) {
+  if (tide_kernel_new(&s->program, &t) != TIDE_OK) {
     free(s);
     return ltide_raise(L);
   }
@@ -201,7 +201,7 @@ static void push_kind(lua_State *L, ltide_state *S, int arg) {
   lua_setfield(L, -2, "kind");
 }
 
-void ltide_special_make(lua_State *L, int at, int ndim, tide_program_layout layout, int first, int n) {
+void ltide_special_make(lua_State *L, int at, int ndim, tide_kernel_layout layout, int first, int n) {
   ltide_state *S = ltide_enter(L);
   luaL_checkstack(L, LUA_MINSTACK, "kernel");
   ltide_script_push(L, "program_special");
@@ -219,9 +219,9 @@ void ltide_special_make(lua_State *L, int at, int ndim, tide_program_layout layo
 
 /* kernel_new(self, name, reduction or nil) */
 static int script_kernel_new(lua_State *L) {
-  ltide_program *k = memset(ltide_new_object(L, sizeof *k, 2), 0, sizeof *k);
+  ltide_kernel *k = memset(ltide_new_object(L, sizeof *k, 2), 0, sizeof *k);
   k->reduce = lua_isnil(L, 3) ? -1 : (int)lua_tointeger(L, 3);
-  ltide_setmetatable(L, LTIDE_PROGRAM_META);
+  ltide_setmetatable(L, LTIDE_LUA_KERNEL_META);
   lua_pushvalue(L, 1);
   lua_setiuservalue(L, -2, 1);
   lua_newtable(L);
@@ -234,7 +234,7 @@ static int script_kernel_new(lua_State *L) {
 /* kernel_drop(k): nothing is compiled any more; a special that a call may be using goes later. */
 static int script_kernel_drop(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  ltide_program *k = ltide_check_program(L, 1);
+  ltide_kernel *k = ltide_check_program(L, 1);
   ltide_special **last = &k->dropped;
   if (!ltide_is_interrupting(L, S)) list_free(&k->dropped);
   while (*last) last = &(*last)->next;
@@ -248,20 +248,20 @@ static int default_device(void) { return tide_is_available() ? tide_current_devi
 
 /* specials_ready(k): is all of it compiled for the device where it ran last, or else would run? */
 static int script_specials_ready(lua_State *L) {
-  const ltide_program *k = ltide_check_program(L, 1);
+  const ltide_kernel *k = ltide_check_program(L, 1);
   bool all = true;
   for (const ltide_special *s = k->specials; s; s = s->next) {
     bool ready;
-    ltide_try(L, tide_program_ready(&ready, s->program, s->ran ? s->device : default_device()));
+    ltide_try(L, tide_kernel_ready(&ready, s->program, s->ran ? s->device : default_device()));
     all = all && ready;
   }
   return ltide_give_boolean(L, all);
 }
 
 static int script_specials_wait(lua_State *L) {
-  const ltide_program *k = ltide_check_program(L, 1);
+  const ltide_kernel *k = ltide_check_program(L, 1);
   for (const ltide_special *s = k->specials; s; s = s->next)
-    ltide_try(L, tide_program_wait(s->program, s->ran ? s->device : default_device()));
+    ltide_try(L, tide_kernel_wait(s->program, s->ran ? s->device : default_device()));
   return 0;
 }
 
@@ -297,5 +297,5 @@ static int script_runs_native(lua_State *L) { return ltide_give_boolean(L, ltide
 
 static int script_default_device(lua_State *L) { return ltide_give_integer(L, default_device()); }
 
-const luaL_Reg ltide_program_script[] = LTIDE_SCRIPT(kernel_add, kernel_new, kernel_drop, specials_ready, specials_wait,
-                                                     runs_native, reduction_of, default_device, env_of, dtype_name);
+const luaL_Reg ltide_kernel_script[] = LTIDE_SCRIPT(kernel_add, kernel_new, kernel_drop, specials_ready, specials_wait,
+                                                    runs_native, reduction_of, default_device, env_of, dtype_name);

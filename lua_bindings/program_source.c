@@ -198,5 +198,5 @@ static int script_function_in(lua_State *L) {
   return lua_pushboolean(L, is_text_of(L, 1, name)), 1;
 }
 
-const luaL_Reg ltide_program_texts[] = {
+const luaL_Reg ltide_kernel_texts[] = {
     {"function_text", script_function_text}, {"function_in", script_function_in}, {NULL, NULL}};

@@ -24,7 +24,7 @@ static bool is_template_type(const tide_jit *j, const char *type) {
 /* A type that is not known here, a name of the code's own or one that is deduced, gets a double as it is. */
 static char scalar_kind(tide_jit *j, int k, const char *type) {
   char word[TIDE_JIT_TYPE];
-  tide_kernel_param x;
+  tide_raw_kernel_param x;
   if (is_template_type(j, type)) return 'T';
   snprintf(word, sizeof word, "%.*s", (int)strcspn(type, "&"), type);
   if (!tide__param_read(&x, word)) return 'F';

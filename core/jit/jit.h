@@ -119,9 +119,9 @@ char *tide__raw_source(const tide__raw_text *t, const tide_compiler *c);
 /* ---- types.c: what a parameter of a raw kernel takes ---- */
 
 /* Fills all but the name from the type; false if it is not understood. */
-bool tide__param_read(tide_kernel_param *out, const char *type);
+bool tide__param_read(tide_raw_kernel_param *out, const char *type);
 /* What an INTEGER can hold; of unsigned 64 bits the lower half. */
-void tide__param_range(int64_t *low, int64_t *high, const tide_kernel_param *p);
+void tide__param_range(int64_t *low, int64_t *high, const tide_raw_kernel_param *p);
 /* Is the number an int64? */
 bool tide__scalar_whole(int64_t *out, const tide_scalar *s);
 

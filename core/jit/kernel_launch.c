@@ -1,278 +1,289 @@
-/* kernel_launch.c: launches of raw kernels: checked arguments, sizes, bound launches.
+/* kernel_launch.c: launches of kernels over a grid: checked operands, slots, bound launches.
  *
- * Everything that the signature says is checked before a launch: number, kind, dtype, device, contiguity and alignment
- * of what is passed, and that numbers fit their types. The arguments are packed on the stack as the kernel expects
- * them; nothing is allocated and no name is looked up. A bound launch is such a block that was packed before, with
- * views of its tensors, so that nothing is left to check but whose turn it is with another API's memory.
+ * The slots are filled on the stack, from the kernel's own that hold what never changes; nothing is allocated and
+ * nothing is looked up. A bound launch is such an array that was filled before, with views of its tensors, so that
+ * nothing is left to check but whose turn it is with another API's memory.
  *
- * Invariant: a kernel is launched only with a function of its device, with sizes that the device and the function
- * allow; storages know the stream before the work is queued. */
+ * Invariant: a kernel is launched only with a function of its device, and only with operands of the dtypes and numbers
+ * of dims that its text was written for; storages know the stream before the work is queued. */
 #include "kernel.h"
 
 #include <stdio.h>
 
-/* ---- arguments ---- */
+#include "base/determinism.h"
 
-/* "scale: argument 2 (float *y)" */
-static const char *place(char *text, size_t size, const tide_kernel *k, int i) {
-  snprintf(text, size, "%s: argument %d (%s%s%s)", k->name, i + 1, k->type[i], k->param[i].name[0] ? " " : "",
-           k->param[i].name);
-  return text;
+/* ---- operands ---- */
+
+static tide_status fail_operand(const tide_kernel *p, int i, const tide_operand *x, int device) {
+  const tide_kernel_operand *o = &p->operand[i];
+  if (o->kind != TIDE_KERNEL_TENSOR || !x->tensor)
+    return tide__fail(TIDE_ARGUMENT, "%s: %s: got %s, expected %s", p->what, o->name,
+                      x->tensor ? "a tensor" : "a number",
+                      o->kind == TIDE_KERNEL_TENSOR ? "a tensor" : "a number of another kind");
+  TIDE_TRY(tide__tensor_check(x->tensor, p->what, o->name));
+  if (x->tensor->storage->device != device)
+    return tide__fail(TIDE_DEVICE, "%s: %s: got a tensor on %s, expected %s, where the kernel's first tensor is",
+                      p->what, o->name, tide__device_text(x->tensor->storage->device), tide__device_text(device));
+  return tide__fail(TIDE_DTYPE, "%s: %s: got %s of %d dims, expected %s of %d", p->what, o->name,
+                    tide_dtype_name((tide_dtype)x->tensor->dtype), x->tensor->ndim, tide_dtype_name(o->dtype), o->ndim);
 }
 
-static void accepted_text(char *text, size_t size, uint32_t accepted) {
-  size_t at = 0;
-  text[0] = 0;
-  for (int d = 0; d < TIDE_DTYPE_COUNT; d++) {
-    if (!(accepted >> d & 1)) continue;
-    int wrote = snprintf(text + at, size - at, "%s%s", at ? " or " : "", tide_dtype_name((tide_dtype)d));
-    if (wrote < 0 || (size_t)wrote >= size - at) return;
-    at += (size_t)wrote;
+static inline bool fits(const tide_kernel_operand *o, const tide_tensor *x, int device) {
+  return x && o->kind == TIDE_KERNEL_TENSOR && atomic_load_explicit(&x->refs, memory_order_relaxed) > 0 && x->storage &&
+         tide__storage_live(x->storage) && x->storage->device == device && x->dtype == (uint8_t)o->dtype &&
+         x->ndim == o->ndim;
+}
+
+static inline void put_tensor(int64_t *s, const tide_tensor *x) {
+  s[0] = (int64_t)(intptr_t)tide__tensor_ptr(x);
+  for (int d = 0; d < x->ndim; d++) s[1 + d] = x->size[d], s[1 + x->ndim + d] = x->stride[d];
+}
+
+/* False where it is a number of another kind. */
+static inline bool put_number(int64_t *s, const tide_kernel_operand *o, const tide_scalar *x) {
+  switch (o->kind) {
+  case TIDE_KERNEL_INTEGER: *s = x->i; return x->kind == 'I';
+  case TIDE_KERNEL_BOOLEAN: *s = x->i != 0; return x->kind == 'B';
+  case TIDE_KERNEL_FLOAT: memcpy(s, &x->re, sizeof *s); return x->kind == 'F';
+  case TIDE_KERNEL_TENSOR: break;
   }
+  return false;
 }
 
-static tide_status fail_tensor(const tide_kernel *k, int i, const tide_tensor *x, int device) {
-  char where[200], names[200];
-  const tide_kernel_param *p = &k->param[i];
-  TIDE_TRY(tide__tensor_check(x, k->name, "an argument"));
-  place(where, sizeof where, k, i);
-  if (p->kind != TIDE_PARAM_POINTER) return tide__fail(TIDE_ARGUMENT, "%s: got a tensor, expected a number", where);
-  if (x->storage->device != device)
-    return tide__fail(TIDE_DEVICE, "%s: got a tensor on %s, expected %s, where the kernel runs", where,
-                      tide__device_text(x->storage->device), tide__device_text(device));
-  accepted_text(names, sizeof names, p->accepted);
-  if (!(p->accepted >> x->dtype & 1))
-    return tide__fail(TIDE_DTYPE, "%s: got %s, expected %s", where, tide_dtype_name((tide_dtype)x->dtype), names);
-  if (!x->contiguous)
-    return tide__fail(TIDE_VALUE,
-                      "%s: got a tensor that is not contiguous, expected x:contiguous(), or x:data_ptr() if the kernel "
-                      "knows the strides",
-                      where);
-  return tide__fail(TIDE_VALUE, "%s: the tensor's address is not aligned, expected a multiple of %d bytes", where,
-                    p->align);
-}
-
-static inline bool fits_pointer(const tide_kernel_param *p, const tide_tensor *x, int device) {
-  return p->kind == TIDE_PARAM_POINTER && atomic_load_explicit(&x->refs, memory_order_relaxed) > 0 && x->storage &&
-         tide__storage_live(x->storage) && x->storage->device == device && (p->accepted >> x->dtype & 1) &&
-         x->contiguous && ((uintptr_t)tide__tensor_ptr(x) & (uintptr_t)(p->align - 1)) == 0;
-}
-
-static tide_status pack_integer(char *to, const tide_kernel *k, int i, const tide_scalar *s) {
-  const tide_kernel_param *p = &k->param[i];
-  char where[200];
-  int64_t v, low, high;
-  if (!tide__scalar_whole(&v, s))
-    return tide__fail(s->kind == 'F' ? TIDE_VALUE : TIDE_ARGUMENT, "%s: got %s, expected an integer",
-                      place(where, sizeof where, k, i), s->kind == 'F' ? "a number with a fraction" : "no number");
-  tide__param_range(&low, &high, p);
-  if (v < low || v > high)
-    return tide__fail(TIDE_VALUE, "%s: got %lld, expected %lld to %lld", place(where, sizeof where, k, i), (long long)v,
-                      (long long)low, (long long)high);
-  memcpy(to, &v, (size_t)p->bytes); /* little-endian: the low bytes */
-  return TIDE_OK;
-}
-
-/* A fraction is rounded, as every float is; a whole number has to survive, and nothing finite may become infinite. */
-static tide_status pack_float(char *to, const tide_kernel *k, int i, const tide_scalar *s) {
-  char where[200];
-  double v = s->kind == 'I' ? tide__value(*s).re : s->re;
-  bool narrow = k->param[i].bytes == 4;
-  float f = (float)v;
-  if (s->kind != 'I' && s->kind != 'F')
-    return tide__fail(TIDE_ARGUMENT, "%s: got no number, expected one", place(where, sizeof where, k, i));
-  double kept = narrow ? (double)f : v;
-  bool lost = s->kind == 'I' ? kept >= 9223372036854775808.0 || (int64_t)kept != s->i : isinf(kept) && !isinf(v);
-  char got[40];
-  if (lost && s->kind == 'I') snprintf(got, sizeof got, "%lld", (long long)s->i);
-  if (lost && s->kind != 'I') snprintf(got, sizeof got, "%.17g", v);
-  if (lost)
-    return tide__fail(TIDE_VALUE, "%s: got %s, which a %s cannot hold", place(where, sizeof where, k, i), got,
-                      narrow ? "float" : "double");
-  if (narrow)
-    memcpy(to, &f, sizeof f);
-  else
-    memcpy(to, &v, sizeof v);
-  return TIDE_OK;
-}
-
-static tide_status pack_number(char *to, const tide_kernel *k, int i, const tide_scalar *s) {
-  char where[200];
-  switch (k->param[i].kind) {
-  case TIDE_PARAM_INTEGER: return pack_integer(to, k, i, s);
-  case TIDE_PARAM_FLOAT: return pack_float(to, k, i, s);
-  case TIDE_PARAM_BOOL:
-    if (s->kind != 'B')
-      return tide__fail(TIDE_ARGUMENT, "%s: got a number, expected a boolean", place(where, sizeof where, k, i));
-    *to = s->i != 0;
-    return TIDE_OK;
-  case TIDE_PARAM_POINTER: break;
+static tide_status put_operands(int64_t *s, const tide_kernel *p, const tide_operand *args, int device) {
+  for (int i = 0; i < p->operands; i++) {
+    const tide_kernel_operand *o = &p->operand[i];
+    const tide_tensor *x = args[i].tensor;
+    if (x && x->storage) TIDE_TRY(tide__storage_settle(x->storage));
+    if (x && x->storage && o->writes) TIDE_TRY(tide__storage_write(x->storage));
+    if (TIDE_LIKELY(fits(o, x, device))) {
+      put_tensor(s + p->first[i], x);
+      if (o->writes && TIDE_UNLIKELY(!x->contiguous)) TIDE_TRY(tide__writable_check(x, p->what, o->name));
+    } else if (TIDE_UNLIKELY(x || !put_number(s + p->first[i], o, &args[i].number)))
+      return fail_operand(p, i, &args[i], device);
   }
-  if (s->kind != 'I')
-    return tide__fail(TIDE_ARGUMENT, "%s: got no tensor, expected one, or an address",
-                      place(where, sizeof where, k, i));
-  memcpy(to, &s->i, sizeof s->i);
   return TIDE_OK;
+}
+
+enum { SMALL = 1 << 30, SMALL_GRID = 1 << 28 }; /* the sum of two fits in 32 bits; a GPU is soon done */
+
+/* Are all sizes and all offsets of x, with what lies between its elements, small? */
+static inline bool is_small(const tide_tensor *x) {
+  int64_t span = 0;
+  if (TIDE_LIKELY(x->contiguous && x->numel)) return x->numel < SMALL;
+  for (int d = 0; d < x->ndim; d++) {
+    if (x->size[d] >= SMALL || x->stride[d] >= SMALL || x->stride[d] <= -SMALL) return false;
+    if (x->size[d] > 1) span += (x->size[d] - 1) * (x->stride[d] < 0 ? -x->stride[d] : x->stride[d]);
+    if (span >= SMALL) return false;
+  }
+  return true;
+}
+
+static inline bool is_unit(const tide_tensor *x) {
+  return x->contiguous || !x->ndim || x->stride[x->ndim - 1] == 1 || x->size[x->ndim - 1] <= 1;
+}
+
+tide_kernel_layout tide_kernel_layout_of(const int64_t *grid, int ndim, const tide_operand *args, int n) {
+  if (!args || !grid || ndim > TIDE_KERNEL_DIMS || n > TIDE_KERNEL_OPERANDS) return TIDE_KERNEL_ANY;
+  bool small = true, unit = true;
+  int64_t places = 1;
+  for (int d = 0; d < ndim; d++) small &= grid[d] < SMALL, places = tide__size_mul(places, grid[d]);
+  small &= places <= SMALL_GRID;
+  for (int i = 0; small && i < n; i++) {
+    const tide_tensor *x = args[i].tensor;
+    if (x) small = is_small(x), unit &= is_unit(x);
+  }
+  return !small ? TIDE_KERNEL_ANY : unit ? TIDE_KERNEL_UNIT : TIDE_KERNEL_SMALL;
 }
 
 /* ---- sizes ---- */
 
-static tide_status fail_sizes(const tide_kernel *k, const tide__kernel_loaded *l, const tide_grid *g) {
-  static const char axis[] = "xyz";
-  static const int64_t most_grid[3] = {INT32_MAX, 65535, 65535}, most_block[3] = {1024, 1024, 64};
-  for (int d = 0; d < 3; d++) {
-    if (g->grid[d] < 0 || g->grid[d] > most_grid[d])
-      return tide__fail(TIDE_VALUE, "%s: grid.%c: got %lld, expected 1 to %lld", k->name, axis[d],
-                        (long long)g->grid[d], (long long)most_grid[d]);
-    if (g->block[d] < 0 || g->block[d] > most_block[d])
-      return tide__fail(TIDE_VALUE, "%s: block.%c: got %lld, expected 1 to %lld", k->name, axis[d],
-                        (long long)g->block[d], (long long)most_block[d]);
+/* Most blocks along the second and third dimension of a launch. */
+enum { MOST_ACROSS = 65535 };
+
+/* In how many blocks the grid is done, all zeros where it is empty. On a GPU its last dimension is the launch's first,
+ * so that no thread divides for it; all others are counted by the second and, from MOST_ACROSS on, the third, where
+ * blocks may be left over, which end at once. */
+static tide_status count_blocks(uint32_t out[3], const tide_kernel *p, const int64_t *grid, bool host) {
+  const int64_t *block = host ? p->host_block : p->block;
+  int64_t n = 1, last = 1;
+  for (int d = 0; d < p->ndim; d++) {
+    if (grid[d] < 0)
+      return tide__fail(TIDE_VALUE, "%s: grid: got %lld places, expected at least 0", p->what, (long long)grid[d]);
+    int64_t of = block[d] * (host || d < p->ndim - 1 ? 1 : p->rounds);
+    last = grid[d] / of + (grid[d] % of != 0);
+    n = tide__size_mul(n, last);
   }
-  int64_t threads = (g->block[0] ? g->block[0] : 1) * (g->block[1] ? g->block[1] : 1) * (g->block[2] ? g->block[2] : 1);
-  if (threads > l->max_threads)
-    return tide__fail(TIDE_VALUE, "%s: block: got %lld threads, expected at most %d%s", k->name, (long long)threads,
-                      l->max_threads, l->max_threads < 1024 ? ", which is what its registers allow" : "");
-  if (g->shared < 0 || g->shared > l->max_shared)
-    return tide__fail(TIDE_VALUE, "%s: shared_mem: got %lld bytes, expected 0 to %lld", k->name, (long long)g->shared,
-                      (long long)l->max_shared);
+  if (n > INT32_MAX)
+    return tide__fail(TIDE_VALUE, "%s: grid: got %lld blocks, expected at most %d", p->what, (long long)n, INT32_MAX);
+  out[0] = (uint32_t)n, out[1] = out[2] = n > 0;
+  if (host || p->ndim == 1 || !n) return TIDE_OK;
+  int64_t across = n / last, layers = (across + MOST_ACROSS - 1) / MOST_ACROSS;
+  out[0] = (uint32_t)last, out[1] = (uint32_t)(layers > 1 ? MOST_ACROSS : across), out[2] = (uint32_t)layers;
   return TIDE_OK;
+}
+
+static tide_status check_threads(const tide_kernel *p, const tide__kernel_loaded *l) {
+  int64_t threads = 1;
+  for (int d = 0; d < p->ndim; d++) threads *= p->block[d];
+  if (l->compiler->host || !l->max_threads || threads <= l->max_threads) return TIDE_OK;
+  return tide__fail(TIDE_VALUE, "%s: block: got %lld threads, expected at most %d, which is what its registers allow",
+                    p->what, (long long)threads, l->max_threads);
 }
 
 /* ---- launching ---- */
 
-typedef struct packed {
-  _Alignas(16) char bytes[TIDE_LAUNCH_BYTES];
-} packed;
+typedef struct launch {
+  tide_launch a;
+  const tide_compiler *compiler;
+  void *function;
+} launch;
 
-/* The device of the work: the stream's, else the first tensor's, else the current one. */
-static int device_of(const tide_grid *g, const tide_operand *args, int n) {
-  enum { NONE = TIDE_CPU - 1 };
-  int device = g->stream ? g->stream->device : tide__jit_device_of(args, n, NONE);
-  return device != NONE ? device : tide_is_available() ? tide_current_device() : TIDE_CPU;
+static int64_t bytes_of(const tide_operand *args, int n) {
+  int64_t bytes = 0;
+  for (int i = 0; i < n; i++)
+    if (args[i].tensor) bytes += args[i].tensor->numel * tide__itemsize(args[i].tensor->dtype);
+  return bytes;
 }
 
-/* Checks everything and packs it. */
-static tide_status pack(packed *to, tide_launch *a, const tide__kernel_loaded **l, tide_kernel *k, const tide_grid *g,
-                        const tide_operand *args, int n) {
-  if (TIDE_UNLIKELY(k->made != tide__epoch_now())) TIDE_TRY(tide__kernel_renew(k));
-  if (TIDE_UNLIKELY(n != k->params))
-    return tide__fail(TIDE_ARGUMENT, "%s: wrong number of arguments, got %d, expected %d", k->name, n, k->params);
-  TIDE_SIZED(k->name, g);
-  if (g->stream) TIDE_TRY(tide__stream_check(g->stream, k->name));
-  int device = device_of(g, args, n);
-  TIDE_TRY(tide__kernel_prepare(l, k, device));
-  for (int i = 0; i < n; i++) {
-    const tide_tensor *x = args[i].tensor;
-    char *at = to->bytes + k->offset[i];
-    if (!x) {
-      TIDE_TRY(pack_number(at, k, i, &args[i].number));
-      continue;
-    }
-    if (TIDE_UNLIKELY(!fits_pointer(&k->param[i], x, device))) return fail_tensor(k, i, x, device);
-    void *ptr = tide__tensor_ptr(x);
-    memcpy(at, &ptr, sizeof ptr);
-  }
-  TIDE_TRY(fail_sizes(k, *l, g));
-  for (int d = 0; d < 3; d++) {
-    a->grid[d] = g->grid[d] ? (uint32_t)g->grid[d] : 1;
-    a->block[d] = g->block[d] ? (uint32_t)g->block[d] : 1;
-  }
-  a->shared = (uint32_t)g->shared;
-  a->device = device;
-  a->params = (uint16_t)k->params, a->pointers = (uint16_t)k->pointers, a->bytes = (uint16_t)k->bytes;
-  a->packed = to->bytes, a->offset = k->offset, a->pointer = k->pointer;
+/* Checks everything and fills the slots; out->function is NULL where the grid is empty. */
+static tide_status pack(launch *out, int64_t *s, tide_kernel *p, const int64_t *grid, const tide_operand *args, int n,
+                        int device) {
+  tide__kernel_loaded *l;
+  uint32_t blocks[3] = {0};
+  if (TIDE_UNLIKELY(device < TIDE_CPU || device >= TIDE_MAX_DEVICES))
+    return tide__fail(TIDE_DEVICE, "%s: no such device, got %d, expected %d to %d", p->what, device, TIDE_CPU,
+                      TIDE_MAX_DEVICES - 1);
+  if (TIDE_UNLIKELY(p->made != tide__epoch_now())) TIDE_TRY(tide__kernel_renew(p));
+  if (TIDE_UNLIKELY(n != p->operands))
+    return tide__fail(TIDE_ARGUMENT, "%s: wrong number of operands, got %d, expected %d", p->what, n, p->operands);
+  memcpy(s, p->template, (size_t)p->slots * sizeof *s);
+  memcpy(s, grid, (size_t)p->ndim * sizeof *s);
+  TIDE_TRY(put_operands(s, p, args, device));
+  TIDE_TRY(tide__jit_check_order(p->unordered, &p->warned, p->what, device));
+  TIDE_TRY(tide__kernel_choose(&l, p, device));
+  TIDE_TRY(count_blocks(blocks, p, grid, l->compiler->host));
+  TIDE_TRY(check_threads(p, l));
+  const int64_t *block = p->block;
+  out->compiler = l->compiler, out->function = !blocks[0] ? NULL : l->ready ? l->function : p->interpreted;
+  out->a =
+      (tide_launch){.grid = {blocks[0], blocks[1], blocks[2]},
+                    .block = {(uint32_t)(block[0] * (p->ndim > 1 ? block[1] : 1) * (p->ndim > 2 ? block[2] : 1)), 1, 1},
+                    .device = device,
+                    .moved = bytes_of(args, n),
+                    .elementwise = l->compiler->host ? !(p->unordered && tide__deterministic()) : p->waits,
+                    .interpreted = !l->ready,
+                    .pointers = (uint16_t)p->pointers,
+                    .bytes = (uint16_t)(p->slots * 8),
+                    .mail = TIDE_KERNEL_MAIL * 8,
+                    .packed = s,
+                    .pointer = p->pointer};
   return TIDE_OK;
 }
 
-tide_status tide_kernel_launch(tide_kernel *k, const tide_grid *g, const tide_operand *args, int n) {
-  packed bytes;
-  tide_launch a = {.moved = 0};
+tide_status tide_kernel_launch(tide_kernel *p, const int64_t *grid, const tide_operand *args, int n, int device) {
+  int64_t s[TIDE_KERNEL_SLOTS];
+  launch l;
   tide__queue q;
-  const tide__kernel_loaded *l;
-  if (TIDE_UNLIKELY(!k || !g || (n && !args)))
-    return tide__fail(TIDE_ARGUMENT, "kernel_launch: wrong arguments, expected a kernel, sizes and arguments");
-  TIDE_TRY(pack(&bytes, &a, &l, k, g, args, n));
-  TIDE_TRY(tide__jit_check_order(k->unordered, &k->warned, k->name, a.device));
-  if (g->empty) return TIDE_OK;
-  TIDE_TRY(tide__jit_begin(&q, a.device, g->stream));
+  if (TIDE_UNLIKELY(!p || !grid || (n && !args)))
+    return tide__fail(TIDE_ARGUMENT, "kernel: wrong arguments, expected a kernel, a grid and operands");
+  device = tide__jit_device_of(args, n, device);
+  TIDE_TRY(pack(&l, s, p, grid, args, n, device));
+  if (!l.function) return TIDE_OK;
+  TIDE_TRY(tide__jit_begin(&q, device, NULL));
   for (int i = 0; i < n; i++)
-    if (args[i].tensor) tide__jit_operand(args[i].tensor, !k->param[i].read_only, q.stream);
-  return tide__jit_launch(l->compiler, l->function.handle, &q, TIDE__LAUNCH_RAW, &a);
+    if (args[i].tensor) tide__jit_operand(args[i].tensor, p->operand[i].writes, q.stream);
+  return tide__jit_launch(l.compiler, l.function, &q, TIDE__LAUNCH_RAW, &l.a);
 }
 
 /* ---- bound ---- */
 
-struct tide_bound {
-  uint32_t epoch;
-  bool unordered, empty;
-  bool external; /* some tensor lies on memory of another API */
-  _Atomic bool warned;
-  const tide_compiler *compiler;
-  void *function;
-  tide_stream *stream; /* retained; NULL: the current one */
-  tide_launch launch;
-  uint16_t offset[TIDE_KERNEL_PARAMS], pointer[TIDE_KERNEL_PARAMS];
+struct tide_kernel_bound {
+  tide_kernel *kernel;
+  uint32_t epoch; /* when it was bound */
+  bool external;  /* some tensor lies on memory of another API */
+  launch l;
   int tensors;
-  tide_tensor *tensor[TIDE_KERNEL_PARAMS]; /* views of our own */
-  bool writes[TIDE_KERNEL_PARAMS];         /* to tensor i */
-  uint16_t place[TIDE_KERNEL_PARAMS];      /* of its address in the bytes */
-  packed bytes;
+  tide_tensor **tensor; /* views of our own */
+  uint8_t *which;       /* operand each of them is */
+  int64_t s[];
 };
 
-static tide_status keep_tensors(tide_bound *b, const tide_kernel *k, const tide_operand *args, int n) {
-  for (int i = 0; i < n; i++) {
+static tide_status keep_tensors(tide_kernel_bound *b, const tide_operand *args) {
+  const tide_kernel *p = b->kernel;
+  b->tensor = calloc((size_t)p->pointers + 1, sizeof *b->tensor);
+  b->which = calloc((size_t)p->pointers + 1, sizeof *b->which);
+  if (!b->tensor || !b->which) return tide__fail(TIDE_MEMORY, "%s: no host memory", p->what);
+  for (int i = 0; i < p->operands; i++) {
     const tide_tensor *x = args[i].tensor;
     if (!x) continue;
     TIDE_TRY(tide__tensor_view(&b->tensor[b->tensors], x, x->size, x->stride, x->ndim, x->offset));
     b->external |= x->storage->external;
-    b->place[b->tensors] = k->offset[i];
-    b->writes[b->tensors++] = !k->param[i].read_only;
+    b->which[b->tensors++] = (uint8_t)i;
   }
   return TIDE_OK;
 }
 
-tide_status tide_kernel_bind(tide_bound **out, tide_kernel *k, const tide_grid *g, const tide_operand *args, int n) {
-  const tide__kernel_loaded *l;
-  if (!out || !k || !g || (n && !args))
-    return tide__fail(TIDE_ARGUMENT, "bind: wrong arguments, expected a kernel, sizes and arguments");
-  tide_bound *b = calloc(1, sizeof *b);
-  if (!b) return tide__fail(TIDE_MEMORY, "bind: no host memory");
-  tide_status status = pack(&b->bytes, &b->launch, &l, k, g, args, n);
-  if (status == TIDE_OK) status = keep_tensors(b, k, args, n);
-  if (status != TIDE_OK) {
-    tide_bound_free(b);
-    return status;
-  }
-  b->unordered = k->unordered, b->empty = g->empty;
-  b->epoch = k->made, b->compiler = l->compiler, b->function = l->function.handle;
-  memcpy(b->offset, k->offset, sizeof b->offset), memcpy(b->pointer, k->pointer, sizeof b->pointer);
-  b->launch.offset = b->offset, b->launch.pointer = b->pointer;
-  b->stream = g->stream;
-  if (b->stream) tide_stream_retain(b->stream);
-  *out = b;
+tide_status tide_kernel_bind(tide_kernel_bound **out, tide_kernel *p, const int64_t *grid, const tide_operand *args,
+                             int n, int device) {
+  if (!out || !p || !grid || (n && !args))
+    return tide__fail(TIDE_ARGUMENT, "kernel: wrong arguments, expected a kernel, a grid and operands");
+  tide_kernel_bound *b = calloc(1, sizeof *b + (size_t)p->slots * sizeof b->s[0]);
+  if (!b) return tide__fail(TIDE_MEMORY, "%s: no host memory", p->what);
+  b->kernel = p, b->epoch = tide__epoch_now();
+  atomic_fetch_add(&p->refs, 1);
+  tide_status status = pack(&b->l, b->s, p, grid, args, n, tide__jit_device_of(args, n, device));
+  if (status == TIDE_OK) status = keep_tensors(b, args);
+  if (status == TIDE_OK)
+    *out = b;
+  else
+    tide_kernel_bound_free(b);
+  return status;
+}
+
+tide_status tide_kernel_bound_set(tide_kernel_bound *b, int i, tide_scalar number) {
+  int64_t word;
+  if (!b || i < 0 || i >= b->kernel->operands)
+    return tide__fail(TIDE_ARGUMENT, "set: wrong arguments, expected a bound kernel and one of its operands");
+  const tide_kernel *p = b->kernel;
+  if (!put_number(&word, &p->operand[i], &number))
+    return tide__fail(TIDE_ARGUMENT, "%s: set: %s is of another kind", p->what, p->operand[i].name);
+  b->s[p->first[i]] = word;
   return TIDE_OK;
 }
 
-tide_status tide_bound_launch(tide_bound *b) {
-  if (TIDE_UNLIKELY(!b)) return tide__fail(TIDE_ARGUMENT, "launch: nothing is bound, expected a bound kernel");
+/* Perhaps a compiler has finished since. */
+static tide_status find_compiled(tide_kernel_bound *b, int device) {
+  tide__kernel_loaded *l;
+  TIDE_TRY(tide__kernel_choose(&l, b->kernel, device));
+  if (l->ready) b->l.function = l->function, b->l.a.interpreted = false;
+  return TIDE_OK;
+}
+
+tide_status tide_kernel_bound_launch(tide_kernel_bound *b) {
   tide__queue q;
+  if (TIDE_UNLIKELY(!b)) return tide__fail(TIDE_ARGUMENT, "launch: nothing is bound, expected a bound kernel");
+  tide_kernel *p = b->kernel;
+  int device = b->l.a.device;
   if (TIDE_UNLIKELY(b->epoch != tide__epoch_now()))
-    return tide__fail(TIDE_STATE, "launch: what was bound belongs to a runtime that has ended or was reset");
+    return tide__fail(TIDE_STATE, "%s: what was bound belongs to a runtime that has ended or was reset", p->what);
   if (TIDE_UNLIKELY(b->external)) TIDE_TRY(tide__jit_check_turns(b->tensor, b->tensors));
-  TIDE_TRY(tide__jit_check_order(b->unordered, &b->warned, "launch", b->launch.device));
-  if (b->empty) return TIDE_OK;
-  TIDE_TRY(tide__jit_begin(&q, b->launch.device, b->stream));
+  TIDE_TRY(tide__jit_check_order(p->unordered, &p->warned, p->what, device));
+  if (!b->l.function) return TIDE_OK;
+  if (b->l.a.interpreted) TIDE_TRY(find_compiled(b, device));
+  TIDE_TRY(tide__jit_begin(&q, device, NULL));
   for (int i = 0; i < b->tensors; i++) {
-    void *ptr = tide__tensor_ptr(b->tensor[i]); /* another one since the memory was shared (ipc.c) */
-    memcpy(b->bytes.bytes + b->place[i], &ptr, sizeof ptr);
-    tide__jit_operand(b->tensor[i], b->writes[i], q.stream);
+    int k = b->which[i];
+    b->s[p->first[k]] = (int64_t)(intptr_t)tide__tensor_ptr(b->tensor[i]); /* another one once it was shared */
+    tide__jit_operand(b->tensor[i], p->operand[k].writes, q.stream);
   }
-  return tide__jit_launch(b->compiler, b->function, &q, TIDE__LAUNCH_RAW, &b->launch);
+  return tide__jit_launch(b->l.compiler, b->l.function, &q, TIDE__LAUNCH_RAW, &b->l.a);
 }
 
-void tide_bound_free(tide_bound *b) {
+void tide_kernel_bound_free(tide_kernel_bound *b) {
   if (!b) return;
   for (int i = 0; i < b->tensors; i++) tide_tensor_release_deferred(b->tensor[i]);
-  if (b->stream) tide_stream_release(b->stream);
+  free(b->tensor), free(b->which);
+  tide_kernel_free(b->kernel);
   free(b);
 }

@@ -116,7 +116,7 @@ static void whole_name(char *name, size_t size) {
              plain ? "int" : core);
 }
 
-bool tide__param_read(tide_kernel_param *out, const char *type) {
+bool tide__param_read(tide_raw_kernel_param *out, const char *type) {
   char name[TIDE_JIT_TYPE];
   bool read_only;
   int stars;
@@ -124,7 +124,7 @@ bool tide__param_read(tide_kernel_param *out, const char *type) {
   if (name[0]) whole_name(name, sizeof name);
   size_t i = 0, n = sizeof types / sizeof *types;
   while (i < n && strcmp(types[i].name, name) != 0) i++;
-  *out = (tide_kernel_param){.type = type};
+  *out = (tide_raw_kernel_param){.type = type};
   if (stars) {
     out->kind = TIDE_PARAM_POINTER, out->bytes = 8;
     out->read_only = read_only && stars == 1;
@@ -141,7 +141,7 @@ bool tide__param_read(tide_kernel_param *out, const char *type) {
   return true;
 }
 
-void tide__param_range(int64_t *low, int64_t *high, const tide_kernel_param *p) {
+void tide__param_range(int64_t *low, int64_t *high, const tide_raw_kernel_param *p) {
   int bits = 8 * p->bytes;
   *low = p->is_unsigned ? 0 : bits == 64 ? INT64_MIN : -((int64_t)1 << (bits - 1));
   *high = bits == 64 ? INT64_MAX : ((int64_t)1 << (bits - !p->is_unsigned)) - 1;

@@ -291,7 +291,7 @@ end
 local function device_text(typed, opts)
   local w = begin(typed, opts)
   local head = "extern \"C\" __global__ void __launch_bounds__(" .. w.threads
-    .. ") tide_program(const __grid_constant__ tide_slots s) {\nTIDE_WAIT\nconst unsigned t = threadIdx.x;\n"
+    .. ") tide_kernel(const __grid_constant__ tide_slots s) {\nTIDE_WAIT\nconst unsigned t = threadIdx.x;\n"
   w.joined = is_joined(typed, opts) and opts.reduce
   if w.joined then write_joined(w, typed, head) else write_thread(w, typed, head, "blockIdx.x", true) end
   return finish(w, typed, opts, false), w

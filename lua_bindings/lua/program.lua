@@ -1,7 +1,7 @@
 -- tide.kernel: kernels written in Lua: from a function and the kinds of its arguments to what program_make.c keeps of it.
 --
 -- kernel_compile (kernel_types.lua) makes a typed tree of the text, kernel_text writes it in C. Both are asked once for each
--- new combination of kinds; `layout` is one of them, what is known of grid and tensors, as tide_program_layout counts it: 1,
+-- new combination of kinds; `layout` is one of them, what is known of grid and tensors, as tide_kernel_layout counts it: 1,
 -- all sizes and offsets are computed in 32 bits; 2, elements lie side by side along the last dims, too.
 --
 -- Invariant: a kernel has a body that was read as a whole; an error in another one changes nothing.

@@ -481,40 +481,40 @@ static void bound_kernels(void) {
   shared memory, count;
   tide_semaphore *done = semaphore(&count, true);
   tide_tensor *x = import(&memory, 0, NULL, done), *own = full(0, N, 2);
-  const tide_kernel_text text = {
+  const tide_raw_kernel_text text = {
       .struct_size = sizeof text,
       .name = "add",
       .source =
           "extern \"C\" __global__ void add(const float *from, float *to) { to[threadIdx.x] += from[threadIdx.x]; }"};
   const tide_operand args[] = {{own, {0}}, {x, {0}}};
   tide_grid grid = {.block = {4}};
-  tide_kernel *kernel = NULL;
-  tide_bound *bound = NULL, *idle = NULL;
-  tide_status status = tide_kernel_new(&kernel, &text);
+  tide_raw_kernel *kernel = NULL;
+  tide_raw_kernel_bound *bound = NULL, *idle = NULL;
+  tide_status status = tide_raw_kernel_new(&kernel, &text);
   if (status == TIDE_SUPPORT) {
     printf("external_test: bound kernels are left out: %s\n", tide_error_get()->message);
   } else {
     OK(status);
-    FAILS(tide_kernel_bind(&bound, kernel, &grid, args, 2), TIDE_STATE, "not acquired");
+    FAILS(tide_raw_kernel_bind(&bound, kernel, &grid, args, 2), TIDE_STATE, "not acquired");
     OK(tide_external_acquire(x, 0));
-    OK(tide_kernel_bind(&bound, kernel, &grid, args, 2));
+    OK(tide_raw_kernel_bind(&bound, kernel, &grid, args, 2));
     grid.empty = true;
-    OK(tide_kernel_bind(&idle, kernel, &grid, args, 2));
-    OK(tide_bound_launch(bound));
-    OK(tide_bound_launch(idle));
+    OK(tide_raw_kernel_bind(&idle, kernel, &grid, args, 2));
+    OK(tide_raw_kernel_bound_launch(bound));
+    OK(tide_raw_kernel_bound_launch(idle));
     OK(tide_external_release(x, 1));
-    FAILS(tide_bound_launch(bound), TIDE_STATE, "not acquired");
-    FAILS(tide_bound_launch(idle), TIDE_STATE, "not acquired");
+    FAILS(tide_raw_kernel_bound_launch(bound), TIDE_STATE, "not acquired");
+    FAILS(tide_raw_kernel_bound_launch(idle), TIDE_STATE, "not acquired");
     OK(tide_device_synchronize(0));
     CHECK(count_of(&count) == 1 && *(float *)memory.map == 2);
     OK(tide_external_acquire(x, 0));
-    OK(tide_bound_launch(bound));
+    OK(tide_raw_kernel_bound_launch(bound));
     OK(tide_external_release(x, 2)); /* waits for the launch: it has been noted again */
     OK(tide_device_synchronize(0));
     CHECK(count_of(&count) == 2 && *(float *)memory.map == 4);
   }
-  tide_bound_free(bound), tide_bound_free(idle);
-  tide_kernel_free(kernel);
+  tide_raw_kernel_bound_free(bound), tide_raw_kernel_bound_free(idle);
+  tide_raw_kernel_free(kernel);
   tide_tensor_release(x), tide_tensor_release(own);
   tide_semaphore_release(done);
 }

@@ -520,23 +520,23 @@ static void test_ahead(void) {
 /* What asks whether a kernel is ready may stand in another such question. */
 static void test_asked_within(void) {
   static const char code[] = "template <typename T> T f(T x) { return x; }";
-  const tide_kernel_text text = {
+  const tide_raw_kernel_text text = {
       .struct_size = sizeof text, .source = "__global__ void k(int *x) { *x = 1; }", .name = "k"};
   const tide_options options = {TIDE_FLOAT64, TIDE_CPU, false};
   bool ready;
   tide_tensor *x = NULL;
   tide_jit *j = NULL;
-  tide_kernel *k = NULL;
+  tide_raw_kernel *k = NULL;
   OK(tide_jit_new(&j, code, NULL, NULL, 0, 0));
   OK(tide_arange(&x, tide_int(0), tide_int(1), 3, &options));
   tide__jit_elsewhere = true;
   (void)!tide_jit_ready(&ready, j, &x, 1, NULL);
   CHECK(tide__jit_elsewhere);
   tide__jit_elsewhere = true;
-  if (tide_kernel_new(&k, &text) == TIDE_OK) (void)!tide_kernel_ready(&ready, k, TIDE_CPU);
+  if (tide_raw_kernel_new(&k, &text) == TIDE_OK) (void)!tide_raw_kernel_ready(&ready, k, TIDE_CPU);
   CHECK(tide__jit_elsewhere);
   tide__jit_elsewhere = false;
-  tide_kernel_free(k), tide_jit_free(j), tide_tensor_release(x);
+  tide_raw_kernel_free(k), tide_jit_free(j), tide_tensor_release(x);
 }
 
 int main(void) {

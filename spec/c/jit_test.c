@@ -139,11 +139,11 @@ static void test_types(void) {
               {"signed char", 1, false},
               {"unsigned long const", 8, true}};
   for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-    tide_kernel_param p;
+    tide_raw_kernel_param p;
     CHECK(tide__param_read(&p, good[i].type) && p.kind == TIDE_PARAM_INTEGER);
     CHECK(p.bytes == good[i].bytes && p.is_unsigned == good[i].is_unsigned);
   }
-  tide_kernel_param p;
+  tide_raw_kernel_param p;
   CHECK(!tide__param_read(&p, "long double") && !tide__param_read(&p, "const"));
 }
 
@@ -340,16 +340,16 @@ static void test_joined(const tide_compiler *c) {
   const tide__special strided = {.operands = 2, .outputs = 1, .ndim = 2, .dtype = {TIDE_INT64, TIDE_INT64}};
   static char program[] =
       "#define TIDE_THREADS 64\nstatic __device__ __noinline__ float f(float x) { return exp(x); }\n"
-      "extern \"C\" __global__ void __launch_bounds__(TIDE_THREADS) tide_program(float *x) {\n"
+      "extern \"C\" __global__ void __launch_bounds__(TIDE_THREADS) tide_kernel(float *x) {\n"
       "  x[threadIdx.x] = f(x[threadIdx.x]);\n}\n";
-  static char bad[] = "extern \"C\" __global__ void tide_program(float *x) { *x = y; }";
+  static char bad[] = "extern \"C\" __global__ void tide_kernel(float *x) { *x = y; }";
   char *first =
       tide__jit_around("TIDE_INLINE float f(float x) { return x * x; }\n", "  x0 = f(tide_get(x1));\n", NULL, &flat, c);
   char *last = tide__jit_around("", "  x0 = x1 * 3;\n", NULL, &strided, c);
   const tide__jit_request r[4] = {{.what = "test", .source = first, .name = "tide_kernel", .ours = true},
-                                  {.what = "test", .source = program, .name = "tide_program", .ours = true},
+                                  {.what = "test", .source = program, .name = "tide_kernel", .ours = true},
                                   {.what = "test", .source = last, .name = "tide_kernel", .ours = true},
-                                  {.what = "test", .source = bad, .name = "tide_program", .ours = true}};
+                                  {.what = "test", .source = bad, .name = "tide_kernel", .ours = true}};
   const tide__jit_request *list[] = {&r[0], &r[1], &r[2], &r[3]};
   tide_image image[4] = {{0}}, *out[] = {&image[0], &image[1], &image[2], &image[3]};
   FAILS(TIDE_LIBRARY, tide__jit_compile_joined(out, list, 4, c, "sm_90"));
@@ -510,7 +510,7 @@ int main(int argc, char **argv) {
     test_entries();
     test_exit();
     test_parts();
-    FAILS(TIDE_ARGUMENT, tide_bound_launch(NULL));
+    FAILS(TIDE_ARGUMENT, tide_raw_kernel_bound_launch(NULL));
   }
   test_nvrtc(timing);
   tide_shutdown();

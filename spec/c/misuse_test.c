@@ -163,18 +163,18 @@ static void *mapping_new(void) {
   return mapping;
 }
 
-static const tide_kernel_text kernel_text = {
+static const tide_raw_kernel_text kernel_text = {
     sizeof kernel_text, "__global__ void k(float *x) {}", "k", NULL, 0, NULL, 0};
-static const tide_program_text program_text = {.struct_size = sizeof program_text,
-                                               .name = "p",
-                                               .device = "",
-                                               .host = "",
-                                               .ndim = 1,
-                                               .block = {1},
-                                               .host_block = {1}};
+static const tide_kernel_text program_text = {.struct_size = sizeof program_text,
+                                              .name = "p",
+                                              .device = "",
+                                              .host = "",
+                                              .ndim = 1,
+                                              .block = {1},
+                                              .host_block = {1}};
 static void *kernel_new(void) {
-  tide_kernel *kernel = NULL;
-  tide_kernel_new(&kernel, &kernel_text); /* NULL where there is no compiler */
+  tide_raw_kernel *kernel = NULL;
+  tide_raw_kernel_new(&kernel, &kernel_text); /* NULL where there is no compiler */
   return kernel;
 }
 
@@ -219,8 +219,8 @@ static void *object_of(const char *name, const char *parameter_name) {
   MADE(tide_fuse, tide_fuse_new(&made, "f"))
   if (!strcmp(name, "tide_values")) return values_new();
   if (!strcmp(name, "tide_mapping")) return mapping_new();
-  if (!strcmp(name, "tide_kernel")) return kernel_new();
-  MADE(tide_program, tide_program_new(&made, &program_text))
+  if (!strcmp(name, "tide_raw_kernel")) return kernel_new();
+  MADE(tide_kernel, tide_kernel_new(&made, &program_text))
   MADE(tide_stream, tide_stream_new(&made, device, 0))
   MADE(tide_event, tide_event_new(&made, 0))
   MADE(tide_generator, tide_generator_new(&made, worlds[world].device))
@@ -287,8 +287,8 @@ static void *struct_of(const layout *l) {
   if (!strcmp(l->name, "tide_operand"))
     for (int k = 0; k < 3; k++) ((tide_operand *)(void *)at)[k].tensor = tensor_of(worlds[world].dtype);
   if (!strcmp(l->name, "tide_fuse_node")) set_field(at, l, "param", -1);
-  if (!strcmp(l->name, "tide_program_text")) *(tide_program_text *)(void *)at = program_text;
-  if (!strcmp(l->name, "tide_kernel_text")) *(tide_kernel_text *)(void *)at = kernel_text;
+  if (!strcmp(l->name, "tide_kernel_text")) *(tide_kernel_text *)(void *)at = program_text;
+  if (!strcmp(l->name, "tide_raw_kernel_text")) *(tide_raw_kernel_text *)(void *)at = kernel_text;
   if (!strcmp(l->name, "tide_fuse_layout"))
     set_field(set_field(at, l, "size", (int64_t)(intptr_t)unit), l, "stride", (int64_t)(intptr_t)unit);
   if (!strcmp(l->name, "tide_values_config")) set_field(at, l, "what", (int64_t)(intptr_t) "test");

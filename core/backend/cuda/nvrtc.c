@@ -121,8 +121,7 @@ static bool knows_minimal(void) {
 
 /* Kernels that core writes, whose names are no expressions. */
 static bool is_plain_name(const char *name) {
-  return !strcmp(name, "tide_kernel") || !strcmp(name, "tide_program") ||
-         !strncmp(name, TIDE_JOINED, sizeof TIDE_JOINED - 1);
+  return !strcmp(name, "tide_kernel") || !strncmp(name, TIDE_JOINED, sizeof TIDE_JOINED - 1);
 }
 
 /* What the assertions say holds. They are a fifteenth of the time that NVRTC lets one thread alone have. */

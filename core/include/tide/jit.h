@@ -53,8 +53,8 @@ TIDE_API tide_status tide_jit_ready(bool *out, tide_jit *jit, tide_tensor *const
 
 /* ---- raw kernels ---- */
 
-typedef struct tide_kernel tide_kernel;
-typedef struct tide_bound tide_bound;
+typedef struct tide_raw_kernel tide_raw_kernel;
+typedef struct tide_raw_kernel_bound tide_raw_kernel_bound;
 
 typedef enum tide_param_kind {
   TIDE_PARAM_POINTER,
@@ -64,7 +64,7 @@ typedef enum tide_param_kind {
 } tide_param_kind;
 
 /* A parameter as the source declares it. */
-typedef struct tide_kernel_param {
+typedef struct tide_raw_kernel_param {
   const char *name, *type; /* "y", "const float *" */
   tide_param_kind kind;
   bool read_only;    /* POINTER to const: the kernel only reads */
@@ -72,7 +72,7 @@ typedef struct tide_kernel_param {
   int align;         /* POINTER: what its address is a multiple of */
   int bytes;         /* its own size */
   bool is_unsigned;  /* INTEGER */
-} tide_kernel_param;
+} tide_raw_kernel_param;
 
 /* How a kernel is launched. Zero-initialise; sizes of 0 mean 1. */
 typedef struct tide_grid {
@@ -84,8 +84,8 @@ typedef struct tide_grid {
 } tide_grid;
 
 /* A kernel's text. What it takes is read from the source, or is what `params` says: the compiler then checks that. */
-typedef struct tide_kernel_text {
-  size_t struct_size;         /* sizeof(tide_kernel_text) */
+typedef struct tide_raw_kernel_text {
+  size_t struct_size;         /* sizeof(tide_raw_kernel_text) */
   const char *source;         /* CUDA C */
   const char *name;           /* of a __global__ function; of a template, an instance: "scale<float>" */
   const char *const *options; /* "-DN=4": they go to NVRTC as they are, to a C++ compiler those with -D, -U and -I */
@@ -93,35 +93,36 @@ typedef struct tide_kernel_text {
   const char *const
       *params; /* a type for each parameter, such as "const float *" and "int"; NULL: read from the source */
   int params_count;
-} tide_kernel_text;
+} tide_raw_kernel_text;
 
 /* Compiles it for the current accelerator, or for the CPU where there is none; for others at their first launch. Where
- * waits are refused it is only begun, on another thread (tide_kernel_ready), and what the compiler says is told later;
- * STATE then where the source has several kernels of that name, until it is known which one it is. On the
- * CPU and on simulated devices the blocks are shared by the CPU's threads, and the threads of a block are a loop, or
- * run by turns where they wait for each other; SUPPORT for what needs warps. */
-TIDE_API tide_status tide_kernel_new(tide_kernel **out, const tide_kernel_text *text);
+ * waits are refused it is only begun, on another thread (tide_raw_kernel_ready), and what the compiler says is told
+ * later; STATE then where the source has several kernels of that name, until it is known which one it is. On the CPU
+ * and on simulated devices the blocks are shared by the CPU's threads, and the threads of a block are a loop, or run by
+ * turns where they wait for each other; SUPPORT for what needs warps. */
+TIDE_API tide_status tide_raw_kernel_new(tide_raw_kernel **out, const tide_raw_kernel_text *text);
 /* Frees the handle; NULL is allowed. */
-TIDE_API void tide_kernel_free(tide_kernel *kernel);
+TIDE_API void tide_raw_kernel_free(tide_raw_kernel *kernel);
 /* The name that was asked for; as long as the handle lives. */
-TIDE_API const char *tide_kernel_name(const tide_kernel *kernel);
+TIDE_API const char *tide_raw_kernel_name(const tide_raw_kernel *kernel);
 /* How many parameters it has. */
-TIDE_API int tide_kernel_params(const tide_kernel *kernel);
+TIDE_API int tide_raw_kernel_params(const tide_raw_kernel *kernel);
 /* Parameter i; as long as the handle lives. NULL if there is none. */
-TIDE_API const tide_kernel_param *tide_kernel_param_get(const tide_kernel *kernel, int i);
-/* Is it compiled for the device? As tide_jit_ready. TIDE_CURRENT: the one that tide_kernel_new compiles for. */
-TIDE_API tide_status tide_kernel_ready(bool *out, tide_kernel *kernel, int device);
+TIDE_API const tide_raw_kernel_param *tide_raw_kernel_param_get(const tide_raw_kernel *kernel, int i);
+/* Is it compiled for the device? As tide_jit_ready. TIDE_CURRENT: the one that tide_raw_kernel_new compiles for. */
+TIDE_API tide_status tide_raw_kernel_ready(bool *out, tide_raw_kernel *kernel, int device);
 /* Launches it. A pointer takes a contiguous tensor of its dtype, or an integer: an address that nobody checks. Numbers
  * are refused if the parameter's type cannot hold them; all checks come before the launch. */
-TIDE_API tide_status tide_kernel_launch(tide_kernel *kernel, const tide_grid *grid, const tide_operand *args, int n);
+TIDE_API tide_status tide_raw_kernel_launch(tide_raw_kernel *kernel, const tide_grid *grid, const tide_operand *args,
+                                            int n);
 /* Checks everything now and keeps it, with the tensors, for launches that check nothing but whether imported
  * memory is acquired. */
-TIDE_API tide_status tide_kernel_bind(tide_bound **out, tide_kernel *kernel, const tide_grid *grid,
-                                      const tide_operand *args, int n);
+TIDE_API tide_status tide_raw_kernel_bind(tide_raw_kernel_bound **out, tide_raw_kernel *kernel, const tide_grid *grid,
+                                          const tide_operand *args, int n);
 /* Launches what was bound, on its stream, or on the current one where none was given. */
-TIDE_API tide_status tide_bound_launch(tide_bound *bound);
+TIDE_API tide_status tide_raw_kernel_bound_launch(tide_raw_kernel_bound *bound);
 /* Lets go of it; NULL is allowed. For finalisers too: calls no driver. */
-TIDE_API void tide_bound_free(tide_bound *bound);
+TIDE_API void tide_raw_kernel_bound_free(tide_raw_kernel_bound *bound);
 
 /* ---- the cache ---- */
 

@@ -1,12 +1,12 @@
-/* tide/program.h: kernels over a grid, of texts that a compiler in front of tide has written. Conventions as in tide.h.
+/* tide/kernel.h: kernels over a grid, of texts that a compiler in front of tide has written. Conventions as in tide.h.
  *
  * A front end translates a function of some language to CUDA C and to C++ for the CPU; here both become kernels: kept
  * in memory and on disk, compiled in the background, launched like every operation. What the texts find is an array of
  * 64-bit words, the slots: three sizes of the grid, two addresses of the device's mailbox for what a kernel cannot do,
  * the numbers of its source lines, then for each operand the address, sizes and strides (in elements) of a tensor, or a
  * number: an integer, a double's bits, 0 or 1. lua_bindings/lua/kernel_text.lua is such a front end's last stage. */
-#ifndef TIDE_PROGRAM_H
-#define TIDE_PROGRAM_H
+#ifndef TIDE_KERNEL_H
+#define TIDE_KERNEL_H
 
 #include "tide/tide.h"
 
@@ -14,80 +14,80 @@
 extern "C" {
 #endif
 
-enum { TIDE_PROGRAM_DIMS = 3, TIDE_PROGRAM_OPERANDS = 60 };
+enum { TIDE_KERNEL_DIMS = 3, TIDE_KERNEL_OPERANDS = 60 };
 
-typedef enum tide_program_kind {
-  TIDE_PROGRAM_TENSOR,
-  TIDE_PROGRAM_INTEGER,
-  TIDE_PROGRAM_FLOAT,
-  TIDE_PROGRAM_BOOLEAN
-} tide_program_kind;
+typedef enum tide_kernel_kind {
+  TIDE_KERNEL_TENSOR,
+  TIDE_KERNEL_INTEGER,
+  TIDE_KERNEL_FLOAT,
+  TIDE_KERNEL_BOOLEAN
+} tide_kernel_kind;
 
-typedef struct tide_program_operand {
+typedef struct tide_kernel_operand {
   const char *name; /* in messages */
-  tide_program_kind kind;
+  tide_kernel_kind kind;
   tide_dtype dtype; /* of a TENSOR, like the next two */
   int ndim;
   bool reads, writes;
-} tide_program_operand;
+} tide_kernel_operand;
 
 /* What is known of a grid and of the tensors that are passed; each holds what the one before does. */
-typedef enum tide_program_layout {
-  TIDE_PROGRAM_ANY,
-  TIDE_PROGRAM_SMALL, /* sizes and offsets are below 2^30, so that 32 bits hold them, and places at most 2^28 */
-  TIDE_PROGRAM_UNIT   /* elements lie side by side along the last dimension of each tensor */
-} tide_program_layout;
+typedef enum tide_kernel_layout {
+  TIDE_KERNEL_ANY,
+  TIDE_KERNEL_SMALL, /* sizes and offsets are below 2^30, so that 32 bits hold them, and places at most 2^28 */
+  TIDE_KERNEL_UNIT   /* elements lie side by side along the last dimension of each tensor */
+} tide_kernel_layout;
 
-/* What a program is made of; all of it is copied. */
-typedef struct tide_program_text {
-  size_t struct_size; /* sizeof(tide_program_text) */
+/* What a kernel is made of; all of it is copied. */
+typedef struct tide_kernel_text {
+  size_t struct_size; /* sizeof(tide_kernel_text) */
   const char *name;   /* in messages: "wave" */
-  const char *device; /* CUDA C that defines tide_program */
+  const char *device; /* CUDA C that defines tide_kernel */
   const char *host; /* C++ behind what jit/ puts before every kernel of the CPU; it ends with TIDE_KERNEL(tide_loop) */
   const char *code; /* for the host's interpreter, which runs it where no compiler is or none has finished; NULL: there
                        a launch waits. As host, in the blocks and slots of it (lua_bindings/lua/kernel_code.lua) */
   bool turns;       /* of the host: threads of a block wait for each other */
-  tide_program_layout layout; /* what the texts take for granted of grid and tensors */
-  bool waits;                 /* of the device: it waits itself for the kernel before it, by griddepcontrol */
-  bool unordered;             /* what it computes depends on which thread comes first */
-  int ndim;                   /* of the grid, 1 to 3 */
-  int64_t block[TIDE_PROGRAM_DIMS], host_block[TIDE_PROGRAM_DIMS]; /* places of a block */
-  const tide_program_operand *operands;
+  tide_kernel_layout layout; /* what the texts take for granted of grid and tensors */
+  bool waits;                /* of the device: it waits itself for the kernel before it, by griddepcontrol */
+  bool unordered;            /* what it computes depends on which thread comes first */
+  int ndim;                  /* of the grid, 1 to 3 */
+  int64_t block[TIDE_KERNEL_DIMS], host_block[TIDE_KERNEL_DIMS]; /* places of a block */
+  const tide_kernel_operand *operands;
   int operands_count;
   const char *source; /* of the lines, as a tide_site_fn names it: "@wave.lua" */
   const int *lines;   /* of the accesses that are tested */
   int lines_count;
   int rounds; /* of the device: blocks of the last dimension that one block of threads does, 0 as 1 */
-} tide_program_text;
+} tide_kernel_text;
 
-typedef struct tide_program tide_program;
-typedef struct tide_program_bound tide_program_bound;
+typedef struct tide_kernel tide_kernel;
+typedef struct tide_kernel_bound tide_kernel_bound;
 
 /* Checks it and keeps it; compiles nothing. */
-TIDE_API tide_status tide_program_new(tide_program **out, const tide_program_text *text);
+TIDE_API tide_status tide_kernel_new(tide_kernel **out, const tide_kernel_text *text);
 /* Frees the handle; NULL is allowed. Work that is queued goes on. */
-TIDE_API void tide_program_free(tide_program *program);
-/* The most that a program for this call may take for granted. */
-TIDE_API tide_program_layout tide_program_layout_of(const int64_t *grid, int ndim, const tide_operand *args, int n);
+TIDE_API void tide_kernel_free(tide_kernel *kernel);
+/* The most that a kernel for this call may take for granted. */
+TIDE_API tide_kernel_layout tide_kernel_layout_of(const int64_t *grid, int ndim, const tide_operand *args, int n);
 /* Is its kernel for the device compiled and loaded? If not, that begins on another thread, and a later call tells; a
  * compiler's error is told by each. True too where there is no compiler, but code: nothing better will come. device:
  * TIDE_CPU, or a device. */
-TIDE_API tide_status tide_program_ready(bool *out, tide_program *program, int device);
+TIDE_API tide_status tide_kernel_ready(bool *out, tide_kernel *kernel, int device);
 /* Waits until it is; STATE where waits are refused. */
-TIDE_API tide_status tide_program_wait(tide_program *program, int device);
+TIDE_API tide_status tide_kernel_wait(tide_kernel *kernel, int device);
 /* Runs it on the device of its tensors, or on `device` where it has none, for every place of the grid. Where it is not
  * ready its code is interpreted meanwhile; without code this waits for the compiler, unless waits are refused. */
-TIDE_API tide_status tide_program_launch(tide_program *program, const int64_t *grid, const tide_operand *args, int n,
-                                         int device);
+TIDE_API tide_status tide_kernel_launch(tide_kernel *kernel, const int64_t *grid, const tide_operand *args, int n,
+                                        int device);
 /* Checks everything now and keeps it, with the tensors, for launches that check nothing but whether imported memory is
  * acquired. */
-TIDE_API tide_status tide_program_bind(tide_program_bound **out, tide_program *program, const int64_t *grid,
-                                       const tide_operand *args, int n, int device);
+TIDE_API tide_status tide_kernel_bind(tide_kernel_bound **out, tide_kernel *kernel, const int64_t *grid,
+                                      const tide_operand *args, int n, int device);
 /* Changes one of the numbers; i counts from 0. */
-TIDE_API tide_status tide_program_bound_set(tide_program_bound *bound, int i, tide_scalar number);
-TIDE_API tide_status tide_program_bound_launch(tide_program_bound *bound);
+TIDE_API tide_status tide_kernel_bound_set(tide_kernel_bound *bound, int i, tide_scalar number);
+TIDE_API tide_status tide_kernel_bound_launch(tide_kernel_bound *bound);
 /* Lets go of it; NULL is allowed. For finalisers too: calls no driver. */
-TIDE_API void tide_program_bound_free(tide_program_bound *bound);
+TIDE_API void tide_kernel_bound_free(tide_kernel_bound *bound);
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-/* jit.c: calls of elementwise functions from C++ text: check, promote, plan, launch.
+/* jiterator.c: calls of elementwise functions from C++ text: check, promote, plan, launch.
  *
  * The usual call, all operands contiguous and of one size, is recognised by a few compares, finds its plan (function.c)
  * by one number and copies a ready block of arguments, in which only the addresses and the count are filled in.
