@@ -55,8 +55,8 @@ typedef struct tide_function_info {
   int64_t shared, local; /* bytes: static shared memory of a block, local memory of a thread */
 } tide_function_info;
 
-/* Where the arguments of an elementwise kernel lie, in bytes; jit/source.c says what they are. Number k is at 16 * k.
- * ndim 0: a flat kernel, in which an operand whose first stride is 0 is a single value. */
+/* Where the arguments of an elementwise kernel lie, in bytes; jit/text/source.c says what they are. Number k is at 16 *
+ * k. ndim 0: a flat kernel, in which an operand whose first stride is 0 is a single value. */
 typedef struct tide_fused_layout {
   uint8_t place[TIDE_FUSED_OPERANDS]; /* of each operand among the addresses, and among the strides of a dim */
   uint16_t pointers, count, strides, divisors, bytes;
@@ -64,10 +64,10 @@ typedef struct tide_fused_layout {
 } tide_fused_layout;
 
 /* The texts around kernels. An elementwise one is prelude, the pieces that are needed of with_small (bool and 16-bit
- * floats), with_complex and with_dims (strided), the user's code, declarations by core (jit/source.c), then flat or
- * strided. TIDE_NAMES_STD is defined before all of it, and before `raw`, where the code may use what C++ has in std. A
- * block has `threads` threads, each of which does 16 bytes of the widest operand, or four elements where strided. `raw`
- * precedes a kernel of the user's own; of a host behind prelude and with_small. */
+ * floats), with_complex and with_dims (strided), the user's code, declarations by core (jit/text/source.c), then flat
+ * or strided. TIDE_NAMES_STD is defined before all of it, and before `raw`, where the code may use what C++ has in std.
+ * A block has `threads` threads, each of which does 16 bytes of the widest operand, or four elements where strided.
+ * `raw` precedes a kernel of the user's own; of a host behind prelude and with_small. */
 typedef struct tide_dialect {
   const char *prelude, *with_small, *with_complex, *with_dims, *flat, *strided, *raw;
   int threads;
@@ -110,7 +110,7 @@ typedef struct tide_compiler {
   bool joins; /* it may get several texts that core writes as one, each in a namespace; its functions are then called
                  TIDE_JOINED and a number, and out->name is that of the first */
   bool host;  /* kernels are functions that loop over threads: `raw` defines what the loop is made of that core writes
-                 (jit/source.c); prelude and raw define tide_by, by which the code divides (jit/rewrite.c) */
+                 (jit/text/source.c); prelude and raw define tide_by, by which the code divides (jit/text/rewrite.c) */
   const char *options, *raw_options; /* always given, separated by blanks */
   /* Opens the compiler: the file that it is, and its version. LIBRARY where there is none. */
   tide_status (*identify)(char *path, size_t path_size, char *version, size_t version_size);

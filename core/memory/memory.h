@@ -182,7 +182,7 @@ struct tide_storage {
   bool tracked;                   /* streams use it: device memory and pinned memory */
   bool stream_held;               /* `stream` is retained: the default one need not be */
   bool external;                  /* of another API, and live in tide's turns alone */
-  bool pending;                   /* has no memory yet: `user` is what computes its values (jit/pending.c) */
+  bool pending;                   /* has no memory yet: `user` is what computes its values (jit/fuse/pending.c) */
   bool counted;                   /* was pending: references count to 0, as its node may take some meanwhile */
   _Atomic uint32_t pending_reads; /* pending values that read it: a write computes them first */
   _Atomic bool let_go;            /* all but graphs whose input it is have let it go, by name */
@@ -204,7 +204,7 @@ struct tide_storage {
 };
 tide_status tide__storage_new(tide_storage **out, size_t nbytes, int device, bool pinned);
 
-/* ---- pending values: storages without memory; jit/pending.c computes them ---- */
+/* ---- pending values: storages without memory; jit/fuse/pending.c computes them ---- */
 
 /* Registered by jit, once. settle: computes the values. before_write: computes what reads the storage; if it
  * fails and the write goes on (`must`), those values are lost, and reading them fails. gone: nobody refers to the

@@ -1,6 +1,6 @@
 /* fuse_test.c: fused operations without a script: what they refuse, what a call does and leaves alone, reductions of
  * rows of any length and gathers on the CPU and on a simulated device. */
-#include "jit/fuse.h"
+#include "jit/fuse/fuse.h"
 
 #include "tensor_test.h"
 #include "tide/debug.h"

@@ -1,7 +1,7 @@
 /* jit_test.c: the parts of run-time kernels that scripts do not see: signatures, packed arguments, keys and entries of
  * the cache, and, where libtide_cuda and NVRTC are there, that every kind of kernel compiles for a GPU. No GPU is
  * needed for that. `jit_test time` tells how long NVRTC takes. */
-#include "jit/fuse.h"
+#include "jit/fuse/fuse.h"
 
 #include <time.h>
 

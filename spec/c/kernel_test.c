@@ -1,6 +1,6 @@
 /* kernel_test.c: kernels over a grid, of texts that are written here: slots, mailboxes, bound launches, the refusals
  * that no script meets. */
-#include "jit/kernel.h"
+#include "jit/grid/kernel.h"
 
 #include "tensor_test.h"
 

@@ -2,7 +2,7 @@
  * kernel each, in one file that the toolkit's assembler takes for the oldest and the newest kind of GPU. No GPU is
  * needed. Skipped (77) without libtide_cuda; without an assembler the texts are made only. `ptx_test FOLDER` leaves the
  * files there. */
-#include "jit/fuse.h"
+#include "jit/fuse/fuse.h"
 
 #include "cuda_compiler.h"
 #include "tensor_test.h"

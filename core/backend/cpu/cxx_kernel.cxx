@@ -27,7 +27,7 @@
 #define __forceinline__ inline
 #define __noinline__
 #define TIDE_INLINE inline __attribute__((always_inline))
-/* Behind a sign of division stands tide_by (jit/rewrite.c), in macros as TIDE_BY, and gives the divisor. The value of
+/* Behind a sign of division stands tide_by (jit/text/rewrite.c), in macros as TIDE_BY, and gives the divisor. The value of
  * an integer that may be 0, or -1 which the least number overflows by, goes through an empty instruction that the
  * compiler knows nothing of. */
 template <class T> struct tide_whole { enum { value = 0 }; };

@@ -343,7 +343,7 @@ static void begin_flat(writer *w) {
 
 /* ---- strided: a thread does elements that are a block apart, each of which has addresses of its own ---- */
 
-/* Divisors are a size, a factor and a shift: jit/launch.c. */
+/* Divisors are a size, a factor and a shift: jit/module/launch.c. */
 static void begin_strided(writer *w) {
   add(w,
       ".reg .b32 i, n;\nmov.u32 i, %%ctaid.x;\nmov.u32 n, %%tid.x;\nmad.lo.u32 i, i, %d, n;\n"

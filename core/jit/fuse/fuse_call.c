@@ -1,0 +1,648 @@
+/* fuse_call.c: calls of fused operations: do the tensors fit, where do results go, which kernel, launch.
+ *
+ * The usual call, inputs without holes and of one size beside single values, is recognised by a few compares. The
+ * general way finds sizes, layouts and strides as the operations would find them one by one. What this kernel cannot do
+ * is no error: the caller runs the operations themselves, which tell what is wrong, if anything is.
+ *
+ * Invariants: a result that is written in place shares memory with an input only where each element lies exactly on
+ * that of the input; nothing has happened when `done` is false. */
+#include "jit/fuse/fuse.h"
+
+#include <stdio.h>
+
+enum { OPERANDS = TIDE_FUSE_INPUTS + TIDE_FUSE_OUTPUTS, SHORT_ROW = 1024 };
+_Static_assert((int)OPERANDS <= (int)TIDE_JIT_OPERANDS, "operands of a kernel");
+
+typedef struct call {
+  tide_fused *f;
+  tide_tensor *const *in, *const *into, *const *given; /* given: the inputs in the shapes that they have */
+  const tide_compiler *compiler;
+  int device, ndim, work, joined; /* work: dims of the kernel, 0 flat; joined: as few dims as they can be */
+  uint32_t uniform;               /* inputs that are single values for a flat kernel */
+  int64_t size[TIDE_MAX_DIMS], numel;
+  int64_t dims[TIDE_MAX_DIMS], stride[OPERANDS][TIDE_MAX_DIMS]; /* of the general way */
+  tide_tensor *made[TIDE_FUSE_OUTPUTS];
+  bool supposed;  /* nothing is launched */
+  uint32_t fresh; /* those of `into` that are new: nothing reads them */
+} call;
+
+/* ---- do they fit? ---- */
+
+static inline bool live(const tide_tensor *x) {
+  return x && atomic_load_explicit(&x->refs, memory_order_relaxed) > 0 && x->storage && tide__storage_live(x->storage);
+}
+
+static inline bool inputs_fit(call *c) {
+  const tide_fused *f = c->f;
+  for (int k = 0; k < f->inputs; k++) {
+    const tide_tensor *x = c->in[k];
+    const tide__fuse_value *v = &f->value[f->input[k]];
+    if (!live(x) || x->dtype != v->dtype || x->ndim != v->ndim) return false;
+    if (x->storage->device != c->in[0]->storage->device) return false;
+  }
+  c->device = c->in[0]->storage->device;
+  return true;
+}
+
+/* Is a result written to memory that was there before? */
+static bool writes_over(const call *c) {
+  for (int k = 0; c->into && k < c->f->outputs; k++)
+    if (c->into[k] && !(c->fresh >> k & 1)) return true;
+  return false;
+}
+
+/* Inputs of one size without holes, and single values. */
+static bool flat_match(call *c) {
+  const tide_fused *f = c->f;
+  const tide_tensor *model = NULL;
+  uintptr_t address = 0;
+  for (int k = 0; k < f->inputs; k++) {
+    const tide_tensor *x = c->in[k];
+    if (x->numel == 1) {
+      c->uniform |= 1u << k;
+      continue;
+    }
+    if (tide__fuse_gathers(f, k)) return false;
+    if (!model) model = x;
+    if (!x->contiguous || x->ndim != f->ndim || !tide__same_size(x, model)) return false;
+    address |= (uintptr_t)tide__tensor_ptr(x);
+  }
+  if (!model || writes_over(c) || (address & 15)) return false;
+  for (int k = 0; c->into && k < f->outputs; k++)
+    if (c->into[k] && !c->into[k]->contiguous) return false;
+  for (int k = 0; k < f->outputs; k++)
+    if (!(f->value[f->output[k]].reach & ~c->uniform)) return false;
+  c->ndim = f->ndim, c->numel = model->numel;
+  memcpy(c->size, model->size, (size_t)c->ndim * sizeof *c->size);
+  memcpy(c->dims, model->stride, (size_t)c->ndim * sizeof *c->dims);
+  return true;
+}
+
+/* Does what depends on these inputs have the size of the results? */
+static bool is_full(const call *c, unsigned reach) {
+  int64_t size[TIDE_MAX_DIMS];
+  int ndim = 0;
+  for (int k = 0; k < c->f->inputs; k++)
+    if (reach >> k & 1) tide__size_broadcast(size, &ndim, c->in[k]);
+  return ndim == c->ndim && !memcmp(size, c->size, (size_t)ndim * sizeof *size);
+}
+
+static bool sizes_fit(call *c) {
+  const tide_fused *f = c->f;
+  c->ndim = 0, c->uniform = 0;
+  for (int k = 0; k < f->inputs; k++)
+    if (!tide__size_broadcast(c->size, &c->ndim, c->in[k])) return false;
+  for (int k = 0; k < f->outputs; k++)
+    if (!is_full(c, f->value[f->output[k]].reach)) return false;
+  int64_t numel = tide__size_product(c->size, c->ndim);
+  c->numel = numel;
+  return numel < INT64_MAX;
+}
+
+/* ---- results ---- */
+
+static bool into_fits(const call *c, int k) {
+  const tide_tensor *x = c->into[k];
+  if (!x || (c->fresh >> k & 1)) return true;
+  if (!live(x) || x->storage->device != c->device || x->dtype != c->f->value[c->f->output[k]].dtype) return false;
+  if (x->ndim != c->ndim || memcmp(x->size, c->size, (size_t)c->ndim * sizeof *c->size) != 0) return false;
+  for (int d = 0; d < c->ndim; d++)
+    if (x->stride[d] == 0 && x->size[d] > 1) return false;
+  for (int i = 0; i < c->f->inputs; i++)
+    if (tide__tensor_overlaps(x, c->in[i]) && !tide__same_elements(x, c->in[i])) return false;
+  for (int i = 0; i < k; i++)
+    if (c->into[i] && tide__tensor_overlaps(x, c->into[i])) return false;
+  return true;
+}
+
+/* The input whose layout the value would have if it were made alone: that of its first operand of full size. NULL: row
+ * by row. */
+static const tide_tensor *layout_of(const call *c, int node) {
+  const tide__fuse_value *v = &c->f->value[node];
+  if (v->kind == TIDE_FUSE_INPUT) return c->in[v->input];
+  if (v->kind == TIDE_FUSE_GATHER) return NULL;
+  for (int k = 0; k < v->operands; k++)
+    if (v->in[k] >= 0 && !c->f->value[v->in[k]].is_row && is_full(c, c->f->value[v->in[k]].reach))
+      return layout_of(c, v->in[k]);
+  return NULL;
+}
+
+static tide_status make_results(call *c, bool flat) {
+  const tide_fused *f = c->f;
+  for (int k = 0; k < f->outputs; k++) {
+    tide_dtype dtype = (tide_dtype)f->value[f->output[k]].dtype;
+    if (c->into && c->into[k]) {
+      c->made[k] = tide__tensor_ref(c->into[k]);
+      continue;
+    }
+    const tide_tensor *model = flat ? NULL : layout_of(c, f->output[k]);
+    TIDE_TRY(flat    ? tide__tensor_new_strided(&c->made[k], c->size, c->dims, c->ndim, dtype, c->device)
+             : model ? tide__tensor_new_like(&c->made[k], model, dtype, c->device)
+                     : tide__tensor_new(&c->made[k], c->size, c->ndim, dtype, c->device));
+  }
+  return TIDE_OK;
+}
+
+/* ---- kernels ---- */
+
+static const tide_tensor *operand(const call *c, int k) {
+  return k < c->f->outputs ? c->made[k] : c->in[k - c->f->outputs];
+}
+
+/* As a launch notes what it reads: of a source of gathers all. */
+static const tide_tensor *whole_operand(const call *c, int k) {
+  return k < c->f->outputs ? c->made[k] : c->given[k - c->f->outputs];
+}
+
+/* Dims as few as they can be. Flat: stride 1 and aligned, or a single value; a result that was there before is not
+ * written past its end by the last thread of a GPU. */
+static void find_work(call *c) {
+  const tide_fused *f = c->f;
+  int n = f->outputs + f->inputs;
+  memcpy(c->dims, c->size, (size_t)c->ndim * sizeof *c->dims);
+  for (int k = 0; k < n; k++) tide__stride_broadcast(c->stride[k], operand(c, k), c->size, c->ndim);
+  c->work = c->joined = tide__collapse(c->dims, c->stride, n, c->ndim, false);
+  bool flat = c->work == 1 && (!writes_over(c) || c->device < 0 || c->numel % 16 == 0);
+  for (int k = 0; k < n; k++) {
+    bool single = k >= f->outputs && c->stride[k][0] == 0;
+    if (k >= f->outputs && !single) flat = flat && !tide__fuse_gathers(f, k - f->outputs);
+    flat = flat && (single || (c->stride[k][0] == 1 && ((uintptr_t)tide__tensor_ptr(operand(c, k)) & 15) == 0));
+    if (single && c->work == 1) c->uniform |= 1u << (k - f->outputs);
+  }
+  if (flat)
+    c->work = 0;
+  else
+    c->uniform = 0;
+}
+
+static void fill_special(tide__fuse_plan *p, const call *c, const tide_compiler *compiler) {
+  const tide_fused *f = c->f;
+  tide__special *s = &p->plan.special;
+  int n = 0;
+  *s = (tide__special){.operands = f->outputs + f->inputs, .outputs = f->outputs, .scalars = f->slots, .ndim = c->work};
+  for (int pass = 0; pass < 2; pass++)
+    for (int k = 0; k < f->inputs; k++)
+      if ((int)(c->uniform >> k & 1) == pass) p->order[n++] = (uint8_t)k, s->uniform += pass;
+  for (int k = 0; k < f->outputs; k++) s->dtype[k] = f->value[f->output[k]].dtype;
+  for (int k = 0; k < f->inputs; k++) s->dtype[f->outputs + k] = f->value[f->input[p->order[k]]].dtype;
+  for (int k = 0; k < f->inputs && s->ndim; k++)
+    s->places |= (uint32_t)tide__fuse_gathers(f, p->order[k]) << (f->outputs + k);
+  s->mail = f->mail;
+  tide__jit_layout(&p->plan.layout, s);
+  p->plan.compiler = compiler, p->plan.mail = (uint16_t)(16 * f->mail);
+  p->plan.tile = (int64_t)compiler->text->threads * p->plan.layout.vector;
+  for (int k = 0; k < s->operands - s->uniform; k++) p->plan.moved += tide__itemsize(s->dtype[k]);
+}
+
+static void drop_source(tide__fuse_plan *p) {
+  free(p->source);
+  p->source = NULL;
+}
+
+static char *source_of(tide__fuse_plan *p, const tide_fused *f) {
+  const tide_compiler *c = p->plan.compiler;
+  char *source = p->refused ? NULL : tide__fuse_assembly(f, &p->plan, p->order, p->device);
+  p->assembled = source != NULL;
+  if (source) return source;
+  return f->is_part   ? tide__fuse_parts_source(f, &p->shape, c)
+         : f->reduces ? tide__fuse_rows_source(f, &p->shape, c)
+                      : tide__fuse_source(f, &p->plan.special, p->order, c);
+}
+
+/* Has the compiler made it? If not, it begins to, elsewhere, or where that is asked for is waited for. What is being
+ * made is not asked for again before a compiler has ended something: the question takes the whole text. */
+static tide_status find_function(tide__fuse_plan *p, tide_fused *f, bool wait) {
+  uint32_t ended = atomic_load(&tide__jit_ended);
+  if (!wait && p->asked && p->ended == ended) return TIDE_OK;
+  char *source = p->source ? p->source : source_of(p, f);
+  if (!source) return TIDE_MEMORY;
+  const tide_compiler *c = p->assembled ? p->plan.compiler->assembler->compiler : p->plan.compiler;
+  const tide__jit_request r = {.what = f->name, .source = source, .name = "tide_kernel", .ours = true};
+  tide__function found = {0};
+  bool before = tide__jit_elsewhere;
+  tide__jit_elsewhere = !wait;
+  tide_status status = tide__jit_function(&found, &r, c, p->device);
+  tide__jit_elsewhere = before;
+  p->plan.function = found.handle;
+  p->source = source;
+  if (found.handle || status != TIDE_OK) drop_source(p);
+  if (status != TIDE_OK && status != TIDE_QUOTA && p->assembled) {
+    /* What it refuses is a fault of ours, which the other compiler would hide. */
+    if (status == TIDE_VALUE) tide__warn(tide_error_get()->message);
+    p->refused = true;
+    return find_function(p, f, wait);
+  }
+  p->asked = status == TIDE_OK, p->ended = ended;
+  return status;
+}
+
+static void drop_plans(tide_fused *f) {
+  tide_fused *part;
+  for (int k = 0; (part = tide__fuse_stage(f, k)); k++) drop_plans(part);
+  while (f->plans) {
+    tide__fuse_plan *p = f->plans;
+    f->plans = p->next;
+    drop_source(p);
+    free(p);
+  }
+  f->made = tide__epoch_now();
+}
+
+static tide_status new_plan(tide__fuse_plan **out, tide_fused *f, const tide_compiler *c, int device, uint64_t key) {
+  if (!c) return tide__fail(TIDE_SUPPORT, "%s: there is no compiler for the device", f->name);
+  tide__fuse_plan *p = calloc(1, sizeof *p);
+  if (!p) return tide__fail(TIDE_MEMORY, "fuse: no host memory");
+  p->key = key, p->device = device, p->plan.compiler = c;
+  p->next = f->plans, f->plans = p;
+  *out = p;
+  return TIDE_OK;
+}
+
+static void keep_problem(tide_fused *f) {
+  free(f->problem);
+  f->problem = strdup(tide_error_get()->message);
+}
+
+static bool has_pieces(const tide_compiler *c) { return c && c->interpreter; }
+
+static tide__fuse_plan *plan_of(const tide_fused *f, uint64_t key) {
+  tide__fuse_plan *p = f->plans;
+  while (p && p->key != key) p = p->next;
+  return p;
+}
+
+/* NULL: the function is not there. A compiler that fails is asked once. */
+static tide__fuse_plan *end_plan(tide_status status, tide__fuse_plan *p, tide_fused *f) {
+  if (status == TIDE_OK) status = find_function(p, f, false);
+  if (status != TIDE_OK) keep_problem(f);
+  return status == TIDE_OK && p->plan.function ? p : NULL;
+}
+
+static tide__fuse_plan *find_plan(call *c) {
+  tide_fused *f = c->f;
+  uint64_t key = (uint64_t)(c->device + 1) | (uint64_t)c->work << 16 | (uint64_t)c->uniform << 24;
+  if ((f->costly || f->mail) && has_pieces(c->compiler)) f->in_pieces = true;
+  if (f->in_pieces) return NULL;
+  tide__fuse_plan *p = plan_of(f, key);
+  if (TIDE_LIKELY(p && p->plan.function)) return p;
+  if (f->problem) return NULL;
+  tide_status status = TIDE_OK;
+  if (!p) {
+    status = new_plan(&p, f, c->compiler, c->device, key);
+    if (status == TIDE_OK) fill_special(p, c, c->compiler);
+  }
+  return end_plan(status, p, f);
+}
+
+static tide__fuse_plan *find_rows_plan(tide_fused *f, const tide_compiler *c, int device,
+                                       const tide__fuse_shape *shape) {
+  uint64_t key = (uint64_t)(device + 1) | (uint64_t)shape->group << 8 | (uint64_t)shape->lanes << 20 |
+                 (uint64_t)shape->pieces << 26 | (uint64_t)shape->spread << 32 | (uint64_t)shape->moves << 48;
+  tide__fuse_plan *p = plan_of(f, key);
+  if (TIDE_LIKELY(p && p->plan.function)) return p;
+  if (f->problem) return NULL;
+  tide_status status = TIDE_OK;
+  if (!p) {
+    status = new_plan(&p, f, c, device, key);
+    if (status == TIDE_OK) p->shape = *shape;
+  }
+  return end_plan(status, p, f);
+}
+
+/* ---- rows ---- */
+
+static bool is_reduced(const call *c, int dim) {
+  const tide_fused *f = c->f;
+  return f->leading ? dim < f->dims : dim >= c->ndim - f->dims;
+}
+
+/* Of the sizes in all, how many elements a row has. */
+static bool rows_fit(call *c, tide__fuse_rows *r) {
+  const tide_fused *f = c->f;
+  c->ndim = 0, c->uniform = 0;
+  for (int k = 0; k < f->inputs; k++)
+    if (!tide__size_broadcast(c->size, &c->ndim, c->in[k])) return false;
+  for (int i = 0; i < f->nodes; i++)
+    if (f->value[i].kind == TIDE_FUSE_REDUCE && !is_full(c, f->value[i].reach)) return false;
+  for (int k = 0; k < f->outputs; k++)
+    if (!is_full(c, f->value[f->output[k]].reach)) return false;
+  *r = (tide__fuse_rows){.rows = 1, .columns = 1};
+  for (int d = 0; d < c->ndim; d++)
+    if (is_reduced(c, d))
+      r->columns = tide__size_mul(r->columns, c->size[d]);
+    else
+      r->rows = tide__size_mul(r->rows, c->size[d]);
+  c->numel = tide__size_mul(r->rows, r->columns);
+  return r->columns >= 1 && c->numel > 0 && r->rows < INT32_MAX && c->numel < INT64_MAX;
+}
+
+/* Of a value of a row: where its dims stay they have size 1. */
+static int row_size(int64_t *size, const call *c, bool keepdim) {
+  int n = 0;
+  for (int d = 0; d < c->ndim; d++)
+    if (!is_reduced(c, d) || keepdim) size[n++] = is_reduced(c, d) ? 1 : c->size[d];
+  return n;
+}
+
+static tide_status make_row_results(call *c) {
+  const tide_fused *f = c->f;
+  for (int k = 0; k < f->outputs; k++) {
+    const tide__fuse_value *v = &f->value[f->output[k]];
+    int64_t size[TIDE_MAX_DIMS];
+    int n = row_size(size, c, v->keepdim);
+    if (c->into && c->into[k])
+      c->made[k] = tide__tensor_ref(c->into[k]);
+    else
+      TIDE_TRY(tide__tensor_new(&c->made[k], size, n, (tide_dtype)v->dtype, c->device));
+  }
+  return TIDE_OK;
+}
+
+/* The strides of an operand over the dims that stay, and those that are reduced. Row results are new, row by row. */
+static void split_strides(int64_t (*kept)[TIDE_MAX_DIMS], int64_t (*reduced)[TIDE_MAX_DIMS], const call *c, int k) {
+  int64_t full[TIDE_MAX_DIMS], dense = 1;
+  int n[2] = {0, 0};
+  bool row = k < c->f->outputs && c->f->row_results;
+  if (!row) tide__stride_broadcast(full, operand(c, k), c->size, c->ndim);
+  for (int d = c->ndim - 1; row && d >= 0; d--) {
+    full[d] = is_reduced(c, d) ? 0 : dense;
+    if (!is_reduced(c, d)) dense *= c->size[d];
+  }
+  for (int d = 0; d < c->ndim; d++)
+    if (is_reduced(c, d))
+      (*reduced)[n[1]++] = full[d];
+    else
+      (*kept)[n[0]++] = full[d];
+}
+
+/* Can the dims that stay be one, in their order where results are not looked at, and the others too? A whole sum may be
+ * one of rows, in `outer`, whose sums are added. The operands from `first` on are looked at. */
+static bool strides_fit(const call *c, tide__fuse_rows *r, int first, int64_t *outer) {
+  const tide_fused *f = c->f;
+  int n = f->outputs + f->inputs, count[2] = {0, 0};
+  int64_t size[2][TIDE_MAX_DIMS], stride[2][OPERANDS][TIDE_MAX_DIMS];
+  for (int d = 0; d < c->ndim; d++) size[is_reduced(c, d)][count[is_reduced(c, d)]++] = c->size[d];
+  for (int k = first; k < n; k++) split_strides(&stride[0][k], &stride[1][k], c, k);
+  for (int i = 0; i < 2; i++)
+    if (count[i]) count[i] = tide__collapse(size[i], stride[i] + first, n - first, count[i], first && !i);
+  if (outer && r->rows == 1 && count[1] == 2) {
+    int rows = size[1][1] < SHORT_ROW; /* which of the two dims the rows are: short ones lie beside each other */
+    r->rows = *outer = size[1][rows], r->columns = size[1][!rows];
+    for (int k = first; k < n; k++) stride[0][k][0] = stride[1][k][rows], stride[1][k][0] = stride[1][k][!rows];
+    count[0] = count[1] = 1;
+  }
+  if (count[0] > 1 || count[1] > 1 || r->rows >= INT32_MAX) return false;
+  bool along = true, across = true;
+  for (int k = first; k < n; k++) {
+    r->row_stride[k] = count[0] && r->rows > 1 ? stride[0][k][0] : 0;
+    r->step[k] = count[1] && r->columns > 1 ? stride[1][k][0] : !(k < f->outputs && f->row_results);
+    along = along && (r->step[k] == 0 || r->step[k] == 1);
+    across = across && (r->row_stride[k] == 0 || r->row_stride[k] == 1);
+  }
+  r->across = !along;
+  return along || across;
+}
+
+tide_status tide__fuse_run_rows(bool *done, tide_fused *f, const tide_compiler *c, const tide__fuse_rows *r,
+                                const tide_tensor *const *list, int device, bool supposed) {
+  void *ptr[OPERANDS];
+  int n = f->outputs + f->inputs;
+  for (int k = 0; k < n; k++) ptr[k] = list[k] ? tide__tensor_ptr(list[k]) : NULL;
+  if (has_pieces(c)) {
+    f->in_pieces = true;
+    const int64_t size[2] = {r->across ? r->columns : r->rows, r->across ? r->rows : r->columns};
+    int64_t stride[OPERANDS][TIDE_MAX_DIMS];
+    tide__fuse_work w = {.device = device, .ndim = 2, .numel = r->rows * r->columns, .size = size, .across = r->across};
+    w.stride = (const int64_t(*)[TIDE_MAX_DIMS])stride;
+    for (int k = 0; k < n; k++) {
+      bool part = f->is_part && k < f->outputs;
+      w.operand[k] = list[k];
+      stride[k][r->across] = part ? r->parts : r->row_stride[k], stride[k][!r->across] = part ? 1 : r->step[k];
+    }
+    *done = tide__fuse_in_pieces(f, 2);
+    return *done && !supposed ? tide__fuse_run_pieces(f, c, &w) : TIDE_OK;
+  }
+  tide__fuse_shape shape = tide__fuse_shape_of(f, r, ptr);
+  tide__fuse_plan *p = find_rows_plan(f, c, device, &shape);
+  *done = p != NULL;
+  return p && !supposed ? tide__fuse_launch_rows(f, &p->plan, &shape, r, list, device) : TIDE_OK;
+}
+
+static tide_status run_short(bool *done, call *c, tide__fuse_rows *r) {
+  const tide_tensor *list[OPERANDS];
+  if (!strides_fit(c, r, 0, NULL) || r->across) return TIDE_OK;
+  for (int k = 0; k < c->f->outputs + c->f->inputs; k++) list[k] = whole_operand(c, k);
+  return tide__fuse_run_rows(done, c->f, c->compiler, r, list, c->device, c->supposed);
+}
+
+static tide_status run_long(bool *done, call *c, const tide__fuse_rows *r) {
+  int64_t size[TIDE_MAX_DIMS];
+  const tide__fuse_long l = {.rows = r,
+                             .in = c->given,
+                             .results = c->made,
+                             .out = c->made,
+                             .compiler = c->compiler,
+                             .size = size,
+                             .ndim = row_size(size, c, true),
+                             .device = c->device,
+                             .into = c->into,
+                             .supposed = c->supposed};
+  return tide__fuse_run_stages(done, c->f, &l);
+}
+
+static tide_status rows_call(bool *done, call *c) {
+  const tide_fused *f = c->f;
+  tide__fuse_rows r, whole;
+  int64_t outer = 1;
+  if (writes_over(c) || !rows_fit(c, &r)) return TIDE_OK;
+  whole = r;
+  bool fits = strides_fit(c, &whole, f->outputs, &outer);
+  bool is_short = r.columns <= TIDE_FUSE_COLUMNS && outer == 1 && !whole.across;
+  if (!fits || (outer > 1 && !f->row_results)) return TIDE_OK;
+  if (!c->supposed && (is_short || f->row_results))
+    TIDE_TRY(f->row_results ? make_row_results(c) : make_results(c, false));
+  return is_short ? run_short(done, c, &r) : run_long(done, c, &whole);
+}
+
+/* ---- launching ---- */
+
+static tide_status launch(call *c, const tide__fuse_plan *p) {
+  const tide_fused *f = c->f;
+  tide__queue q;
+  tide__packed a;
+  tide__work w = {.numel = c->numel, .ndim = c->work};
+  int64_t stride[OPERANDS][TIDE_MAX_DIMS];
+  TIDE_TRY(tide__jit_begin(&q, c->device, NULL));
+  memcpy(a.bytes, f->packed, (size_t)f->slots * 16);
+  for (int k = 0; k < f->outputs + f->inputs; k++) {
+    int at = k < f->outputs ? k : f->outputs + p->order[k - f->outputs];
+    const tide_tensor *x = whole_operand(c, at);
+    w.ptr[k] = tide__tensor_ptr(x);
+    tide__jit_operand(x, k < f->outputs, q.stream);
+    if (c->work) memcpy(stride[k], c->stride[at], (size_t)c->work * sizeof stride[k][0]);
+  }
+  if (!c->work) {
+    memcpy(a.bytes + p->plan.layout.pointers, w.ptr, (size_t)p->plan.special.operands * sizeof *w.ptr);
+    return tide__jit_launch_flat(&p->plan, &q, a.bytes, c->numel, c->device, TIDE__LAUNCH_FUSED);
+  }
+  memcpy(w.size, c->dims, (size_t)c->work * sizeof *w.size);
+  w.stride = (const int64_t(*)[TIDE_MAX_DIMS])stride;
+  return tide__jit_launch_strided(&p->plan, &q, a.bytes, &w, c->device, TIDE__LAUNCH_FUSED);
+}
+
+/* By the loops of a host, where it has any. */
+static tide_status run_pieces(bool *done, call *c, bool flat) {
+  tide__fuse_work w = {.device = c->device, .ndim = flat ? 1 : c->joined, .numel = c->numel, .size = c->dims};
+  int64_t stride[OPERANDS][TIDE_MAX_DIMS];
+  *done = has_pieces(c->compiler) && tide__fuse_in_pieces(c->f, w.ndim);
+  if (!*done) return TIDE_OK;
+  w.stride = (const int64_t(*)[TIDE_MAX_DIMS])(flat ? stride : c->stride);
+  for (int k = 0; k < c->f->outputs + c->f->inputs; k++) {
+    w.operand[k] = whole_operand(c, k);
+    stride[k][0] = k < c->f->outputs || !(c->uniform >> (k - c->f->outputs) & 1);
+  }
+  if (flat) w.size = &c->numel;
+  return tide__fuse_run_pieces(c->f, c->compiler, &w);
+}
+
+/* ---- calls ---- */
+
+static tide_status flat_call(bool *done, call *c) {
+  tide__fuse_plan *p = find_plan(c);
+  if (!p && !has_pieces(c->compiler)) return TIDE_OK;
+  TIDE_TRY(make_results(c, true));
+  *done = true;
+  if (!c->numel) return TIDE_OK;
+  return p ? launch(c, p) : run_pieces(done, c, true);
+}
+
+static tide_status general_call(bool *done, call *c) {
+  if (!sizes_fit(c)) return TIDE_OK;
+  for (int k = 0; c->into && k < c->f->outputs; k++)
+    if (!into_fits(c, k)) return TIDE_OK;
+  TIDE_TRY(make_results(c, false));
+  *done = true;
+  if (!c->numel) return TIDE_OK;
+  find_work(c);
+  tide__fuse_plan *p = find_plan(c);
+  return p ? launch(c, p) : run_pieces(done, c, false);
+}
+
+static tide_status find_compiler(call *c) {
+  const tide_backend *b;
+  TIDE_TRY(tide__backend(&b, c->device));
+  c->compiler = b->compiler;
+  return TIDE_OK;
+}
+
+tide_status tide_fused_call(bool *done, tide_tensor **out, tide_fused *f, tide_tensor *const *in,
+                            tide_tensor *const *into) {
+  return tide__fused_call(done, out, f, in, into, 0);
+}
+
+tide_status tide__fused_call(bool *done, tide_tensor **out, tide_fused *f, tide_tensor *const *in,
+                             tide_tensor *const *into, uint32_t fresh) {
+  if (TIDE_UNLIKELY(!done || !out || !f || !in))
+    return tide__fail(TIDE_ARGUMENT, "fuse: wrong arguments, expected a handle, tensors and room for results");
+  if (TIDE_UNLIKELY(f->epoch != atomic_load(&tide__epochs[0])))
+    return tide__fail(TIDE_STATE, "%s: the function belongs to a runtime that has ended or was reset", f->name);
+  if (TIDE_UNLIKELY(f->made != tide__epoch_now())) drop_plans(f);
+  call c;
+  tide_tensor view[TIDE_FUSE_INPUTS], *list[TIDE_FUSE_INPUTS];
+  c.f = f, c.in = c.given = in, c.into = into, c.work = 0, c.uniform = 0;
+  memset(c.made, 0, sizeof c.made), c.supposed = false, c.fresh = fresh;
+  *done = false;
+  if (f->views && (writes_over(&c) || !tide__fuse_views(list, view, f, in))) return TIDE_OK;
+  if (f->views) c.in = list;
+  if (!inputs_fit(&c) || (f->mail && !tide__fuse_place(f, (const tide_tensor *const *)in))) return TIDE_OK;
+  TIDE_TRY(find_compiler(&c));
+  tide_status status = f->reduces ? rows_call(done, &c) : flat_match(&c) ? flat_call(done, &c) : general_call(done, &c);
+  if (status != TIDE_OK || !*done)
+    for (int k = 0; k < f->outputs; k++) tide_tensor_release(c.made[k]);
+  else
+    memcpy(out, c.made, (size_t)f->outputs * sizeof *out);
+  if (status != TIDE_OK) *done = false;
+  /* A bad index on the CPU, which is told by the function alone; elsewhere what an earlier kernel has met. */
+  return status == TIDE_INDEX && f->mail && c.device < 0 ? TIDE_OK : status;
+}
+
+/* ---- before a call ---- */
+
+/* Where results would lie, as if they were there. */
+static void suppose_results(call *c, bool flat, tide_tensor *result, tide_storage *storage) {
+  const tide_fused *f = c->f;
+  for (int k = 0; k < f->outputs; k++) {
+    tide_dtype dtype = (tide_dtype)f->value[f->output[k]].dtype;
+    tide__tensor_wrap(&result[k], &storage[k], (void *)(uintptr_t)4096, SIZE_MAX / 4, c->device, dtype, c->size,
+                      c->ndim);
+    const tide_tensor *model = flat ? NULL : layout_of(c, f->output[k]);
+    if (model && tide__tensor_dense(model)) {
+      memcpy(result[k].stride, model->stride, (size_t)c->ndim * sizeof *model->stride);
+      tide__tensor_layout(&result[k]);
+    }
+    c->made[k] = &result[k];
+  }
+}
+
+void tide_fused_begin(tide_fused *f, const tide_fuse_layout *in) {
+  if (!f || !in) return;
+  for (int k = 0; k < f->inputs; k++)
+    if (!in[k].size || !in[k].stride) return;
+  tide_tensor x[TIDE_FUSE_INPUTS], result[TIDE_FUSE_OUTPUTS], *list[TIDE_FUSE_INPUTS];
+  tide_tensor view[TIDE_FUSE_INPUTS], *viewed[TIDE_FUSE_INPUTS];
+  tide_storage storage[TIDE_FUSE_INPUTS], to[TIDE_FUSE_OUTPUTS];
+  call c;
+  c.f = f, c.in = c.given = list, c.into = NULL, c.work = 0, c.uniform = 0, c.device = in[0].device, c.supposed = true,
+  c.fresh = 0;
+  for (int k = 0; k < f->inputs; k++) {
+    const tide__fuse_value *v = &f->value[f->input[k]];
+    tide__tensor_wrap(&x[k], &storage[k], (void *)(uintptr_t)4096, SIZE_MAX / 4, in[k].device, (tide_dtype)v->dtype,
+                      in[k].size, v->given);
+    memcpy(x[k].stride, in[k].stride, v->given * sizeof *x[k].stride);
+    tide__tensor_layout(&x[k]);
+    list[k] = &x[k];
+    if (in[k].device != c.device) return;
+  }
+  if (find_compiler(&c) != TIDE_OK) return;
+  if (f->views && !tide__fuse_views(viewed, view, f, list)) return;
+  if (f->views) c.in = viewed;
+  if (f->reduces) {
+    tide__fuse_rows r;
+    bool done;
+    f->in_pieces = has_pieces(c.compiler);
+    if (f->in_pieces || !rows_fit(&c, &r)) return;
+    suppose_results(&c, false, result, to);
+    rows_call(&done, &c);
+    return;
+  }
+  bool flat = flat_match(&c);
+  if (!flat && !sizes_fit(&c)) return;
+  suppose_results(&c, flat, result, to);
+  if (!flat && c.numel) find_work(&c);
+  if (c.numel) find_plan(&c);
+}
+
+tide_status tide_fused_wait(tide_fused *f) {
+  TIDE_GIVEN("fused_wait", f);
+  tide_fused *part;
+  for (int k = 0; (part = tide__fuse_stage(f, k)); k++) TIDE_TRY(tide_fused_wait(part));
+  if (f->made != tide__epoch_now()) drop_plans(f);
+  for (tide__fuse_plan *p = f->plans; p && !f->problem; p = p->next) {
+    if (p->plan.function) continue;
+    TIDE_TRY(tide__waits_refused(f->name));
+    if (find_function(p, f, true) != TIDE_OK) keep_problem(f);
+  }
+  return TIDE_OK;
+}
+
+bool tide_fused_ready(tide_fused *f) {
+  if (!f) return false;
+  tide_fused *part;
+  bool ready = (f->plans || f->in_pieces || f->stages) && f->made == tide__epoch_now() && !f->problem;
+  for (int k = 0; (part = tide__fuse_stage(f, k)); k++) ready = tide_fused_ready(part) && ready;
+  for (tide__fuse_plan *p = f->plans; ready && p; p = p->next) {
+    if (!p->plan.function && find_function(p, f, false) != TIDE_OK) keep_problem(f);
+    ready = p->plan.function != NULL;
+  }
+  return ready;
+}

@@ -1,0 +1,113 @@
+/* fuse_rows.c: launches of kernels that reduce rows: how a row is shared by threads, and the packed arguments.
+ *
+ * Rows of up to 256 accesses of 16 bytes are a warp's, longer ones a block's of up to 1024 threads, each of which has
+ * at most 8 accesses: that many elements stay in registers. Longer ones are done in parts (fuse_stages.c), each by a
+ * block, or where rows lie beside each other by a thread for as many rows as it reads at once.
+ *
+ * Invariant: an access of several elements is made only where every row begins at a multiple of it. */
+#include "jit/fuse/fuse.h"
+
+enum { BLOCK = 256, MOST = 1024, BLOCKS = 2112, PARTS = 1024, FEW_PARTS = 128 };
+
+static const tide__fuse_value *value_of(const tide_fused *f, int k) {
+  return &f->value[k < f->outputs ? f->output[k] : f->input[k - f->outputs]];
+}
+
+static int lanes_of(const tide_fused *f, const tide__fuse_rows *r, void *const *ptr) {
+  int lanes = 16;
+  for (int k = f->is_part ? f->outputs : 0; k < f->outputs + f->inputs; k++) {
+    int bytes = (int)tide__itemsize(value_of(f, k)->dtype);
+    if (!(r->across ? r->row_stride : r->step)[k]) continue;
+    if (16 / bytes < lanes) lanes = 16 / bytes;
+    if (((uintptr_t)ptr[k] & 15) || ((r->across ? r->step : r->row_stride)[k] * bytes) % 16) lanes = 1;
+  }
+  return (r->across ? r->rows : r->columns) % lanes ? 1 : lanes;
+}
+
+/* Bits count from the first operand that is read: a result has one element for a part. */
+static tide__fuse_shape shape_of_parts(const tide_fused *f, const tide__fuse_rows *r, void *const *ptr) {
+  tide__fuse_shape s = {.lanes = lanes_of(f, r, ptr), .pieces = r->across};
+  for (int k = f->outputs; k < f->outputs + f->inputs; k++) {
+    s.spread |= (uint32_t)((r->across ? r->row_stride : r->step)[k] != 0) << (k - f->outputs);
+    s.moves |= (uint32_t)(r->step[k] != 0) << (k - f->outputs);
+  }
+  return s;
+}
+
+static int64_t up(int64_t n, int64_t by) { return (n + by - 1) / by; }
+
+/* By sizes alone, so that the same call gives the same bits. A thread has 8 accesses at least. Where r->parts is given
+ * it stays: the last ones may have nothing to do. */
+void tide__fuse_choose_parts(const tide_fused *f, tide__fuse_rows *r, void *const *ptr) {
+  int64_t lanes = lanes_of(f, r, ptr), count = r->across ? r->columns : r->columns / lanes;
+  int64_t wanted = up(BLOCKS, r->across ? up(r->rows / lanes, BLOCK) : r->rows);
+  int64_t most = up(count, r->across ? 8 : 8 * BLOCK);
+  if (wanted > most) wanted = most;
+  if (wanted > PARTS) wanted = PARTS;
+  if (!r->parts) r->parts = up(count, up(count, wanted));
+  r->span = up(count, r->parts);
+}
+
+tide__fuse_shape tide__fuse_shape_of(const tide_fused *f, const tide__fuse_rows *r, void *const *ptr) {
+  if (f->is_part) return shape_of_parts(f, r, ptr);
+  tide__fuse_shape s = {.group = 32, .lanes = lanes_of(f, r, ptr)};
+  for (int k = 0; k < f->outputs + f->inputs; k++) s.spread |= (uint32_t)(r->step[k] != 0) << k;
+  if (r->parts && r->columns <= PARTS) { /* one kernel for any number of parts */
+    s.group = r->columns > FEW_PARTS ? BLOCK : 32, s.lanes = 1, s.pieces = 4;
+    return s;
+  }
+  int64_t accesses = (r->columns + s.lanes - 1) / s.lanes;
+  if (accesses > 32 * 8) s.group = BLOCK; /* nothing between: threads of a block that wait are all of one row */
+  while (s.group >= BLOCK && s.group < MOST && accesses > (int64_t)s.group * (s.lanes > 1 ? 4 : 8)) s.group *= 2;
+  s.pieces = (int)((accesses + s.group - 1) / s.group);
+  return s;
+}
+
+static int64_t blocks_of(const tide__fuse_shape *shape, const tide__fuse_rows *r, int threads) {
+  if (shape->group) return up(r->rows, threads / shape->group);
+  return r->across ? up(r->rows / shape->lanes * r->parts, BLOCK) : r->rows * r->parts;
+}
+
+tide_status tide__fuse_launch_rows(const tide_fused *f, const tide__jit_plan *p, const tide__fuse_shape *shape,
+                                   const tide__fuse_rows *r, const tide_tensor *const *operand, int device) {
+  int operands = f->outputs + f->inputs, at = 16 * f->slots;
+  int threads = shape->group < BLOCK ? BLOCK : shape->group, tail = at + 16 * operands;
+  uint16_t pointer[TIDE_JIT_OPERANDS];
+  tide__packed a;
+  tide__queue q;
+  TIDE_TRY(tide__jit_begin(&q, device, NULL));
+  memset(&a, 0, (size_t)tail + 8 * (size_t)operands + 48);
+  memcpy(a.bytes, f->packed, (size_t)at);
+  for (int k = 0; k < operands; k++) {
+    void *ptr = tide__tensor_ptr(operand[k]);
+    pointer[k] = (uint16_t)(at + 8 * k);
+    memcpy(a.bytes + pointer[k], &ptr, sizeof ptr);
+    memcpy(a.bytes + at + 8 * operands + 8 * k, &r->row_stride[k], 8);
+    tide__jit_operand(operand[k], k < f->outputs, q.stream);
+  }
+  if (shape->group) {
+    int64_t size[] = {r->rows, r->columns};
+    memcpy(a.bytes + tail, size, sizeof size);
+    tail += (int)sizeof size;
+  } else {
+    int64_t size[] = {r->rows, r->across ? r->columns : r->columns / shape->lanes, r->span, r->parts};
+    memcpy(a.bytes + tail, size, sizeof size);
+    tail += (int)sizeof size;
+    for (int k = 0; k < operands; k++, tail += 8) {
+      int64_t step = r->across ? r->step[k] : r->step[k] * shape->lanes;
+      memcpy(a.bytes + tail, &step, 8);
+    }
+    tail = (tail + 15) / 16 * 16;
+  }
+  tide_launch launch = {.grid = {(uint32_t)blocks_of(shape, r, threads), 1, 1},
+                        .block = {(uint32_t)threads, 1, 1},
+                        .device = device,
+                        .moved = r->rows * r->columns * tide_fused_bytes(f),
+                        .elementwise = true,
+                        .pointers = (uint16_t)operands,
+                        .bytes = (uint16_t)tail,
+                        .mail = (uint16_t)(16 * f->mail),
+                        .packed = a.bytes,
+                        .pointer = pointer};
+  return tide__jit_launch(p->compiler, p->function, &q, TIDE__LAUNCH_FUSED, &launch);
+}

@@ -1,0 +1,306 @@
+/* fuse_rows_text.c: operations that reduce rows, as the text of one kernel of CUDA.
+ *
+ * A group of threads, a warp or a block, does a row. What it reads of the row stays in registers, so that each element
+ * is read once, however many reductions there are. A reduction is a loop over the thread's elements, and then a joining
+ * of the threads'. Values that lead to it are computed in that loop; those that are reduced and used again are kept.
+ * What is one value a row is computed once, by every thread. A kernel of parts reads as it goes and keeps nothing but
+ * what it has summed up, one for each lane.
+ *
+ * Invariant: all of a row is read before any of it is written. */
+#include "jit/fuse/fuse.h"
+
+#include <stdio.h>
+
+#include "fuse_kernel.inc"
+
+typedef struct writer {
+  tide__text t;
+  const tide_fused *f;
+  const tide__fuse_shape *shape;
+  const char *mine, *here; /* behind an operand that has elements along the lanes: which one; where it lies in memory */
+  bool kept[TIDE_FUSE_NODES], there[TIDE_FUSE_NODES]; /* there: declared in the running loop, or for the row */
+} writer;
+
+static bool is_half(int dtype) { return dtype == TIDE_FLOAT16 || dtype == TIDE_BFLOAT16; }
+static bool is_packed(int dtype) { return dtype == TIDE_BOOL || is_half(dtype); }
+static int place_of(const writer *w, int node) { return w->f->outputs + w->f->value[node].input; }
+static bool is_spread(const writer *w, int operand) {
+  return w->shape->spread >> (w->f->is_part ? operand - w->f->outputs : operand) & 1;
+}
+
+static int uses(const tide_fused *f, int node) {
+  int n = 0;
+  for (int i = 0; i < f->nodes; i++)
+    for (int k = 0; k < f->value[i].operands; k++) n += f->value[i].in[k] == node;
+  for (int k = 0; k < f->outputs; k++) n += f->output[k] == node;
+  return n;
+}
+
+/* ---- values ---- */
+
+static void need(writer *w, int node);
+
+static void add_input(writer *w, int node) {
+  const tide__fuse_value *v = &w->f->value[node];
+  int k = place_of(w, node);
+  if (v->kind == TIDE_FUSE_GATHER) {
+    char from[96], step[40] = "";
+    if (w->f->is_part) snprintf(step, sizeof step, " + i * tide_a.step[%d]", k);
+    snprintf(from, sizeof from, "a%d%s + %s", k, step, is_spread(w, k) ? w->here : "0");
+    tide__fuse_add_read(&w->t, w->f, node, from);
+    return;
+  }
+  tide__text_add(&w->t, is_packed(v->dtype) ? "  const %s v%d = tide_get(p%d%s);\n" : "  const %s v%d = p%d%s;\n",
+                 tide__fuse_value_type(v->dtype), node, k, is_spread(w, k) ? w->mine : "");
+}
+
+/* Declares the value for one element, and what it is made of. */
+static void need(writer *w, int node) {
+  const tide__fuse_value *v = &w->f->value[node];
+  if (w->there[node]) return;
+  w->there[node] = true;
+  if (w->kept[node]) {
+    tide__text_add(&w->t, "  const %s v%d = r%d[TIDE_MINE];\n", tide__fuse_value_type(v->dtype), node, node);
+    return;
+  }
+  for (int k = 0; k < v->operands; k++)
+    if (v->in[k] >= 0) need(w, v->in[k]);
+  if (v->kind == TIDE_FUSE_INPUT || v->kind == TIDE_FUSE_GATHER)
+    add_input(w, node);
+  else if (v->kind == TIDE_FUSE_OP)
+    tide__fuse_add_op(&w->t, w->f, node);
+  else
+    tide__fuse_add_cast(&w->t, w->f, node);
+}
+
+/* A loop ends: what is one value a row stays. */
+static void forget(writer *w) {
+  for (int i = 0; i < w->f->nodes; i++) w->there[i] = w->there[i] && w->f->value[i].is_row;
+}
+
+static int join_of(const tide__fuse_value *v) {
+  return v->op == TIDE_MAX ? 1 : v->op == TIDE_MIN ? 2 : v->op == TIDE_PROD ? 3 : 0;
+}
+
+/* What nothing is reduced to. */
+static const char *none_of(const tide__fuse_value *v) {
+  static const char *const most[] = {"2147483647", "9223372036854775807ll", "__int_as_float(0x7f800000)",
+                                     "__longlong_as_double(0x7ff0000000000000ll)"};
+  static const char *const least[] = {"-2147483647 - 1", "-9223372036854775807ll - 1", "-__int_as_float(0x7f800000)",
+                                      "-__longlong_as_double(0x7ff0000000000000ll)"};
+  int join = join_of(v), k = v->compute == TIDE_INT64 ? 1 : v->compute == TIDE_FLOAT32 ? 2 : 3;
+  if (join == 0 || join == 3) return join ? "1" : "0";
+  return (join == 1 ? least : most)[v->compute == TIDE_INT32 ? 0 : k];
+}
+
+static void add_reduce(writer *w, int node) {
+  const tide__fuse_value *v = &w->f->value[node], *from = &w->f->value[v->in[0]];
+  const char *type = tide__fuse_value_type(v->dtype);
+  int join = join_of(v);
+  bool keeps = from->kind != TIDE_FUSE_INPUT && !w->kept[v->in[0]] && uses(w->f, v->in[0]) > 1;
+  if (keeps) tide__text_add(&w->t, "  %s r%d[TIDE_PIECES * TIDE_LANES_];\n", type, v->in[0]);
+  tide__text_add(&w->t, "  %s v%d = %s;\n  TIDE_LOOP {\n", type, node, none_of(v));
+  need(w, v->in[0]);
+  if (keeps) tide__text_add(&w->t, "  r%d[TIDE_MINE] = v%d;\n", v->in[0], v->in[0]);
+  tide__text_add(&w->t, "  v%d = tide_join<%d>(v%d, v%d);\n  }\n  v%d = tide_all<%d>(v%d);\n", node, join, node,
+                 v->in[0], node, join, node);
+  if (v->op == TIDE_MEAN) tide__text_add(&w->t, "  v%d /= (%s)columns;\n", node, type);
+  if (v->params)
+    tide__text_add(&w->t, "  v%d /= columns > tide_a.c%d ? columns - tide_a.c%d : 0;\n", node, v->param, v->param);
+  w->kept[v->in[0]] |= keeps;
+  forget(w);
+  w->there[node] = true;
+}
+
+/* ---- reading and writing ---- */
+
+static void add_loads(writer *w) {
+  const tide_fused *f = w->f;
+  for (int k = f->outputs; k < f->outputs + f->inputs; k++) {
+    tide__text_add(&w->t, "  const tide_s%d *a%d = (const tide_s%d *)tide_a.ptr[%d] + row * tide_a.stride[%d];\n", k, k,
+                   k, k, k);
+    if (tide__fuse_gathers(f, k - f->outputs)) continue;
+    if (!is_spread(w, k)) {
+      tide__text_add(&w->t, "  const tide_s%d p%d = *a%d;\n", k, k, k);
+      continue;
+    }
+    tide__text_add(&w->t,
+                   "  typedef tide_raw<sizeof(tide_s%d) * TIDE_LANES_>::type tide_r%d;\n"
+                   "  alignas(tide_r%d) tide_s%d p%d[TIDE_PIECES * TIDE_LANES_];\n"
+                   "  _Pragma(\"unroll\") for (int j = 0; j < TIDE_PIECES; j++)\n"
+                   "    if ((j * TIDE_GROUP + lane) * TIDE_LANES_ < columns)\n"
+                   "      ((tide_r%d *)p%d)[j] = ((const tide_r%d *)a%d)[j * TIDE_GROUP + lane];\n",
+                   k, k, k, k, k, k, k, k, k);
+  }
+}
+
+static void add_store(writer *w, int k, const char *to) {
+  int node = w->f->output[k];
+  tide__text_add(&w->t, is_packed(w->f->value[node].dtype) ? "  tide_put(%s, v%d);\n" : "  %s = v%d;\n", to, node);
+}
+
+static void add_row_results(writer *w) {
+  char to[96];
+  tide__text_add(&w->t, "  if (lane == 0) {\n");
+  for (int k = 0; k < w->f->outputs; k++) {
+    snprintf(to, sizeof to, "((tide_s%d *)tide_a.ptr[%d])[row * tide_a.stride[%d]]", k, k, k);
+    add_store(w, k, to);
+  }
+  tide__text_add(&w->t, "  }\n");
+}
+
+static void add_results(writer *w) {
+  char to[64];
+  for (int k = 0; k < w->f->outputs; k++)
+    tide__text_add(&w->t,
+                   "  typedef tide_raw<sizeof(tide_s%d) * TIDE_LANES_>::type tide_r%d;\n"
+                   "  alignas(tide_r%d) tide_s%d p%d[TIDE_PIECES * TIDE_LANES_];\n",
+                   k, k, k, k, k);
+  tide__text_add(&w->t, "  TIDE_LOOP {\n");
+  for (int k = 0; k < w->f->outputs; k++) need(w, w->f->output[k]);
+  for (int k = 0; k < w->f->outputs; k++) {
+    snprintf(to, sizeof to, "p%d[TIDE_MINE]", k);
+    add_store(w, k, to);
+  }
+  tide__text_add(&w->t, "  }\n");
+  for (int k = 0; k < w->f->outputs; k++)
+    tide__text_add(&w->t,
+                   "  _Pragma(\"unroll\") for (int j = 0; j < TIDE_PIECES; j++)\n"
+                   "    if ((j * TIDE_GROUP + lane) * TIDE_LANES_ < columns)\n"
+                   "      ((tide_r%d *)((tide_s%d *)tide_a.ptr[%d] + row * tide_a.stride[%d]))[j * TIDE_GROUP + "
+                   "lane] = ((tide_r%d *)p%d)[j];\n",
+                   k, k, k, k, k, k);
+}
+
+/* ---- parts ---- */
+
+/* The addresses of the part's row; what is the same for all lanes' next elements is read before the loop. */
+static void add_part_load(writer *w, int k, bool in_loop) {
+  bool moves = w->shape->moves >> (k - w->f->outputs) & 1;
+  const char *at = in_loop ? "i" : "0";
+  if (!in_loop)
+    tide__text_add(&w->t, "  const tide_s%d *a%d = (const tide_s%d *)tide_a.ptr[%d] + row * tide_a.stride[%d];\n", k, k,
+                   k, k, k);
+  if (moves != in_loop || tide__fuse_gathers(w->f, k - w->f->outputs)) return;
+  if (is_spread(w, k))
+    tide__text_add(&w->t,
+                   "  typedef tide_raw<sizeof(tide_s%d) * TIDE_LANES_>::type tide_r%d;\n"
+                   "  alignas(tide_r%d) tide_s%d p%d[TIDE_LANES_];\n"
+                   "  *(tide_r%d *)p%d = *(const tide_r%d *)(a%d + (%s) * tide_a.step[%d]);\n",
+                   k, k, k, k, k, k, k, k, k, at, k);
+  else
+    tide__text_add(&w->t, "  const tide_s%d p%d = a%d[(%s) * tide_a.step[%d]];\n", k, k, k, at, k);
+}
+
+static char *parts_body(const tide_fused *f, const tide__fuse_shape *shape) {
+  writer w = {.f = f, .shape = shape, .mine = "[e]", .here = "e"};
+  const char *across = shape->pieces ? "(row + e) * tide_a.parts + part" : "row * tide_a.parts + part";
+  for (int k = 0; k < f->inputs; k++) add_part_load(&w, f->outputs + k, false);
+  for (int k = 0; k < f->outputs; k++) {
+    const tide__fuse_value *v = &f->value[f->output[k]];
+    tide__text_add(&w.t, "  %s s%d[TIDE_LANES_];\n  TIDE_EACH_LANE s%d[e] = %s;\n", tide__fuse_value_type(v->dtype), k,
+                   k, none_of(v));
+  }
+  tide__text_add(&w.t, "  _Pragma(\"unroll 4\") for (long long i = first; i < end; i += %s) {\n",
+                 shape->pieces ? "1" : "256");
+  for (int k = 0; k < f->inputs; k++) add_part_load(&w, f->outputs + k, true);
+  tide__text_add(&w.t, "  TIDE_EACH_LANE {\n");
+  for (int k = 0; k < f->outputs; k++) {
+    const tide__fuse_value *v = &f->value[f->output[k]];
+    need(&w, v->in[0]);
+    tide__text_add(&w.t, "  s%d[e] = tide_join<%d>(s%d[e], v%d);\n", k, join_of(v), k, v->in[0]);
+  }
+  tide__text_add(&w.t, "  }\n  }\n");
+  for (int k = 0; k < f->outputs; k++) {
+    int join = join_of(&f->value[f->output[k]]);
+    if (shape->pieces)
+      tide__text_add(&w.t, "  TIDE_EACH_LANE ((tide_s%d *)tide_a.ptr[%d])[%s] = s%d[e];\n", k, k, across, k);
+    else
+      tide__text_add(&w.t,
+                     "  _Pragma(\"unroll\") for (int e = 1; e < TIDE_LANES_; e++) s%d[0] = tide_join<%d>(s%d[0], "
+                     "s%d[e]);\n  s%d[0] = tide_all<%d>(s%d[0]);\n"
+                     "  if (!threadIdx.x) ((tide_s%d *)tide_a.ptr[%d])[%s] = s%d[0];\n",
+                     k, join, k, k, k, join, k, k, k, across, k);
+  }
+  return tide__text_end(&w.t, "fuse");
+}
+
+/* ---- the whole ---- */
+
+static char *body_of(const tide_fused *f, const tide__fuse_shape *shape) {
+  writer w = {.f = f, .shape = shape, .mine = "[TIDE_MINE]", .here = "(j * TIDE_GROUP + lane) * TIDE_LANES_ + e"};
+  add_loads(&w);
+  for (int i = 0; i < f->nodes; i++) {
+    if (f->value[i].kind == TIDE_FUSE_REDUCE)
+      add_reduce(&w, i);
+    else if (f->value[i].is_row)
+      need(&w, i);
+  }
+  if (f->row_results)
+    add_row_results(&w);
+  else
+    add_results(&w);
+  return tide__text_end(&w.t, "fuse");
+}
+
+static void add_declarations(tide__text *t, const tide_fused *f, const tide__fuse_shape *shape) {
+  int operands = f->outputs + f->inputs;
+  for (int k = 0; k < operands; k++) {
+    int node = k < f->outputs ? f->output[k] : f->input[k - f->outputs];
+    tide__text_add(t, "typedef %s tide_s%d;\n", tide__jit_storage_type(f->value[node].dtype), k);
+  }
+  tide__text_add(t, "struct tide_args {\n");
+  for (int k = 0; k < f->slots; k++) tide__text_add(t, "  alignas(16) %s c%d;\n", tide__fuse_slot_type(&f->slot[k]), k);
+  tide__text_add(t, "  alignas(16) void *ptr[%d];\n  long long stride[%d], rows, columns", operands, operands);
+  if (f->is_part) tide__text_add(t, ", span, parts, step[%d]", operands);
+  tide__text_add(t, ";\n};\n#define TIDE_GROUP %d\n#define TIDE_LANES_ %d\n#define TIDE_PIECES %d\n",
+                 shape->group ? shape->group : 256, shape->lanes, shape->pieces);
+}
+
+/* The whole around a body, which is freed. */
+static char *around(const tide_fused *f, const tide__fuse_shape *shape, const tide_compiler *c, char *body, int threads,
+                    const char *head) {
+  tide__text t = {0};
+  char *helpers = body ? tide__fuse_helpers(body) : NULL;
+  if (helpers) {
+    tide__text_add(&t, "%s%s%s", c->text->prelude, c->text->with_small, helpers);
+    add_declarations(&t, f, shape);
+    tide__text_add(&t,
+                   "%sextern \"C\" __global__ void __launch_bounds__(%d) tide_kernel(const __grid_constant__ tide_args "
+                   "tide_a) {\n  tide_begin();\n%s%s%s",
+                   TEXT_joins, threads, head, f->mail ? "  tide_wrong tide_w = {0};\n" : "", body);
+    if (f->mail)
+      tide__text_add(&t, "  if (tide_w.length) tide_report(tide_w, tide_a.c%d, tide_a.c%d);\n", f->mail - 1, f->mail);
+    tide__text_add(&t, "}\n");
+  }
+  free(body);
+  free(helpers);
+  return helpers ? tide__text_end(&t, "fuse") : NULL;
+}
+
+char *tide__fuse_rows_source(const tide_fused *f, const tide__fuse_shape *shape, const tide_compiler *c) {
+  char head[256];
+  int threads = shape->group < 256 ? 256 : shape->group;
+  snprintf(head, sizeof head,
+           "  const int lane = threadIdx.x %% TIDE_GROUP, columns = (int)tide_a.columns;\n"
+           "  const long long row = (long long)blockIdx.x * %d + threadIdx.x / TIDE_GROUP;\n"
+           "  if (row >= tide_a.rows) return;\n",
+           threads / shape->group);
+  return around(f, shape, c, body_of(f, shape), threads, head);
+}
+
+/* The first and the last access of a thread, or of a block, in its part. */
+#define TIDE_BOUNDS(first)                                                                                             \
+  "  const long long first = " first ", stop = (part + 1) * tide_a.span;\n"                                            \
+  "  const long long end = stop < tide_a.columns ? stop : tide_a.columns;\n"
+
+char *tide__fuse_parts_source(const tide_fused *f, const tide__fuse_shape *shape, const tide_compiler *c) {
+  static const char along[] = "  const unsigned parts = (unsigned)tide_a.parts;\n"
+                              "  const long long row = blockIdx.x / parts, part = blockIdx.x % parts;\n" TIDE_BOUNDS(
+                                  "part * tide_a.span + threadIdx.x");
+  static const char across[] =
+      "  const long long mine = blockIdx.x * 256ll + threadIdx.x, wide = tide_a.rows / TIDE_LANES_;\n"
+      "  const long long row = mine % wide * TIDE_LANES_, part = mine / wide;\n"
+      "  if (part >= tide_a.parts) return;\n" TIDE_BOUNDS("part * tide_a.span");
+  return around(f, shape, c, parts_body(f, shape), 256, shape->pieces ? across : along);
+}

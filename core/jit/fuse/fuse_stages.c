@@ -1,0 +1,382 @@
+/* fuse_stages.c: fused operations whose rows are too long for one kernel, or lie beside each other.
+ *
+ * Each reduction is done in two steps: a kernel that reads once reduces parts of rows and writes a value for each; a
+ * second one reduces these, which are few, and does what follows of the row's values. Reductions that need the results
+ * of others come a level later and read again. What is as large as the inputs is computed at the end, by an elementwise
+ * kernel that reads the row's values as tensors. Each of these is a tide_fused of its own, made on the first call.
+ *
+ * How rows are cut depends on sizes alone, and parts join in their order: equal calls give equal bits.
+ *
+ * Invariant: nothing is launched before the kernels of all stages are there. */
+#include "jit/fuse/fuse.h"
+
+enum { LEVELS = 3, OPERANDS = TIDE_FUSE_INPUTS + TIDE_FUSE_OUTPUTS };
+
+/* What an input of a stage is: input k of the whole, or -1 - node: that row's value, or its parts. */
+typedef struct stage {
+  tide_fused *fused;
+  int16_t from[TIDE_FUSE_INPUTS];
+} stage;
+
+typedef struct tide__fuse_stages {
+  int levels;
+  stage parts[LEVELS], last[LEVELS], whole;
+  int16_t node[LEVELS][TIDE_FUSE_OUTPUTS];   /* the reductions of each level */
+  int16_t result[LEVELS][TIDE_FUSE_OUTPUTS]; /* what `last` gives: k: result k of all; -1 - node: a row's value */
+  int reductions[LEVELS], results[LEVELS], first[LEVELS]; /* first: the number of `last` that its divisors begin at */
+} tide__fuse_stages;
+
+/* ---- writing the stages ---- */
+
+typedef struct writer {
+  const tide_fused *f;
+  stage *stage;
+  bool of_parts; /* row's values are reduced from their parts; or read */
+  tide_fuse_node node[TIDE_FUSE_NODES + 1];
+  int16_t at[TIDE_FUSE_NODES]; /* the node of each of the whole, or -1 */
+  tide_scalar number[TIDE_FUSE_SCALARS];
+  int nodes, inputs, numbers;
+  bool failed;
+} writer;
+
+static void begin(writer *w, const tide_fused *f, stage *s, bool of_parts) {
+  *w = (writer){.f = f, .stage = s, .of_parts = of_parts, .numbers = f->numbers};
+  memset(w->at, -1, sizeof w->at);
+  memcpy(w->number, f->number, sizeof w->number);
+}
+
+static int add(writer *w, const tide_fuse_node *n) {
+  if (w->nodes == TIDE_FUSE_NODES) w->failed = true;
+  w->node[w->nodes] = *n;
+  return w->failed ? 0 : w->nodes++;
+}
+
+static int add_input(writer *w, int from, int dtype, int ndim) {
+  if (w->inputs == TIDE_FUSE_INPUTS) return w->failed = true, 0;
+  w->stage->from[w->inputs++] = (int16_t)from;
+  return add(w, &(tide_fuse_node){.kind = TIDE_FUSE_INPUT, .dtype = (tide_dtype)dtype, .ndim = ndim});
+}
+
+static int add_cast(writer *w, int node, int from, int to) {
+  if (from == to) return node;
+  return add(w, &(tide_fuse_node){.kind = TIDE_FUSE_CAST, .dtype = (tide_dtype)to, .in = {node}});
+}
+
+/* Of parts: 16-bit floats are not rounded on the way. */
+static int part_dtype(int dtype) { return dtype == TIDE_FLOAT16 || dtype == TIDE_BFLOAT16 ? TIDE_FLOAT32 : dtype; }
+
+static bool divides(const tide__fuse_value *v) { return v->op == TIDE_MEAN || v->params; }
+
+static int fold(writer *w, const tide__fuse_value *v, int node, int dims) {
+  int op = v->op == TIDE_MEAN ? TIDE_SUM : v->op;
+  return add(w, &(tide_fuse_node){.kind = TIDE_FUSE_REDUCE,
+                                  .op = op,
+                                  .in = {node},
+                                  .param = -1,
+                                  .dims = dims,
+                                  .leading = w->f->leading && !w->of_parts,
+                                  .keepdim = true});
+}
+
+/* The row's value, from its parts. What a sum is divided by is a number that each call gives. */
+static int join_parts(writer *w, int node) {
+  const tide__fuse_value *v = &w->f->value[node];
+  int at = fold(w, v, add_input(w, -1 - node, part_dtype(v->dtype), 2), 1);
+  if (divides(v)) {
+    if (w->numbers == TIDE_FUSE_SCALARS) return w->failed = true, 0;
+    w->number[w->numbers] = tide_float(1);
+    at = add(w, &(tide_fuse_node){.kind = TIDE_FUSE_OP, .op = TIDE_OP_div, .in = {at, -1 - w->numbers++}, .param = -1});
+  }
+  return add_cast(w, at, part_dtype(v->dtype), v->dtype);
+}
+
+static int copy(writer *w, int node);
+
+/* An input of the whole, or what is gathered from it. */
+static int add_given(writer *w, const tide__fuse_value *v) {
+  int index = v->kind == TIDE_FUSE_GATHER ? copy(w, v->in[0]) : 0, at = add_input(w, v->input, v->dtype, v->given);
+  w->node[at].kind = (tide_fuse_kind)v->kind, w->node[at].op = v->op, w->node[at].dims = v->dims;
+  w->node[at].in[0] = index, w->node[at].line = (int)v->site;
+  return at;
+}
+
+static int copy(writer *w, int node) {
+  const tide__fuse_value *v = &w->f->value[node];
+  if (w->at[node] >= 0) return w->at[node];
+  int at;
+  if (v->kind == TIDE_FUSE_INPUT || v->kind == TIDE_FUSE_GATHER)
+    at = add_given(w, v);
+  else if (v->kind == TIDE_FUSE_REDUCE)
+    at = w->of_parts ? join_parts(w, node) : add_input(w, -1 - node, v->dtype, w->f->ndim);
+  else {
+    tide_fuse_node n = {.kind = (tide_fuse_kind)v->kind, .op = v->op, .dtype = (tide_dtype)v->dtype, .param = -1};
+    for (int k = 0; k < v->operands; k++)
+      n.in[k] = v->in[k] < 0 ? -1 - w->f->slot[-1 - v->in[k]].number : copy(w, v->in[k]);
+    if (v->params) n.param = w->f->slot[v->param].number;
+    at = add(w, &n);
+  }
+  return w->at[node] = (int16_t)at;
+}
+
+static tide_status finish(writer *w, const int *outputs, int n) {
+  if (w->failed) return tide__fuse_refuse(w->f, "its rows are too long for all that it computes of them");
+  return tide_fused_new(&w->stage->fused, w->f->name, w->node, w->nodes, outputs, n, w->number, w->numbers);
+}
+
+static tide_status add_parts(writer *w, tide__fuse_stages *s, const tide_fused *f, int level) {
+  int outputs[TIDE_FUSE_OUTPUTS];
+  begin(w, f, &s->parts[level], false);
+  for (int i = 0; i < s->reductions[level]; i++) {
+    const tide__fuse_value *v = &f->value[s->node[level][i]];
+    int from = copy(w, v->in[0]);
+    outputs[i] = fold(w, v, add_cast(w, from, f->value[v->in[0]].dtype, part_dtype(v->dtype)), f->dims);
+  }
+  TIDE_TRY(finish(w, outputs, s->reductions[level]));
+  w->stage->fused->is_part = true;
+  return TIDE_OK;
+}
+
+static tide_status add_last(writer *w, tide__fuse_stages *s, const tide_fused *f, int level) {
+  int outputs[TIDE_FUSE_OUTPUTS];
+  begin(w, f, &s->last[level], true);
+  s->first[level] = w->numbers;
+  for (int i = 0; i < s->results[level]; i++) {
+    int result = s->result[level][i];
+    outputs[i] = copy(w, result >= 0 ? f->output[result] : -1 - result);
+  }
+  return finish(w, outputs, s->results[level]);
+}
+
+static tide_status add_whole(writer *w, tide__fuse_stages *s, const tide_fused *f) {
+  int outputs[TIDE_FUSE_OUTPUTS];
+  begin(w, f, &s->whole, false);
+  for (int k = 0; k < f->outputs; k++) outputs[k] = copy(w, f->output[k]);
+  return finish(w, outputs, f->outputs);
+}
+
+/* ---- what belongs to which level ---- */
+
+static bool put(int16_t *list, int *n, int value) {
+  if (*n == TIDE_FUSE_OUTPUTS) return false;
+  list[(*n)++] = (int16_t)value;
+  return true;
+}
+
+/* level[i]: how many reductions stand one behind the other on the way to node i. */
+static bool find_levels(tide__fuse_stages *s, const tide_fused *f) {
+  int level[TIDE_FUSE_NODES];
+  bool fits = true, is_result[TIDE_FUSE_NODES] = {false};
+  for (int i = 0; i < f->nodes; i++) {
+    const tide__fuse_value *v = &f->value[i];
+    level[i] = 0;
+    for (int k = 0; k < v->operands; k++)
+      if (v->in[k] >= 0 && level[v->in[k]] > level[i]) level[i] = level[v->in[k]];
+    if (v->kind != TIDE_FUSE_REDUCE) continue;
+    if (level[i] == LEVELS) return false;
+    fits = fits && put(s->node[level[i]], &s->reductions[level[i]], i);
+    if (++level[i] > s->levels) s->levels = level[i];
+  }
+  for (int k = 0; f->row_results && k < f->outputs; k++) {
+    int at = level[f->output[k]] - 1;
+    is_result[f->output[k]] = true;
+    fits = fits && put(s->result[at], &s->results[at], k);
+  }
+  for (int l = 0; l < s->levels; l++) /* the others that something larger, or the end, needs */
+    for (int i = 0; i < s->reductions[l] && (l + 1 < s->levels || !f->row_results); i++)
+      if (!is_result[s->node[l][i]]) fits = fits && put(s->result[l], &s->results[l], -1 - s->node[l][i]);
+  return fits;
+}
+
+static tide_status make_stages(tide_fused *f) {
+  tide__fuse_stages *s = f->stages = calloc(1, sizeof *s);
+  writer *w = malloc(sizeof *w);
+  tide_status status = s && w ? TIDE_OK : tide__fail(TIDE_MEMORY, "fuse: no host memory");
+  if (status == TIDE_OK && !find_levels(s, f)) status = tide__fuse_refuse(f, "too many reductions of long rows");
+  for (int l = 0; status == TIDE_OK && l < s->levels; l++) {
+    status = add_parts(w, s, f, l);
+    if (status == TIDE_OK) status = add_last(w, s, f, l);
+  }
+  if (status == TIDE_OK && !f->row_results) status = add_whole(w, s, f);
+  free(w);
+  if (status != TIDE_OK) tide__fuse_stages_free(f);
+  return status;
+}
+
+tide_fused *tide__fuse_stage(const tide_fused *f, int k) {
+  const tide__fuse_stages *s = f->stages;
+  if (!s) return NULL;
+  if (k == 2 * s->levels) return s->whole.fused;
+  return k < 2 * s->levels ? (k % 2 ? s->last : s->parts)[k / 2].fused : NULL;
+}
+
+void tide__fuse_stages_free(tide_fused *f) {
+  tide__fuse_stages *s = f->stages;
+  for (int l = 0; s && l < LEVELS; l++) tide_fused_free(s->parts[l].fused), tide_fused_free(s->last[l].fused);
+  if (s) tide_fused_free(s->whole.fused);
+  free(s);
+  f->stages = NULL;
+}
+
+/* ---- running them ---- */
+
+typedef struct run {
+  const tide_fused *f;
+  const tide__fuse_long *l;
+  tide_tensor *part[TIDE_FUSE_NODES], *row[TIDE_FUSE_NODES]; /* of each reduction */
+  int64_t parts;                                             /* of a row; 0: not known yet */
+  bool supposed;
+} run;
+
+/* Rows may be rows of one row (fuse_call.c): then all their parts are its. */
+static int64_t row_count(const run *x) {
+  int64_t n = 1;
+  for (int d = 0; d < x->l->ndim; d++) n *= x->l->size[d];
+  return n;
+}
+
+static tide_status run_parts(bool *done, run *x, const stage *s, const int16_t *node) {
+  const tide__fuse_rows *whole = x->l->rows;
+  tide_fused *f = s->fused;
+  tide__fuse_rows r = *whole;
+  r.parts = x->parts;
+  const tide_tensor *list[OPERANDS] = {NULL};
+  void *ptr[OPERANDS] = {NULL};
+  for (int k = 0; k < f->inputs; k++) {
+    int from = s->from[k], at = f->outputs + k;
+    list[at] = from >= 0 ? x->l->in[from] : x->row[-1 - from];
+    if (list[at]) ptr[at] = tide__tensor_ptr(list[at]);
+    r.row_stride[at] = from >= 0 ? whole->row_stride[x->f->outputs + from] : row_count(x) > 1;
+    r.step[at] = from >= 0 ? whole->step[x->f->outputs + from] : 0;
+  }
+  if (!tide__fuse_place(f, list + f->outputs)) return TIDE_OK;
+  if (x->l->compiler->interpreter) {
+    r.span = tide__fuse_piece(r.rows, r.across);
+    r.parts = (r.columns + r.span - 1) / r.span;
+  } else
+    tide__fuse_choose_parts(f, &r, ptr);
+  x->parts = r.parts;
+  const int64_t size[] = {r.rows, r.parts};
+  for (int k = 0; k < f->outputs && !x->supposed; k++) {
+    tide_dtype dtype = (tide_dtype)f->value[f->output[k]].dtype;
+    tide_tensor **part = &x->part[node[k]];
+    if (!*part) TIDE_TRY(tide__tensor_new(part, size, 2, dtype, x->l->device));
+    list[k] = *part;
+  }
+  return tide__fuse_run_rows(done, f, x->l->compiler, &r, list, x->l->device, x->supposed);
+}
+
+/* What the sums are divided by: how many elements there are, less the correction. */
+static void set_divisors(run *x, const stage *s, int at) {
+  const tide__fuse_rows *whole = x->l->rows;
+  double n = (double)(whole->rows / row_count(x) * whole->columns);
+  for (int k = 0; k < s->fused->inputs; k++) {
+    const tide__fuse_value *v = &x->f->value[-1 - s->from[k]];
+    double less = v->params ? tide__value(tide__fuse_number(x->f, v->param)).re : 0;
+    if (divides(v)) s->fused->number[at++] = tide_float(n > less ? n - less : 0);
+  }
+  tide__fuse_pack(s->fused);
+}
+
+/* Parts of rows of a row may be many: their parts. */
+static tide_status run_joined(bool *done, run *x, tide_fused *f, const tide__fuse_rows *r, tide_tensor *const *list) {
+  const tide__fuse_long l = {.rows = r,
+                             .in = list + f->outputs,
+                             .results = list,
+                             .compiler = x->l->compiler,
+                             .size = &r->rows,
+                             .ndim = 1,
+                             .device = x->l->device,
+                             .supposed = x->supposed};
+  if (r->columns > TIDE_FUSE_COLUMNS && !l.compiler->interpreter) return tide__fuse_run_stages(done, f, &l);
+  return tide__fuse_run_rows(done, f, l.compiler, r, (const tide_tensor *const *)list, l.device, x->supposed);
+}
+
+static tide_status run_last(bool *done, run *x, const tide__fuse_stages *stages, int level) {
+  const stage *s = &stages->last[level];
+  tide_fused *f = s->fused;
+  int64_t rows = row_count(x), columns = x->l->rows->rows / rows * x->parts;
+  tide__fuse_rows r = {.rows = rows, .columns = columns, .parts = 1};
+  tide_tensor *list[OPERANDS] = {NULL};
+  for (int k = 0; k < f->outputs && !x->supposed; k++) {
+    int result = stages->result[level][k];
+    if (result < 0)
+      TIDE_TRY(
+          tide__tensor_new(&x->row[-1 - result], &rows, 1, (tide_dtype)f->value[f->output[k]].dtype, x->l->device));
+    list[k] = result < 0 ? x->row[-1 - result] : x->l->results[result];
+    int node = result < 0 ? -1 - result : x->f->output[result];
+    if (result >= 0 && !x->row[node]) x->row[node] = tide__tensor_ref(x->l->results[result]);
+  }
+  for (int k = 0; k < f->outputs; k++) r.row_stride[k] = rows > 1;
+  for (int k = f->outputs; k < f->outputs + f->inputs; k++) {
+    list[k] = x->part[-1 - s->from[k - f->outputs]];
+    r.row_stride[k] = rows > 1 ? columns : 0, r.step[k] = 1;
+  }
+  set_divisors(x, s, stages->first[level]);
+  return run_joined(done, x, f, &r, list);
+}
+
+static void begin_whole(bool *done, const run *x, const stage *s) {
+  tide_fuse_layout in[TIDE_FUSE_INPUTS];
+  int64_t stride[TIDE_MAX_DIMS];
+  tide__stride_contiguous(stride, x->l->size, x->l->ndim);
+  for (int k = 0; k < s->fused->inputs; k++) {
+    const tide_tensor *t = s->from[k] >= 0 ? x->l->in[s->from[k]] : NULL;
+    in[k] = (tide_fuse_layout){x->l->device, t ? t->size : x->l->size, t ? t->stride : stride};
+  }
+  tide_fused_begin(s->fused, in);
+  *done = x->l->compiler->interpreter || tide_fused_ready(s->fused);
+}
+
+static tide_status run_whole(bool *done, run *x, const stage *s) {
+  tide_tensor *in[TIDE_FUSE_INPUTS] = {NULL};
+  tide_status status = TIDE_OK;
+  for (int k = 0; k < s->fused->inputs && status == TIDE_OK; k++)
+    if (s->from[k] >= 0)
+      in[k] = tide__tensor_ref(x->l->in[s->from[k]]);
+    else
+      status = tide_view(&in[k], x->row[-1 - s->from[k]], x->l->size, x->l->ndim);
+  if (status == TIDE_OK) {
+    uint32_t fresh = x->l->into ? ~0u : 0;
+    status = tide__fused_call(done, x->l->out, s->fused, in, x->l->into, fresh);
+  }
+  for (int k = 0; k < s->fused->inputs; k++) tide_tensor_release(in[k]);
+  return status;
+}
+
+static tide_status run_all(bool *done, run *x, bool supposed) {
+  const tide__fuse_stages *s = x->f->stages;
+  bool all = true;
+  x->supposed = supposed;
+  for (int l = 0; l < s->levels; l++)
+    for (int i = 0; i < 2; i++) {
+      bool one = false;
+      TIDE_TRY(i ? run_last(&one, x, s, l) : run_parts(&one, x, &s->parts[l], s->node[l]));
+      all = all && one;
+      if (!all && !supposed) return TIDE_OK;
+    }
+  if (all && supposed && s->whole.fused) begin_whole(&all, x, &s->whole);
+  if (!supposed && s->whole.fused) return run_whole(done, x, &s->whole);
+  *done = all;
+  return TIDE_OK;
+}
+
+/* On a host, which waits for arithmetic more than for memory, costly functions are not to be computed once a stage. */
+static bool is_done_twice(const tide_fused *f, const tide_compiler *c) {
+  return c->interpreter && f->costly && (f->stages->levels > 1 || f->stages->whole.fused);
+}
+
+tide_status tide__fuse_run_stages(bool *done, tide_fused *f, const tide__fuse_long *l) {
+  run x = {.f = f, .l = l};
+  bool ready = false;
+  *done = false;
+  if (!l->compiler || f->has_no_stages) return TIDE_OK;
+  if (!f->stages && (make_stages(f) != TIDE_OK || is_done_twice(f, l->compiler))) {
+    tide__fuse_stages_free(f);
+    f->has_no_stages = f->in_pieces = true;
+    return TIDE_OK;
+  }
+  tide_status status = run_all(&ready, &x, true);
+  if (status == TIDE_OK && ready && !l->supposed) status = run_all(done, &x, false);
+  for (int i = 0; i < f->nodes; i++) tide_tensor_release(x.part[i]), tide_tensor_release(x.row[i]);
+  return status;
+}

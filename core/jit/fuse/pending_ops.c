@@ -1,0 +1,353 @@
+/* pending_ops.c: the operations that give pending values, and what they check.
+ *
+ * Shapes, dtypes and devices are checked as in eager execution, and the result gets the strides that it would have
+ * there. What cannot be pending runs at once. */
+#include "jit/fuse/pending.h"
+
+enum {
+  DEPTH = 48, /* of nodes one behind the other, before values are computed on the way */
+  PACE = 2048 /* bytes that a pending value counts for the collector: what it takes of the host */
+};
+
+/* ---- what can be pending ---- */
+
+/* What the state decides about dtypes, and for gathers about indexes, is the same for all nodes there are. */
+static tide_status begin(tide_fuse *f, bool gathers) {
+  tide_dtype dtype = tide_get_default_dtype();
+  int base = gathers ? tide_get_index_base() : f->base;
+  if (f->oldest && (f->dtype != dtype || f->base != base)) TIDE_TRY(tide__fuse_settle(f, NULL, false));
+  f->dtype = dtype, f->base = base;
+  return TIDE_OK;
+}
+
+/* The operands' nodes; false: they cannot be used together, and nothing has changed. */
+static bool use_operands(tide__node *n, const tide_operand *in, int operands) {
+  n->operands = (uint8_t)operands;
+  for (int k = 0; k < operands; k++) {
+    n->number[k] = in[k].number;
+    if (!in[k].tensor) continue;
+    n->in[k] = tide__node_use(n->fuse, in[k].tensor);
+    if (!n->in[k]) return false;
+    if (n->depth <= n->in[k]->depth) n->depth = (uint16_t)(n->in[k]->depth + 1);
+    if (!tide__node_is_leaf(n->in[k]) && n->in[k]->stream != n->stream) return false;
+  }
+  tide__node_unlink(n); /* behind the leaves that were made for it */
+  tide__node_link(n);
+  return true;
+}
+
+/* On the current stream. */
+static tide_status place(tide__node *n) {
+  TIDE_TRY(tide__stream_current(&n->stream, n->device));
+  n->holds_stream = !n->stream->is_default;
+  if (n->holds_stream) tide_stream_retain(n->stream);
+  return TIDE_OK;
+}
+
+/* Chains that are long enough are cut: the operands of n are computed. */
+static tide_status cut(tide__node *n) {
+  for (int k = 0; k < 3 && n->depth > DEPTH; k++)
+    if (n->in[k] && n->in[k]->storage && !tide__node_is_leaf(n->in[k]))
+      TIDE_TRY(tide__storage_settle(n->in[k]->storage));
+  return TIDE_OK;
+}
+
+static tide_status give(tide_tensor **out, tide__node *n) {
+  tide_storage *s;
+  TIDE_TRY(tide__storage_pending(&s, (size_t)(n->x.numel * tide__itemsize(n->x.dtype)), n->device, n));
+  if (tide__node_tensor(out, n, s) != TIDE_OK) {
+    tide__storage_end(s);
+    return TIDE_MEMORY;
+  }
+  n->storage = s, n->users++;
+  tide__pace_add(PACE);
+  return TIDE_OK;
+}
+
+/* Ends the making of a node, which has no user yet: an error or a refusal frees it. */
+static tide_status end(tide_tensor **out, tide_status status, tide__node *n, bool fits) {
+  if (status == TIDE_OK && fits) status = cut(n);
+  if (status == TIDE_OK && fits) status = give(out, n);
+  if (status != TIDE_OK || !fits) n->users = 1, tide__node_unuse(n);
+  return status;
+}
+
+/* As eager execution lays a result out: like the first operand of its size, if that is dense. */
+static void lay_out(tide__node *n, const int64_t *size, int ndim, int dtype) {
+  int64_t stride[TIDE_MAX_DIMS];
+  const tide_tensor *like = NULL;
+  for (int k = 0; k < n->operands && !like; k++)
+    if (n->in[k] && tide__size_equal(&n->in[k]->x, size, ndim)) like = &n->in[k]->x;
+  if (!like || !tide__tensor_dense(like)) {
+    tide__stride_contiguous(stride, size, ndim);
+    like = NULL;
+  }
+  tide__node_describe(n, size, like ? like->stride : stride, ndim, dtype);
+}
+
+/* x^2 is a product, as it is where it runs alone. */
+static tide_op plain_op(tide_op op, const tide_operand *in) {
+  bool is_square = op == TIDE_OP_pow && in[0].tensor && !in[1].tensor && tide__category(in[0].tensor->dtype) == 2 &&
+                   tide__value(in[1].number).re == 2;
+  return is_square ? TIDE_OP_square : op;
+}
+
+/* The device and the size of the result; false: it is not one that can be pending. */
+static bool operands_fit(int *device, int64_t *size, int *ndim, tide_op op, const tide_operand *in) {
+  const tide_tensor *first = NULL;
+  *ndim = 0;
+  for (int k = 0; k < tide__op_traits_get(op)->operands; k++) {
+    const tide_tensor *x = in[k].tensor;
+    if (!x && in[k].number.kind == 'C') return false;
+    if (!x) continue;
+    if (!tide__node_usable(x) || tide__category(x->dtype) > 2 || !tide__size_broadcast(size, ndim, x)) return false;
+    if (first && x->storage->device != first->storage->device) return false;
+    if (!first) first = x;
+  }
+  if (first) *device = first->storage->device;
+  return first && *ndim <= TIDE_MAX_DIMS;
+}
+
+static tide_status add_op(tide__node **out, tide_fuse *f, tide_op op, const tide_operand *in, const tide_scalar *p,
+                          const tide_tensor *into) {
+  int64_t size[TIDE_MAX_DIMS];
+  int ndim, device;
+  tide__types types;
+  *out = NULL;
+  if ((unsigned)op >= TIDE_OP_COUNT || !operands_fit(&device, size, &ndim, op, in)) return TIDE_OK;
+  if (tide__op_traits_get(op)->params && !p) return TIDE_OK;
+  op = plain_op(op, in);
+  if (tide__op_types(&types, op, in, p) != TIDE_OK || !tide_fuse_takes(types.op, types.common)) return TIDE_OK;
+  if (into && (!tide__node_usable(into) || into->dtype != (uint8_t)types.result || into->storage->device != device ||
+               !tide__size_equal(into, size, ndim)))
+    return TIDE_OK;
+  tide__node *n = tide__node_new(f, TIDE_FUSE_OP, device);
+  if (!n) return TIDE_MEMORY;
+  n->op = (uint8_t)op, n->params = tide__op_traits_get(op)->params;
+  for (int k = 0; k < n->params; k++) n->param[k] = p[k];
+  tide_status status = place(n);
+  bool fits = status == TIDE_OK && use_operands(n, in, tide__op_traits_get(op)->operands);
+  if (fits) lay_out(n, size, ndim, types.result);
+  if (fits)
+    *out = n;
+  else
+    n->users = 1, tide__node_unuse(n);
+  return status;
+}
+
+/* ---- operations ---- */
+
+/* The pending value that x stands for gets the value of n instead. */
+static tide_status replace(tide_tensor *x, tide__node *n) {
+  tide__node *old = tide__node_of(x);
+  n->storage = x->storage, n->users++;
+  tide__node_describe(n, x->size, x->stride, x->ndim, x->dtype);
+  x->storage->user = n;
+  old->storage = NULL;
+  tide__node_unuse(old);
+  return cut(n);
+}
+
+static tide_status write(tide_fuse *f, tide__node *n, tide_tensor *into) {
+  const tide__node *now = tide__node_of(into);
+  if (now && now->fuse == f && now->stream == n->stream && into->offset == 0) return replace(into, n);
+  tide__node **list;
+  int count;
+  n->users++;
+  tide_status status = tide__storage_settle(into->storage);
+  if (status == TIDE_OK) status = tide__writable_check(into, tide_op_get((tide_op)n->op)->name, "the destination");
+  if (status == TIDE_OK) status = tide__fuse_find(&list, &count, f, into->storage, false);
+  if (status == TIDE_OK) {
+    status = tide__fuse_compute_all(f, list, count, n, into);
+    free(list);
+  }
+  tide__node_unuse(n);
+  return status;
+}
+
+tide_status tide_fuse_elementwise(tide_tensor **out, tide_fuse *f, tide_op op, const tide_operand *in,
+                                  const tide_scalar *params, tide_tensor *into) {
+  tide__node *n = NULL;
+  if (!f) return tide__fail_null("fuse_elementwise", "fuse");
+  TIDE_GIVEN("fuse_elementwise", in);
+  TIDE_TRY(tide__out_check(out, into, "fuse_elementwise"));
+  if (into && tide__node_usable(into) && atomic_load(&into->storage->pending_reads)) {
+    /* Other fuses' values that read it; ours are computed with this operation. */
+    tide_status status = TIDE_OK;
+    for (tide_fuse *other = tide__fuse_next(NULL); other; other = tide__fuse_next(other))
+      if (other != f && status == TIDE_OK) status = tide__fuse_settle(other, into->storage, false);
+    TIDE_TRY(status);
+  }
+  tide__fuse_lock(f);
+  tide_status status = begin(f, false);
+  if (status == TIDE_OK) status = add_op(&n, f, op, in, params, into);
+  if (status == TIDE_OK && n) status = into ? write(f, n, into) : end(out, TIDE_OK, n, true);
+  tide__fuse_unlock(f);
+  if (status == TIDE_OK && !n) return tide_elementwise(out, op, in, params, into);
+  return status;
+}
+
+static tide_dtype reduced_dtype(tide_reduction op, tide_dtype dtype) {
+  bool whole = tide__category(dtype) < 2;
+  switch (op) {
+  case TIDE_SUM:
+  case TIDE_PROD: return whole ? TIDE_INT64 : dtype;
+  case TIDE_ALL:
+  case TIDE_ANY: return TIDE_BOOL;
+  case TIDE_COUNT_NONZERO: return TIDE_INT64;
+  case TIDE_LOGSUMEXP: return whole ? tide_get_default_dtype() : dtype;
+  default: return dtype;
+  }
+}
+
+/* Are the dims the last ones, or the first? */
+static bool find_dims(tide__node *n, const tide_reduce_options *o, int ndim) {
+  int dims = o->ndims ? o->ndims : ndim;
+  if (o->ndims < 0 || (o->ndims && !o->dims)) return false;
+  uint64_t last = 0, first = 0;
+  for (int i = 0; i < o->ndims; i++) {
+    int d = o->dims[i] < 0 ? o->dims[i] + ndim : o->dims[i];
+    if (d < 0 || d >= ndim) return false;
+    if (d >= ndim - dims) last |= (uint64_t)1 << d;
+    if (d < dims) first |= (uint64_t)1 << d;
+  }
+  bool is_last = !o->ndims || __builtin_popcountll(last) == dims;
+  n->dims = (uint8_t)dims, n->leading = !is_last, n->keepdim = o->keepdim;
+  return dims > 0 && dims <= ndim && (is_last || __builtin_popcountll(first) == dims);
+}
+
+/* Rows that are done in parts the CPU's own loops read once for these, and more precisely. */
+static bool is_better_alone(tide_reduction op, const tide__node *n, const tide_tensor *x) {
+  bool spreads = op == TIDE_VAR || op == TIDE_STD || op == TIDE_NORM;
+  int64_t columns = tide__size_product(x->size + (n->leading ? 0 : x->ndim - n->dims), n->dims);
+  return columns < 2 || (x->storage->device < 0 && spreads && (n->leading || columns > 16384));
+}
+
+tide_status tide_fuse_reduce(tide_tensor **out, tide_fuse *f, tide_reduction op, const tide_tensor *x,
+                             const tide_reduce_options *o) {
+  if (!f) return tide__fail_null("fuse_reduce", "fuse");
+  TIDE_GIVEN("fuse_reduce", out);
+  if (o) TIDE_SIZED("fuse_reduce", o);
+  bool fits = (unsigned)op < TIDE_REDUCTION_COUNT && tide__node_usable(x) && o && o->dtype == TIDE_DTYPE_NONE &&
+              tide_fuse_reduces(op, (tide_dtype)x->dtype);
+  tide__fuse_lock(f);
+  tide_status status = fits ? begin(f, false) : TIDE_OK;
+  tide__node *n = status == TIDE_OK && fits ? tide__node_new(f, TIDE_FUSE_REDUCE, x->storage->device) : NULL;
+  if (fits && !n && status == TIDE_OK) status = TIDE_MEMORY;
+  if (n) {
+    const tide_operand in = {.tensor = x};
+    int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
+    int ndim = 0;
+    fits = find_dims(n, o, x->ndim) && !is_better_alone(op, n, x);
+    if (fits) status = place(n);
+    fits = fits && status == TIDE_OK && use_operands(n, &in, 1);
+    n->op = (uint8_t)op, n->params = op == TIDE_VAR || op == TIDE_STD || op == TIDE_NORM;
+    n->param[0] = tide_float(o->param);
+    for (int d = 0; d < x->ndim && fits; d++) {
+      bool reduced = n->leading ? d < n->dims : d >= x->ndim - n->dims;
+      if (!reduced || n->keepdim) size[ndim++] = reduced ? 1 : x->size[d];
+    }
+    tide__stride_contiguous(stride, size, ndim);
+    tide__node_describe(n, size, stride, ndim, reduced_dtype(op, (tide_dtype)x->dtype));
+    status = end(out, status, n, fits);
+  }
+  tide__fuse_unlock(f);
+  return status == TIDE_OK && !fits ? tide_reduce(out, op, x, o, NULL) : status;
+}
+
+tide_status tide_fuse_cast(bool *done, tide_tensor **out, tide_fuse *f, const tide_tensor *x, tide_dtype dtype) {
+  TIDE_GIVEN("fuse_cast", done);
+  TIDE_GIVEN("fuse_cast", out);
+  if (!f) return tide__fail_null("fuse_cast", "fuse");
+  TIDE_GIVEN("fuse_cast", x);
+  TIDE_RANGE("fuse_cast", dtype, TIDE_DTYPE_COUNT);
+  *done = tide__node_usable(x) && (unsigned)dtype < TIDE_DTYPE_COUNT && dtype != (tide_dtype)x->dtype &&
+          tide__category(dtype) < 3 && tide__category(x->dtype) < 3;
+  if (!*done) return TIDE_OK;
+  tide__fuse_lock(f);
+  tide_status status = begin(f, false);
+  tide__node *n = status == TIDE_OK ? tide__node_new(f, TIDE_FUSE_CAST, x->storage->device) : NULL;
+  if (!n && status == TIDE_OK) status = TIDE_MEMORY;
+  if (n) {
+    const tide_operand in = {.tensor = x};
+    status = place(n);
+    *done = status == TIDE_OK && use_operands(n, &in, 1);
+    if (*done) lay_out(n, x->size, x->ndim, dtype);
+    status = end(out, status, n, *done);
+  }
+  tide__fuse_unlock(f);
+  return status;
+}
+
+/* May the index stand for a dim of x, or for all of x where that is a line? */
+static bool is_gatherable(const tide_tensor *x, const tide_tensor *index, int dim, int places) {
+  bool along = places == TIDE_FUSE_ALONG;
+  if (!tide__node_usable(x) || !tide__node_usable(index) || tide__category(index->dtype) != 1 ||
+      tide__category(x->dtype) > 2 || x->storage->device != index->storage->device)
+    return false;
+  if (places == TIDE_FUSE_LINE) return x->contiguous;
+  if (dim < 0 || dim >= x->ndim || (along && x->ndim != index->ndim)) return false;
+  for (int d = 0; along && d < x->ndim; d++)
+    if (d != dim && x->size[d] != index->size[d]) return false;
+  return x->ndim - 1 + (along ? 1 : index->ndim) <= TIDE_MAX_DIMS;
+}
+
+tide_status tide_fuse_gather(bool *done, tide_tensor **out, tide_fuse *f, const tide_tensor *x,
+                             const tide_tensor *index, int dim, int places, const char *file, int line) {
+  TIDE_GIVEN("fuse_gather", done);
+  TIDE_GIVEN("fuse_gather", out);
+  if (!f) return tide__fail_null("fuse_gather", "fuse");
+  TIDE_GIVEN("fuse_gather", x);
+  TIDE_GIVEN("fuse_gather", index);
+  TIDE_RANGE("fuse_gather", places, TIDE_FUSE_LINE + 1);
+  if (line < 0 || (line && !file))
+    return tide__fail(TIDE_ARGUMENT, "fuse_gather: line: got %d%s, expected 0, or a line of a file", line,
+                      file ? "" : " without a file");
+  if (places != TIDE_FUSE_LINE) TIDE_TRY(tide__dim_check(&dim, dim, x->ndim, "fuse_gather"));
+  *done = is_gatherable(x, index, dim, places);
+  if (!*done) return TIDE_OK;
+  TIDE_TRY(tide__storage_settle(x->storage));
+  tide__fuse_lock(f);
+  tide_status status = begin(f, true);
+  tide__node *n = status == TIDE_OK ? tide__node_new(f, TIDE_FUSE_GATHER, x->storage->device) : NULL;
+  if (!n && status == TIDE_OK) status = TIDE_MEMORY;
+  if (n) {
+    const tide_operand in[2] = {{.tensor = index}, {.tensor = x}};
+    int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
+    int ndim = 0;
+    n->op = (uint8_t)places, n->dims = (uint8_t)(places == TIDE_FUSE_LINE ? 0 : dim), n->file = file, n->line = line;
+    status = place(n);
+    *done = status == TIDE_OK && use_operands(n, in, 2);
+    for (int d = 0; places == TIDE_FUSE_SLICES && d < dim; d++) size[ndim++] = x->size[d];
+    for (int d = 0; d < index->ndim; d++) size[ndim++] = index->size[d];
+    for (int d = dim + 1; places == TIDE_FUSE_SLICES && d < x->ndim; d++) size[ndim++] = x->size[d];
+    tide__stride_contiguous(stride, size, ndim);
+    tide__node_describe(n, size, stride, ndim, x->dtype);
+    status = end(out, status, n, *done);
+  }
+  tide__fuse_unlock(f);
+  return status;
+}
+
+tide_status tide_fuse_compute(tide_fuse *f, tide_tensor *const *list, int n) {
+  if (!f) return tide__fail_null("fuse_compute", "fuse");
+  TIDE_LIST("fuse_compute", list, n);
+  enum { MOST = 1 << 20 };
+  if (n > MOST) return tide__fail(TIDE_ARGUMENT, "fuse_compute: n: got %d, expected at most %d", n, MOST);
+  tide__node **node = malloc((size_t)(n > 0 ? n : 1) * sizeof *node);
+  if (!node) return tide__fail(TIDE_MEMORY, "fuse: no host memory");
+  int count = 0;
+  tide__fuse_lock(f);
+  for (int i = 0; i < n; i++) {
+    tide__node *one = list[i] && list[i]->storage ? tide__node_of(list[i]) : NULL;
+    bool before = false;
+    for (int k = 0; k < count; k++) before = before || node[k] == one;
+    if (one && one->fuse == f && !before) node[count++] = one;
+  }
+  tide_status status = tide__fuse_compute_all(f, node, count, NULL, NULL);
+  tide__fuse_unlock(f);
+  free(node);
+  return status;
+}
+
+bool tide_tensor_is_pending(const tide_tensor *x) { return x && x->storage && x->storage->pending; }

@@ -1,0 +1,158 @@
+/* launch.c: launches of what was made at run time, of every face; and the arguments of elementwise kernels.
+ *
+ * Flat kernels count their threads in 32 bits, strided ones their elements: what is larger is done in parts, of which a
+ * strided one is the half of a dim.
+ *
+ * Invariant: a launch counts at most 2^30 elements where it computes indexes. */
+#include "jit/raw/function.h"
+
+#include "base/determinism.h"
+#include "base/quota.h"
+
+enum { MOST = 1 << 30 };
+
+/* ---- every launch ---- */
+
+tide_status tide__jit_compiler(const tide_compiler **out, const char *what, int device) {
+  const tide_backend *b;
+  TIDE_TRY(tide__backend(&b, device));
+  *out = b->compiler;
+  if (*out) return TIDE_OK;
+  return tide__fail(TIDE_SUPPORT, "%s: %s cannot make kernels at run time", what, tide__device_text(device));
+}
+
+int tide__jit_device_of(const tide_operand *args, int n, int otherwise) {
+  for (int i = 0; i < n; i++)
+    if (args[i].tensor && args[i].tensor->storage) return args[i].tensor->storage->device;
+  return otherwise;
+}
+
+tide_status tide__jit_check_order(bool is_unordered, _Atomic bool *warned, const char *what, int device) {
+  if (TIDE_LIKELY(!is_unordered || device < 0 || !tide__deterministic())) return TIDE_OK;
+  if (tide_get_deterministic() == TIDE_DETERMINISM_WARN && atomic_exchange(warned, true)) return TIDE_OK;
+  return tide__determinism_refuse(what, "it uses atomic operations");
+}
+
+tide_status tide__jit_check_turns(tide_tensor *const *tensor, int n) {
+  for (int i = 0; i < n; i++) TIDE_TRY(tide__check(tensor[i], "launch", "an argument"));
+  return TIDE_OK;
+}
+
+/* What can be stopped is stopped by its number, and what has a quota is watched. */
+tide_status tide__jit_launch(const tide_compiler *c, void *function, tide__queue *q, tide__launch what,
+                             tide_launch *a) {
+  static const uint16_t no_offset[1];
+  const tide__made made = {c, function, a};
+  const bool stops = what == TIDE__LAUNCH_RAW && a->mail && a->device >= 0, watched = stops && tide__quota_any();
+  a->site = a->device < 0 ? 0 : tide__site_now();
+  if (!a->offset) a->params = 1, a->offset = no_offset;
+  TIDE_TRY(tide__launch_begin(&q->number, q->stream, a->site, what, 0, &made));
+  if (stops) a->owner = tide__quota_owner(tide__quota_bound()), a->number = q->number ? tide__watch_number() : 0;
+  tide_status status = watched ? tide__watch_begin(q->stream, q->number) : TIDE_OK;
+  if (status == TIDE_OK) status = c->loader->launch(q->stream, function, a);
+  if (watched) tide__watch_end(q->stream, q->number);
+  return tide__launch_done(q->stream, q->number, status);
+}
+
+/* ---- elementwise ---- */
+
+/* The lanes of a thread are a power of two of elements. */
+static void put_count(char *packed, const tide__jit_plan *p, int64_t n) {
+  int shift = __builtin_ctz((unsigned)p->layout.vector);
+  const uint32_t threads[] = {(uint32_t)((n + p->layout.vector - 1) >> shift), (uint32_t)(n >> shift)};
+  memcpy(packed + p->layout.count, &n, sizeof n);
+  if (!p->special.ndim) memcpy(packed + p->layout.count + sizeof n, threads, sizeof threads);
+}
+
+/* Fills in what every launch has; the packed block holds the scalars and the addresses of `n` elements already. */
+static tide_status launch_part(const tide__jit_plan *p, tide__queue *q, char *packed, int64_t n, int device,
+                               tide__launch what) {
+  uint16_t pointer[TIDE_JIT_OPERANDS];
+  int operands = p->special.operands;
+  for (int k = 0; k < operands; k++) pointer[k] = (uint16_t)(p->layout.pointers + 8 * k);
+  put_count(packed, p, n);
+  int64_t blocks = (n + p->tile - 1) / p->tile;
+  tide_launch a = {.grid = {(uint32_t)blocks, 1, 1},
+                   .block = {(uint32_t)p->compiler->text->threads, 1, 1},
+                   .device = device,
+                   .moved = n * p->moved,
+                   .elementwise = true,
+                   .pointers = (uint16_t)operands,
+                   .bytes = p->layout.bytes,
+                   .mail = p->mail,
+                   .packed = packed,
+                   .pointer = pointer};
+  return tide__jit_launch(p->compiler, p->function, q, what, &a);
+}
+
+int64_t tide__jit_most_threads = (int64_t)1 << 31;
+
+tide_status tide__jit_launch_flat(const tide__jit_plan *p, tide__queue *q, char *packed, int64_t n, int device,
+                                  tide__launch what) {
+  int64_t most = tide__jit_most_threads * p->layout.vector;
+  for (; TIDE_UNLIKELY(n > most); n -= most) {
+    TIDE_TRY(launch_part(p, q, packed, most, device, what));
+    for (int k = 0; k < p->special.operands - p->special.uniform; k++) {
+      char *ptr, *at = packed + p->layout.pointers + 8 * k;
+      memcpy(&ptr, at, sizeof ptr);
+      ptr += most * tide__itemsize(p->special.dtype[k]);
+      memcpy(at, &ptr, sizeof ptr);
+    }
+  }
+  return launch_part(p, q, packed, n, device, what);
+}
+
+/* ---- strided ---- */
+
+typedef struct divisor {
+  uint32_t d, mul, shift;
+} divisor;
+
+/* For n < 2^31: n / d is (high half of n * mul, plus n) >> shift (T. Granlund, P. Montgomery, PLDI 1994). */
+static divisor make_divisor(int64_t d) {
+  divisor out = {(uint32_t)d, 1, 0};
+  while (((uint64_t)1 << out.shift) < (uint64_t)d) out.shift++;
+  out.mul = (uint32_t)((((uint64_t)1 << 32) * (((uint64_t)1 << out.shift) - (uint64_t)d)) / (uint64_t)d + 1);
+  return out;
+}
+
+typedef struct strided {
+  const tide__jit_plan *plan;
+  tide__queue *q;
+  char *packed;
+  int device;
+  tide__launch what;
+} strided;
+
+static tide_status launch_piece(const strided *s, const tide__work *w) {
+  const tide__jit_plan *p = s->plan;
+  int operands = p->special.operands;
+  memcpy(s->packed + p->layout.pointers, w->ptr, (size_t)operands * sizeof w->ptr[0]);
+  for (int d = 0; d < w->ndim; d++) {
+    divisor by = make_divisor(w->size[d]);
+    memcpy(s->packed + p->layout.divisors + (size_t)d * sizeof by, &by, sizeof by);
+    for (int k = 0; k < operands; k++)
+      memcpy(s->packed + p->layout.strides + (size_t)(d * operands + k) * 8, &w->stride[k][d], 8);
+  }
+  return launch_part(p, s->q, s->packed, w->numel, s->device, s->what);
+}
+
+/* Halves the outermost dim that can be. */
+static tide_status launch_pieces(const strided *s, const tide__work *w) {
+  if (w->numel <= MOST) return launch_piece(s, w);
+  int d = 0;
+  while (w->size[d] == 1) d++;
+  tide__work low = *w, high = *w;
+  low.size[d] = w->size[d] / 2, high.size[d] = w->size[d] - low.size[d];
+  low.numel = w->numel / w->size[d] * low.size[d], high.numel = w->numel - low.numel;
+  for (int k = 0; k < s->plan->special.operands; k++)
+    high.ptr[k] += low.size[d] * w->stride[k][d] * tide__itemsize(s->plan->special.dtype[k]);
+  TIDE_TRY(launch_pieces(s, &low));
+  return launch_pieces(s, &high);
+}
+
+tide_status tide__jit_launch_strided(const tide__jit_plan *p, tide__queue *q, char *packed, const tide__work *w,
+                                     int device, tide__launch what) {
+  const strided s = {p, q, packed, device, what};
+  return launch_pieces(&s, w);
+}

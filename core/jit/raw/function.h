@@ -1,0 +1,73 @@
+/* function.h: an elementwise function and what it has compiled. Private to function.c and jit.c. */
+#ifndef TIDE_JIT_FUNCTION_H
+#define TIDE_JIT_FUNCTION_H
+
+#include "jit/jit.h"
+
+/* What was compiled for these dtypes, device and shape of the work, and the arguments that are always the same. */
+typedef struct tide__jit_plan {
+  struct tide__jit_plan *next;
+  uint64_t key;
+  tide_dtype common;
+  const tide_compiler *compiler;
+  void *function;
+  tide__special special;
+  tide__layout layout;
+  uint16_t mail;       /* where in the arguments the addresses of a mailbox go; 0: the kernel reports nothing */
+  int64_t tile, moved; /* elements of a block; bytes that an element moves */
+  char scalars[16 * TIDE_JIT_SCALARS];
+} tide__jit_plan;
+
+/* launch.c: queues a kernel over `n` elements, or over strided operands, whose packed arguments hold the scalars and,
+ * where it is flat, the addresses. */
+typedef struct tide__packed {
+  _Alignas(16) char bytes[TIDE_LAUNCH_BYTES];
+} tide__packed;
+typedef struct tide__work {
+  int64_t numel, size[TIDE_MAX_DIMS];
+  const int64_t (*stride)[TIDE_MAX_DIMS]; /* of each operand */
+  int ndim;
+  char *ptr[TIDE_JIT_OPERANDS];
+} tide__work;
+tide_status tide__jit_launch_flat(const tide__jit_plan *p, tide__queue *q, char *packed, int64_t n, int device,
+                                  tide__launch what);
+tide_status tide__jit_launch_strided(const tide__jit_plan *p, tide__queue *q, char *packed, const tide__work *w,
+                                     int device, tide__launch what);
+
+struct tide_jit {
+  char *code;
+  tide__signature signature;
+  int inputs, outputs, scalars;
+  bool by_value;
+  uint8_t role[TIDE_LAUNCH_PARAMS], number[TIDE_LAUNCH_PARAMS];
+  char scalar_kind[TIDE_JIT_SCALARS];
+  struct {
+    int64_t low, high;
+  } range[TIDE_JIT_SCALARS]; /* of scalars of kind 'I' */
+  const char *scalar_name[TIDE_JIT_SCALARS];
+  tide_scalar scalar[TIDE_JIT_SCALARS];
+  char what[192];       /* "jiterator: scale of demo.lua:3" */
+  uint32_t epoch, made; /* of the runtime; of the accelerators when the plans were made */
+  tide__jit_plan *plans;
+};
+
+/* VALUE where a number is not an integer that the parameter can hold. */
+tide_status tide__jit_scalars_check(const tide_jit *j, const tide_scalar *scalars, const char *what);
+void tide__jit_scalars_pack(char *to, const tide_jit *j, const tide_scalar *scalars, tide_dtype common);
+
+/* dtypes of the inputs, 4 bits each; the device; 0 or the number of dims; and for each input whether it is a 0-d tensor
+ * among others, which counts less in promotion. */
+static inline uint64_t tide__jit_plan_key(uint64_t dtypes, int device, int ndim, uint64_t lesser) {
+  return dtypes | (uint64_t)(device + 1) << 32 | (uint64_t)ndim << 48 | lesser << 56;
+}
+static inline const tide__jit_plan *tide__jit_plan_find(const tide_jit *j, uint64_t key) {
+  const tide__jit_plan *p = j->plans;
+  while (p && p->key != key) p = p->next;
+  return p;
+}
+/* *out is NULL where the kernel is being compiled on another thread, as tide__jit_function tells. */
+tide_status tide__jit_plan_make(const tide__jit_plan **out, tide_jit *j, uint64_t key, const tide_tensor *const *in,
+                                tide_dtype common, int device, int ndim);
+void tide__jit_plans_drop(tide_jit *j);
+
+#endif
