@@ -86,7 +86,7 @@ HELPER T H(nan_to_num)(T x, T nan, T high, T low) {
   x = x == (T)INFINITY ? high : x;
   return x == -(T)INFINITY ? low : x;
 }
-HELPER bool H(signbit)(T x) { return F(copysign)(1, x) < 0; }
+HELPER bool H(signbit)(T x) { return F(copysign)((T)1, x) < 0; }
 HELPER T H(copysign)(T a, T b) { return F(copysign)(a, b); }
 HELPER T H(max)(T a, T b) { return (!(a <= b) & (b == b)) ? a : b; }
 HELPER T H(min)(T a, T b) { return (!(a >= b) & (b == b)) ? a : b; }
@@ -107,7 +107,7 @@ HELPER T H(div_floor)(T a, T b) {
   if (b == 0) return a / b;
   T r = H(fmod)(a, b), q = (a - r) / b;
   if (r != 0 && (r < 0) != (b < 0)) q -= 1;
-  if (q == 0) return F(copysign)(0, a / b);
+  if (q == 0) return F(copysign)((T)0, a / b);
   T whole = F(floor)(q);
   return q - whole > (T)0.5 ? whole + 1 : whole;
 }
