@@ -289,8 +289,6 @@ static void *struct_of(const layout *l) {
   if (!strcmp(l->name, "tide_fuse_node")) set_field(at, l, "param", -1);
   if (!strcmp(l->name, "tide_kernel_text")) *(tide_kernel_text *)(void *)at = program_text;
   if (!strcmp(l->name, "tide_raw_kernel_text")) *(tide_raw_kernel_text *)(void *)at = kernel_text;
-  if (!strcmp(l->name, "tide_fuse_layout"))
-    set_field(set_field(at, l, "size", (int64_t)(intptr_t)unit), l, "stride", (int64_t)(intptr_t)unit);
   if (!strcmp(l->name, "tide_values_config")) set_field(at, l, "what", (int64_t)(intptr_t) "test");
   for (int i = 0; i < l->count; i++)
     if (!strcmp(l->fields[i].name, "kernel") || !strcmp(l->fields[i].name, "stride") ||

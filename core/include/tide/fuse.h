@@ -71,13 +71,6 @@ TIDE_API void tide_fused_free(tide_fused *fused);
  * *done is false, as that one tells it; elsewhere a later wait fails. */
 TIDE_API tide_status tide_fused_call(bool *done, tide_tensor **out, tide_fused *fused, tide_tensor *const *in,
                                      tide_tensor *const *into);
-/* How a tensor lies. */
-typedef struct tide_fuse_layout {
-  int device;
-  const int64_t *size, *stride;
-} tide_fuse_layout;
-/* Starts to compile the kernel for a call with such inputs and new results. Reports no failure. */
-TIDE_API void tide_fused_begin(tide_fused *fused, const tide_fuse_layout *in);
 /* Waits until every kernel that has been begun is there, or has failed. STATE where waits are refused. */
 TIDE_API tide_status tide_fused_wait(tide_fused *fused);
 /* How many elements there are. */

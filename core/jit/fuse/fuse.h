@@ -135,13 +135,14 @@ void tide__fuse_choose_parts(const tide_fused *f, tide__fuse_rows *r, void *cons
 
 /* ---- fuse_call.c ---- */
 
-/* Does rows. `supposed`: says in *done whether a call would; nothing is launched. */
+/* Does rows. `asks`: says in *done whether a call would; nothing is launched. */
 tide_status tide__fuse_run_rows(bool *done, tide_fused *f, const tide_compiler *c, const tide__fuse_rows *r,
-                                const tide_tensor *const *operand, int device, bool supposed);
+                                const tide_tensor *const *operand, int device, bool asks);
 
-/* As tide_fused_call. fresh: bits of those of `into` that are new tensors, laid out as the results would be. */
+/* As tide_fused_call. fresh: bits of those of `into` that are new tensors, laid out as the results would be. `asks`: as
+ * above. */
 tide_status tide__fused_call(bool *done, tide_tensor **out, tide_fused *f, tide_tensor *const *in,
-                             tide_tensor *const *into, uint32_t fresh);
+                             tide_tensor *const *into, uint32_t fresh, bool asks);
 
 /* ---- fuse_stages.c ---- */
 
@@ -155,7 +156,7 @@ typedef struct tide__fuse_long {
   const int64_t *size; /* of a row's value where its dims stay */
   int ndim, device;
   tide_tensor *const *into; /* new tensors that the results are written to; or NULL */
-  bool supposed;
+  bool asks;                /* says in *done whether a call would; nothing is launched */
 } tide__fuse_long;
 tide_status tide__fuse_run_stages(bool *done, tide_fused *f, const tide__fuse_long *l);
 /* What the stages are made of, one after the other; NULL: that was the last. */

@@ -22,7 +22,7 @@ typedef struct call {
   int64_t size[TIDE_MAX_DIMS], numel;
   int64_t dims[TIDE_MAX_DIMS], stride[OPERANDS][TIDE_MAX_DIMS]; /* of the general way */
   tide_tensor *made[TIDE_FUSE_OUTPUTS];
-  bool supposed;  /* nothing is launched */
+  bool asks;      /* nothing is launched: `done` says whether it could be */
   uint32_t fresh; /* those of `into` that are new: nothing reads them */
 } call;
 
@@ -404,7 +404,7 @@ static bool strides_fit(const call *c, tide__fuse_rows *r, int first, int64_t *o
 }
 
 tide_status tide__fuse_run_rows(bool *done, tide_fused *f, const tide_compiler *c, const tide__fuse_rows *r,
-                                const tide_tensor *const *list, int device, bool supposed) {
+                                const tide_tensor *const *list, int device, bool asks) {
   void *ptr[OPERANDS];
   int n = f->outputs + f->inputs;
   for (int k = 0; k < n; k++) ptr[k] = list[k] ? tide__tensor_ptr(list[k]) : NULL;
@@ -420,19 +420,19 @@ tide_status tide__fuse_run_rows(bool *done, tide_fused *f, const tide_compiler *
       stride[k][r->across] = part ? r->parts : r->row_stride[k], stride[k][!r->across] = part ? 1 : r->step[k];
     }
     *done = tide__fuse_in_pieces(f, 2);
-    return *done && !supposed ? tide__fuse_run_pieces(f, c, &w) : TIDE_OK;
+    return *done && !asks ? tide__fuse_run_pieces(f, c, &w) : TIDE_OK;
   }
   tide__fuse_shape shape = tide__fuse_shape_of(f, r, ptr);
   tide__fuse_plan *p = find_rows_plan(f, c, device, &shape);
   *done = p != NULL;
-  return p && !supposed ? tide__fuse_launch_rows(f, &p->plan, &shape, r, list, device) : TIDE_OK;
+  return p && !asks ? tide__fuse_launch_rows(f, &p->plan, &shape, r, list, device) : TIDE_OK;
 }
 
 static tide_status run_short(bool *done, call *c, tide__fuse_rows *r) {
   const tide_tensor *list[OPERANDS];
   if (!strides_fit(c, r, 0, NULL) || r->across) return TIDE_OK;
   for (int k = 0; k < c->f->outputs + c->f->inputs; k++) list[k] = whole_operand(c, k);
-  return tide__fuse_run_rows(done, c->f, c->compiler, r, list, c->device, c->supposed);
+  return tide__fuse_run_rows(done, c->f, c->compiler, r, list, c->device, c->asks);
 }
 
 static tide_status run_long(bool *done, call *c, const tide__fuse_rows *r) {
@@ -446,7 +446,7 @@ static tide_status run_long(bool *done, call *c, const tide__fuse_rows *r) {
                              .ndim = row_size(size, c, true),
                              .device = c->device,
                              .into = c->into,
-                             .supposed = c->supposed};
+                             .asks = c->asks};
   return tide__fuse_run_stages(done, c->f, &l);
 }
 
@@ -459,8 +459,7 @@ static tide_status rows_call(bool *done, call *c) {
   bool fits = strides_fit(c, &whole, f->outputs, &outer);
   bool is_short = r.columns <= TIDE_FUSE_COLUMNS && outer == 1 && !whole.across;
   if (!fits || (outer > 1 && !f->row_results)) return TIDE_OK;
-  if (!c->supposed && (is_short || f->row_results))
-    TIDE_TRY(f->row_results ? make_row_results(c) : make_results(c, false));
+  if (is_short || f->row_results) TIDE_TRY(f->row_results ? make_row_results(c) : make_results(c, false));
   return is_short ? run_short(done, c, &r) : run_long(done, c, &whole);
 }
 
@@ -495,7 +494,7 @@ static tide_status run_pieces(bool *done, call *c, bool flat) {
   tide__fuse_work w = {.device = c->device, .ndim = flat ? 1 : c->joined, .numel = c->numel, .size = c->dims};
   int64_t stride[OPERANDS][TIDE_MAX_DIMS];
   *done = has_pieces(c->compiler) && tide__fuse_in_pieces(c->f, w.ndim);
-  if (!*done) return TIDE_OK;
+  if (!*done || c->asks) return TIDE_OK;
   w.stride = (const int64_t(*)[TIDE_MAX_DIMS])(flat ? stride : c->stride);
   for (int k = 0; k < c->f->outputs + c->f->inputs; k++) {
     w.operand[k] = whole_operand(c, k);
@@ -512,7 +511,7 @@ static tide_status flat_call(bool *done, call *c) {
   if (!p && !has_pieces(c->compiler)) return TIDE_OK;
   TIDE_TRY(make_results(c, true));
   *done = true;
-  if (!c->numel) return TIDE_OK;
+  if (!c->numel || (p && c->asks)) return TIDE_OK;
   return p ? launch(c, p) : run_pieces(done, c, true);
 }
 
@@ -525,6 +524,7 @@ static tide_status general_call(bool *done, call *c) {
   if (!c->numel) return TIDE_OK;
   find_work(c);
   tide__fuse_plan *p = find_plan(c);
+  if (p && c->asks) return TIDE_OK;
   return p ? launch(c, p) : run_pieces(done, c, false);
 }
 
@@ -537,11 +537,11 @@ static tide_status find_compiler(call *c) {
 
 tide_status tide_fused_call(bool *done, tide_tensor **out, tide_fused *f, tide_tensor *const *in,
                             tide_tensor *const *into) {
-  return tide__fused_call(done, out, f, in, into, 0);
+  return tide__fused_call(done, out, f, in, into, 0, false);
 }
 
 tide_status tide__fused_call(bool *done, tide_tensor **out, tide_fused *f, tide_tensor *const *in,
-                             tide_tensor *const *into, uint32_t fresh) {
+                             tide_tensor *const *into, uint32_t fresh, bool asks) {
   if (TIDE_UNLIKELY(!done || !out || !f || !in))
     return tide__fail(TIDE_ARGUMENT, "fuse: wrong arguments, expected a handle, tensors and room for results");
   if (TIDE_UNLIKELY(f->epoch != atomic_load(&tide__epochs[0])))
@@ -550,7 +550,7 @@ tide_status tide__fused_call(bool *done, tide_tensor **out, tide_fused *f, tide_
   call c;
   tide_tensor view[TIDE_FUSE_INPUTS], *list[TIDE_FUSE_INPUTS];
   c.f = f, c.in = c.given = in, c.into = into, c.work = 0, c.uniform = 0;
-  memset(c.made, 0, sizeof c.made), c.supposed = false, c.fresh = fresh;
+  memset(c.made, 0, sizeof c.made), c.asks = asks, c.fresh = fresh;
   *done = false;
   if (f->views && (writes_over(&c) || !tide__fuse_views(list, view, f, in))) return TIDE_OK;
   if (f->views) c.in = list;
@@ -566,61 +566,7 @@ tide_status tide__fused_call(bool *done, tide_tensor **out, tide_fused *f, tide_
   return status == TIDE_INDEX && f->mail && c.device < 0 ? TIDE_OK : status;
 }
 
-/* ---- before a call ---- */
-
-/* Where results would lie, as if they were there. */
-static void suppose_results(call *c, bool flat, tide_tensor *result, tide_storage *storage) {
-  const tide_fused *f = c->f;
-  for (int k = 0; k < f->outputs; k++) {
-    tide_dtype dtype = (tide_dtype)f->value[f->output[k]].dtype;
-    tide__tensor_wrap(&result[k], &storage[k], (void *)(uintptr_t)4096, SIZE_MAX / 4, c->device, dtype, c->size,
-                      c->ndim);
-    const tide_tensor *model = flat ? NULL : layout_of(c, f->output[k]);
-    if (model && tide__tensor_dense(model)) {
-      memcpy(result[k].stride, model->stride, (size_t)c->ndim * sizeof *model->stride);
-      tide__tensor_layout(&result[k]);
-    }
-    c->made[k] = &result[k];
-  }
-}
-
-void tide_fused_begin(tide_fused *f, const tide_fuse_layout *in) {
-  if (!f || !in) return;
-  for (int k = 0; k < f->inputs; k++)
-    if (!in[k].size || !in[k].stride) return;
-  tide_tensor x[TIDE_FUSE_INPUTS], result[TIDE_FUSE_OUTPUTS], *list[TIDE_FUSE_INPUTS];
-  tide_tensor view[TIDE_FUSE_INPUTS], *viewed[TIDE_FUSE_INPUTS];
-  tide_storage storage[TIDE_FUSE_INPUTS], to[TIDE_FUSE_OUTPUTS];
-  call c;
-  c.f = f, c.in = c.given = list, c.into = NULL, c.work = 0, c.uniform = 0, c.device = in[0].device, c.supposed = true,
-  c.fresh = 0;
-  for (int k = 0; k < f->inputs; k++) {
-    const tide__fuse_value *v = &f->value[f->input[k]];
-    tide__tensor_wrap(&x[k], &storage[k], (void *)(uintptr_t)4096, SIZE_MAX / 4, in[k].device, (tide_dtype)v->dtype,
-                      in[k].size, v->given);
-    memcpy(x[k].stride, in[k].stride, v->given * sizeof *x[k].stride);
-    tide__tensor_layout(&x[k]);
-    list[k] = &x[k];
-    if (in[k].device != c.device) return;
-  }
-  if (find_compiler(&c) != TIDE_OK) return;
-  if (f->views && !tide__fuse_views(viewed, view, f, list)) return;
-  if (f->views) c.in = viewed;
-  if (f->reduces) {
-    tide__fuse_rows r;
-    bool done;
-    f->in_pieces = has_pieces(c.compiler);
-    if (f->in_pieces || !rows_fit(&c, &r)) return;
-    suppose_results(&c, false, result, to);
-    rows_call(&done, &c);
-    return;
-  }
-  bool flat = flat_match(&c);
-  if (!flat && !sizes_fit(&c)) return;
-  suppose_results(&c, flat, result, to);
-  if (!flat && c.numel) find_work(&c);
-  if (c.numel) find_plan(&c);
-}
+/* ---- are the kernels there? ---- */
 
 tide_status tide_fused_wait(tide_fused *f) {
   TIDE_GIVEN("fused_wait", f);

@@ -224,7 +224,7 @@ typedef struct run {
   const tide__fuse_long *l;
   tide_tensor *part[TIDE_FUSE_NODES], *row[TIDE_FUSE_NODES]; /* of each reduction */
   int64_t parts;                                             /* of a row; 0: not known yet */
-  bool supposed;
+  bool asks;
 } run;
 
 /* Rows may be rows of one row (fuse_call.c): then all their parts are its. */
@@ -256,13 +256,13 @@ static tide_status run_parts(bool *done, run *x, const stage *s, const int16_t *
     tide__fuse_choose_parts(f, &r, ptr);
   x->parts = r.parts;
   const int64_t size[] = {r.rows, r.parts};
-  for (int k = 0; k < f->outputs && !x->supposed; k++) {
+  for (int k = 0; k < f->outputs && !x->asks; k++) {
     tide_dtype dtype = (tide_dtype)f->value[f->output[k]].dtype;
     tide_tensor **part = &x->part[node[k]];
     if (!*part) TIDE_TRY(tide__tensor_new(part, size, 2, dtype, x->l->device));
     list[k] = *part;
   }
-  return tide__fuse_run_rows(done, f, x->l->compiler, &r, list, x->l->device, x->supposed);
+  return tide__fuse_run_rows(done, f, x->l->compiler, &r, list, x->l->device, x->asks);
 }
 
 /* What the sums are divided by: how many elements there are, less the correction. */
@@ -286,9 +286,9 @@ static tide_status run_joined(bool *done, run *x, tide_fused *f, const tide__fus
                              .size = &r->rows,
                              .ndim = 1,
                              .device = x->l->device,
-                             .supposed = x->supposed};
+                             .asks = x->asks};
   if (r->columns > TIDE_FUSE_COLUMNS && !l.compiler->interpreter) return tide__fuse_run_stages(done, f, &l);
-  return tide__fuse_run_rows(done, f, l.compiler, r, (const tide_tensor *const *)list, l.device, x->supposed);
+  return tide__fuse_run_rows(done, f, l.compiler, r, (const tide_tensor *const *)list, l.device, x->asks);
 }
 
 static tide_status run_last(bool *done, run *x, const tide__fuse_stages *stages, int level) {
@@ -297,9 +297,9 @@ static tide_status run_last(bool *done, run *x, const tide__fuse_stages *stages,
   int64_t rows = row_count(x), columns = x->l->rows->rows / rows * x->parts;
   tide__fuse_rows r = {.rows = rows, .columns = columns, .parts = 1};
   tide_tensor *list[OPERANDS] = {NULL};
-  for (int k = 0; k < f->outputs && !x->supposed; k++) {
+  for (int k = 0; k < f->outputs; k++) {
     int result = stages->result[level][k];
-    if (result < 0)
+    if (result < 0 && !x->row[-1 - result])
       TIDE_TRY(
           tide__tensor_new(&x->row[-1 - result], &rows, 1, (tide_dtype)f->value[f->output[k]].dtype, x->l->device));
     list[k] = result < 0 ? x->row[-1 - result] : x->l->results[result];
@@ -315,20 +315,8 @@ static tide_status run_last(bool *done, run *x, const tide__fuse_stages *stages,
   return run_joined(done, x, f, &r, list);
 }
 
-static void begin_whole(bool *done, const run *x, const stage *s) {
-  tide_fuse_layout in[TIDE_FUSE_INPUTS];
-  int64_t stride[TIDE_MAX_DIMS];
-  tide__stride_contiguous(stride, x->l->size, x->l->ndim);
-  for (int k = 0; k < s->fused->inputs; k++) {
-    const tide_tensor *t = s->from[k] >= 0 ? x->l->in[s->from[k]] : NULL;
-    in[k] = (tide_fuse_layout){x->l->device, t ? t->size : x->l->size, t ? t->stride : stride};
-  }
-  tide_fused_begin(s->fused, in);
-  *done = x->l->compiler->interpreter || tide_fused_ready(s->fused);
-}
-
 static tide_status run_whole(bool *done, run *x, const stage *s) {
-  tide_tensor *in[TIDE_FUSE_INPUTS] = {NULL};
+  tide_tensor *in[TIDE_FUSE_INPUTS] = {NULL}, *unused[TIDE_FUSE_OUTPUTS] = {NULL}, **out = x->asks ? unused : x->l->out;
   tide_status status = TIDE_OK;
   for (int k = 0; k < s->fused->inputs && status == TIDE_OK; k++)
     if (s->from[k] >= 0)
@@ -337,25 +325,25 @@ static tide_status run_whole(bool *done, run *x, const stage *s) {
       status = tide_view(&in[k], x->row[-1 - s->from[k]], x->l->size, x->l->ndim);
   if (status == TIDE_OK) {
     uint32_t fresh = x->l->into ? ~0u : 0;
-    status = tide__fused_call(done, x->l->out, s->fused, in, x->l->into, fresh);
+    status = tide__fused_call(done, out, s->fused, in, x->l->into, fresh, x->asks);
   }
   for (int k = 0; k < s->fused->inputs; k++) tide_tensor_release(in[k]);
+  for (int k = 0; k < s->fused->outputs; k++) tide_tensor_release(unused[k]);
   return status;
 }
 
-static tide_status run_all(bool *done, run *x, bool supposed) {
+static tide_status run_all(bool *done, run *x, bool asks) {
   const tide__fuse_stages *s = x->f->stages;
   bool all = true;
-  x->supposed = supposed;
+  x->asks = asks;
   for (int l = 0; l < s->levels; l++)
     for (int i = 0; i < 2; i++) {
       bool one = false;
       TIDE_TRY(i ? run_last(&one, x, s, l) : run_parts(&one, x, &s->parts[l], s->node[l]));
       all = all && one;
-      if (!all && !supposed) return TIDE_OK;
+      if (!all && !asks) return TIDE_OK;
     }
-  if (all && supposed && s->whole.fused) begin_whole(&all, x, &s->whole);
-  if (!supposed && s->whole.fused) return run_whole(done, x, &s->whole);
+  if (all && s->whole.fused) return run_whole(done, x, &s->whole);
   *done = all;
   return TIDE_OK;
 }
@@ -376,7 +364,7 @@ tide_status tide__fuse_run_stages(bool *done, tide_fused *f, const tide__fuse_lo
     return TIDE_OK;
   }
   tide_status status = run_all(&ready, &x, true);
-  if (status == TIDE_OK && ready && !l->supposed) status = run_all(done, &x, false);
+  if (status == TIDE_OK && ready && !l->asks) status = run_all(done, &x, false);
   for (int i = 0; i < f->nodes; i++) tide_tensor_release(x.part[i]), tide_tensor_release(x.row[i]);
   return status;
 }

@@ -159,7 +159,7 @@ static tide_status call_kernel(bool *done, run *r, const tide_fuse_kernel *s, co
   TIDE_TRY(tide_fused_numbers(s->fused, number, s->numbers));
   for (int k = 0; k < s->inputs; k++) in[k] = (tide_tensor *)value_of(r, s->input[k]);
   for (int k = 0; k < s->outputs; k++) into[k] = t[k].x, fresh |= (uint32_t)(t[k].x != r->c->into) << k;
-  TIDE_TRY(tide__fused_call(done, out, s->fused, in, into, fresh));
+  TIDE_TRY(tide__fused_call(done, out, s->fused, in, into, fresh, false));
   for (int k = 0; k < s->outputs && *done; k++) tide_tensor_release(out[k]);
   return TIDE_OK;
 }
