@@ -79,14 +79,46 @@ static void make_mutex(tide__biased *l) {
 #endif
 }
 
+/* The mutex is held, and nobody else is inside. */
+static void enter(tide__biased *l, uint8_t self) {
+  l->row = l->last != self ? 0 : l->row < IN_A_ROW ? (uint8_t)(l->row + 1) : l->row;
+  l->last = self;
+  if (self && l->row == IN_A_ROW) atomic_store_explicit(&l->owner, self, memory_order_relaxed);
+  l->by_mutex = true;
+}
+
 void tide__biased_lock_slow(tide__biased *l) {
   make_mutex(l);
   uint8_t self = take_number();
   pthread_mutex_lock(&l->mutex);
   uint8_t owner = atomic_load_explicit(&l->owner, memory_order_relaxed);
   if (owner && owner != self) take_away(l, owner);
-  l->row = l->last != self ? 0 : l->row < IN_A_ROW ? (uint8_t)(l->row + 1) : l->row;
-  l->last = self;
-  if (self && l->row == IN_A_ROW) atomic_store_explicit(&l->owner, self, memory_order_relaxed);
-  l->by_mutex = true;
+  enter(l, self);
+}
+
+/* An owner that is inside stays the owner. */
+static bool try_to_enter(tide__biased *l, uint8_t self) {
+  uint8_t owner = atomic_load_explicit(&l->owner, memory_order_relaxed);
+  if (owner && owner != self) {
+    atomic_store_explicit(&l->owner, 0, memory_order_relaxed);
+    tide__os_barrier();
+    if (atomic_load_explicit(&l->inside[owner], memory_order_acquire)) {
+      atomic_store_explicit(&l->owner, owner, memory_order_relaxed);
+      pthread_mutex_unlock(&l->mutex);
+      return false;
+    }
+    l->row = 0;
+  }
+  enter(l, self);
+  return true;
+}
+
+/* One thread at a time tries, so that it fails because of a holder and not because of another one that fails. */
+bool tide__biased_trylock_slow(tide__biased *l) {
+  make_mutex(l);
+  uint8_t self = take_number();
+  while (atomic_exchange(&l->trying, true)) sched_yield();
+  bool taken = !pthread_mutex_trylock(&l->mutex) && try_to_enter(l, self);
+  atomic_store(&l->trying, false);
+  return taken;
 }

@@ -234,10 +234,18 @@ static void set_numbers(tide_fused *f, const tide_scalar *numbers, int n) {
   for (int k = 0; (part = tide__fuse_stage(f, k)); k++) set_numbers(part, numbers, n);
 }
 
+/* Bit for bit: zeros of two signs differ. */
+static bool is_same(const tide_scalar *a, const tide_scalar *b) {
+  return a->kind == b->kind && a->i == b->i && !memcmp(&a->re, &b->re, 2 * sizeof a->re);
+}
+
 tide_status tide_fused_numbers(tide_fused *f, const tide_scalar *numbers, int n) {
   if (!f || (n && !numbers)) return tide__fail(TIDE_ARGUMENT, "fuse: wrong arguments, expected a handle and numbers");
   if (n != f->given) return tide__fail(TIDE_ARGUMENT, "%s: got %d numbers, expected %d", f->name, n, f->given);
+  bool same = true;
   for (int k = 0; k < n; k++) {
+    if (is_same(&numbers[k], &f->number[k])) continue;
+    same = false;
     if (numbers[k].kind != f->number[k].kind)
       return tide__fail(TIDE_ARGUMENT, "%s: number %d: got one of kind %c, expected %c", f->name, k, numbers[k].kind,
                         f->number[k].kind);
@@ -245,7 +253,7 @@ tide_status tide_fused_numbers(tide_fused *f, const tide_scalar *numbers, int n)
       return tide__fail(TIDE_ARGUMENT, "%s: number %d: got %.17g, expected %.17g, which the kernel is made for",
                         f->name, k, tide__value(numbers[k]).re, tide__value(f->number[k]).re);
   }
-  if (n) set_numbers(f, numbers, n);
+  if (!same) set_numbers(f, numbers, n);
   return TIDE_OK;
 }
 

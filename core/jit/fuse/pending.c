@@ -23,7 +23,7 @@ static void visit(tide__cone *c, tide__node *n, uint32_t mark, bool *failed) {
   if (n->mark == mark || *failed) return;
   n->mark = mark;
   for (int k = 0; k < 3; k++)
-    if (n->in[k]) visit(c, n->in[k], mark, failed);
+    if (n->in[k] && n->in[k]->mark != mark) visit(c, n->in[k], mark, failed);
   if (*failed) return;
   if (c->count == c->room) {
     int room = 2 * c->room;
@@ -34,7 +34,7 @@ static void visit(tide__cone *c, tide__node *n, uint32_t mark, bool *failed) {
     if (c->node != c->own) free(c->node);
     c->node = node, c->room = room;
   }
-  n->is_wanted = false, n->users++;
+  n->users++;
   c->node[c->count++] = n;
 }
 
@@ -52,24 +52,25 @@ static void order(tide__cone *c) {
     for (; k > 0 && c->node[k - 1]->serial > n->serial; k--) c->node[k] = c->node[k - 1];
     c->node[k] = n;
   }
-  for (int i = 0; i < c->count; i++) c->node[i]->at = i;
 }
 
 /* Ends the walk, which has held all nodes. Nodes whose values are there are leaves now, unless another walk, in the
  * middle of which this one came, holds them as they were. */
 static void settled(tide_fuse *f, tide__cone *c) {
-  for (int i = 0; i < c->count; i++) {
+  for (int i = 0; i < c->count; i++) { /* operands first: what one drops is not looked at again */
     tide__node *n = c->node[i];
-    if (!n->is_filled) continue;
-    tide_storage *s = n->storage;
-    n->storage = NULL, n->is_filled = false, n->users--;
-    if (!c->outer) {
-      tide__node_make_leaf(n, s, 0);
-      tide__node_drop_operands(n);
+    n->is_wanted = false;
+    if (n->is_filled) {
+      tide_storage *s = n->storage;
+      n->storage = NULL, n->is_filled = false, n->users--;
+      if (!c->outer) {
+        tide__node_make_leaf(n, s, 0);
+        tide__node_drop_operands(n);
+      }
+      tide_storage_release(s);
     }
-    tide_storage_release(s);
+    tide__node_unuse(n);
   }
-  for (int i = 0; i < c->count; i++) tide__node_unuse(c->node[i]);
   f->cone = c->outer;
   for (int i = 0; c->outer && i < c->outer->count; i++) c->outer->node[i]->at = i;
 }
@@ -119,9 +120,11 @@ static tide_status compute(tide_fuse *f, tide__node *const *wanted, int count, t
   order(&c);
   f->cone = &c;
   for (int i = 0; i < count && !failed; i++) wanted[i]->is_wanted = true;
-  for (int i = 0; i < c.count; i++) lost = lost || c.node[i]->is_lost;
-  for (int i = 0; i < c.count && !dead; i++)
-    if (tide__node_is_leaf(c.node[i])) dead = tide__check(&c.node[i]->x, f->name, "an input of a pending value");
+  for (int i = 0; i < c.count; i++) {
+    tide__node *n = c.node[i];
+    n->at = i, lost = lost || n->is_lost;
+    if (tide__node_is_leaf(n) && !dead) dead = tide__check(&n->x, f->name, "an input of a pending value");
+  }
   tide__fuse_recipe *r = lost || failed || dead ? NULL : tide__fuse_recipe_get(f, &c);
   tide_status status = failed ? tide__fail(TIDE_MEMORY, "fuse: no host memory")
                        : dead ? dead
@@ -164,9 +167,11 @@ tide_status tide__fuse_compute_all(tide_fuse *f, tide__node **list, int n, tide_
 static tide_status settle(tide_storage *s) {
   tide__node *n = s->user;
   tide_fuse *f = n->fuse;
+  atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
   tide__fuse_lock(f);
   tide_status status = s->pending ? tide__fuse_compute_all(f, &n, 1, NULL, NULL) : TIDE_OK;
   tide__fuse_unlock(f);
+  tide__fuse_drop(f);
   return status;
 }
 
@@ -229,7 +234,7 @@ tide_fuse *tide__fuse_next(tide_fuse *f) {
   next = !f ? registry : next ? next->next : registry;
   if (next) atomic_fetch_add(&next->refs, 1);
   pthread_mutex_unlock(&registry_lock);
-  if (f) tide__fuse_drop(f, 1);
+  if (f) tide__fuse_drop(f);
   return next;
 }
 
@@ -251,17 +256,21 @@ static tide_status graph(bool replay) {
   return status;
 }
 
+/* Where this thread is in the middle of something, or another one is, the node waits for its unlock. */
 static void gone(tide_storage *s) {
   tide__node *n = s->user;
   tide_fuse *f = n->fuse;
-  atomic_fetch_add(&f->refs, 1);
-  n->dead = atomic_load(&f->dead);
-  while (!atomic_compare_exchange_weak(&f->dead, &n->dead, n)) {}
-  if (!pthread_mutex_trylock(&f->lock)) {
-    f->depth++;
+  atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
+  bool held = tide__fuse_holds(f);
+  if (!held && tide__fuse_trylock(f)) {
+    tide__node_end(n);
     tide__fuse_unlock(f);
+  } else {
+    n->dead = atomic_load(&f->dead);
+    while (!atomic_compare_exchange_weak(&f->dead, &n->dead, n)) {}
+    if (!held && tide__fuse_trylock(f)) tide__fuse_unlock(f);
   }
-  tide__fuse_drop(f, 1);
+  tide__fuse_drop(f);
 }
 
 /* ---- making, and what has run ---- */
@@ -278,11 +287,6 @@ tide_status tide_fuse_new(tide_fuse **out, const char *name) {
     free(f);
     return tide__fail(TIDE_MEMORY, "fuse: no host memory");
   }
-  pthread_mutexattr_t recursive;
-  pthread_mutexattr_init(&recursive);
-  pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
-  pthread_mutex_init(&f->lock, &recursive);
-  pthread_mutexattr_destroy(&recursive);
   atomic_init(&f->refs, 1);
   pthread_mutex_lock(&registry_lock);
   f->next = registry, registry = f;
@@ -298,7 +302,7 @@ void tide_fuse_free(tide_fuse *f) {
   while (*at != f) at = &(*at)->next;
   *at = f->next;
   pthread_mutex_unlock(&registry_lock);
-  tide__fuse_drop(f, 1);
+  tide__fuse_drop(f);
 }
 
 void tide_fuse_trace_begin(tide_fuse *f) {

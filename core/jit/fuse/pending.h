@@ -4,8 +4,7 @@
 #ifndef TIDE_JIT_PENDING_H
 #define TIDE_JIT_PENDING_H
 
-#include <pthread.h>
-
+#include "base/biased.h"
 #include "jit/fuse/fuse.h"
 
 typedef struct tide__node {
@@ -18,6 +17,8 @@ typedef struct tide__node {
   bool is_filled; /* `storage` has its memory, and a reference of the walk's */
   uint16_t depth; /* nodes one behind the other on the way to it */
   int device, line;
+  uint32_t kinds;      /* of its numbers, 3 bits each: operands, then parameters */
+  uint64_t form;       /* the number of its form */
   const char *file;    /* of `line`, for errors of a gather */
   tide_stream *stream; /* the current one when it was made; with holds_stream it is retained */
   tide_quota *quota;   /* that it counts in, or NULL */
@@ -49,8 +50,8 @@ typedef struct tide__fuse_recipe {
   struct tide__fuse_recipe *next;
   _Atomic int refs;
   uint64_t hash;
-  size_t length;
-  char *key;
+  size_t length; /* of the key, in words */
+  uint64_t *key;
   int steps;
   tide_fuse_kernel *step;
 } tide__fuse_recipe;
@@ -63,19 +64,44 @@ typedef struct tide__cone {
   struct tide__cone *outer; /* that is being computed meanwhile, by whatever has called us */
 } tide__cone;
 
+/* Where a value lies and what it looks like. Equal ones of a fuse have one number while they are in its table, and a
+ * number is never used again. */
+typedef struct tide__fuse_form {
+  uint64_t number;
+  int device;
+  int64_t numel;
+  int32_t ndim;
+  uint8_t dtype;
+  bool contiguous;
+  int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
+} tide__fuse_form;
+
+/* What an operation gives: a number, of a form of the table. key: the operation, kinds of numbers, operands' forms. */
+typedef struct tide__fuse_result {
+  uint64_t key[4], form;
+  int place;
+} tide__fuse_result;
+enum { TIDE__FUSE_FORMS = 64 }; /* a power of 2 */
+
 struct tide_fuse {
-  pthread_mutex_t lock; /* recursive */
-  int depth;            /* how often it is held */
-  _Atomic int refs;     /* the owner's, one for each node, and those on their way */
+  tide__biased lock;
+  _Atomic(const void *) holder; /* of the lock: the address of its thread's number */
+  int depth;                    /* how often that thread holds it */
+  int nodes;                    /* living ones */
+  bool has_nodes;               /* they have their reference */
+  _Atomic int refs;             /* the owner's, one for all nodes, and those of drops that are going on */
   _Atomic(tide__node *) dead;
   struct tide_fuse *next; /* of the registry */
   char *name;
   tide__node *oldest, *newest, *leaf[8], *spare; /* spare: freed ones, by `newer` */
-  int leaf_at, freed, spares;
+  int leaf_at, spares;
   uint64_t serial;
   uint32_t mark;
   tide_dtype dtype; /* the default when its nodes were made */
   int base;         /* of indexes when its gathers were made */
+  uint64_t forms;   /* the last number */
+  tide__fuse_form form[TIDE__FUSE_FORMS];
+  tide__fuse_result result[TIDE__FUSE_FORMS];
   tide__cone *cone; /* that is being computed */
   tide__fuse_recipe *recipes;
   int recipe_count;
@@ -85,23 +111,32 @@ struct tide_fuse {
 
 /* ---- pending_node.c ---- */
 
-void tide__fuse_drop(tide_fuse *f, int n); /* n references */
+void tide__fuse_drop(tide_fuse *f); /* a reference */
 void tide__fuse_lock(tide_fuse *f);
+bool tide__fuse_trylock(tide_fuse *f); /* this thread does not hold it; false: another one does */
+static inline bool tide__fuse_holds(const tide_fuse *f) {
+  return atomic_load_explicit(&f->holder, memory_order_relaxed) == &tide__thread_number;
+}
 void tide__fuse_unlock(tide_fuse *f);
-tide__node *tide__node_new(tide_fuse *f, tide_fuse_kind kind, int device); /* the newest; NULL: error set */
-void tide__node_link(tide__node *n);                                       /* becomes the newest */
-void tide__node_unlink(tide__node *n);
-void tide__node_unuse(tide__node *n); /* one use less */
+tide__node *tide__node_new(tide_fuse *f, tide_fuse_kind kind); /* NULL: error set */
+void tide__node_link(tide__node *n);                           /* becomes the newest */
+void tide__node_unuse(tide__node *n);                          /* one use less */
+void tide__node_end(tide__node *n);                            /* nobody refers to its storage, which ends */
 void tide__node_drop_operands(tide__node *n);
 void tide__node_describe(tide__node *n, const int64_t *size, const int64_t *stride, int ndim, int dtype);
+void tide__node_take_form(tide__node *n, const tide__fuse_form *form);
 void tide__node_make_leaf(tide__node *n, tide_storage *s, int64_t offset); /* a view of the storage */
-bool tide__node_usable(const tide_tensor *x);
-tide__node *tide__node_of(const tide_tensor *x); /* NULL: its values are there */
+static inline bool tide__node_usable(const tide_tensor *x) {
+  return x && atomic_load_explicit(&x->refs, memory_order_relaxed) > 0 && x->storage && !x->replay &&
+         (x->storage->pending || tide__storage_live(x->storage));
+}
+/* NULL: its values are there. */
+static inline tide__node *tide__node_of(const tide_tensor *x) { return x->storage->pending ? x->storage->user : NULL; }
 /* A tensor with the node's size and strides, which takes over the storage. */
 tide_status tide__node_tensor(tide_tensor **out, const tide__node *n, tide_storage *s);
 /* Takes a reference to a storage that somebody may be dropping; false: it is gone. */
 bool tide__storage_retain_living(tide_storage *s);
-/* The node of an operand, with a use of it; NULL: it has none. */
+/* The node of an operand, with a use of it; NULL: it has none, as it is complex, or nothing that can be read. */
 tide__node *tide__node_use(tide_fuse *f, const tide_tensor *x);
 
 /* ---- pending.c ---- */

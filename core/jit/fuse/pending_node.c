@@ -12,8 +12,8 @@ enum { SPARES = 4096 };
 
 /* ---- nodes ---- */
 
-void tide__fuse_drop(tide_fuse *f, int n) {
-  if (!n || atomic_fetch_sub(&f->refs, n) != n) return;
+void tide__fuse_drop(tide_fuse *f) {
+  if (atomic_fetch_sub(&f->refs, 1) != 1) return;
   while (f->recipes) {
     tide__fuse_recipe *r = f->recipes;
     f->recipes = r->next;
@@ -25,7 +25,7 @@ void tide__fuse_drop(tide_fuse *f, int n) {
     f->spare = spare->newer;
     free(spare);
   }
-  pthread_mutex_destroy(&f->lock);
+  pthread_mutex_destroy(&f->lock.mutex);
   free(f->trace);
   free(f->name);
   free(f);
@@ -42,8 +42,9 @@ void tide__node_link(tide__node *n) {
   f->newest = n;
 }
 
-void tide__node_unlink(tide__node *n) {
+static void unlink_node(tide__node *n) {
   tide_fuse *f = n->fuse;
+  if (!n->serial) return;
   if (n->older)
     n->older->newer = n->newer;
   else
@@ -55,7 +56,7 @@ void tide__node_unlink(tide__node *n) {
 }
 
 /* Nodes are made and dropped at every operation: the last ones are kept. */
-tide__node *tide__node_new(tide_fuse *f, tide_fuse_kind kind, int device) {
+tide__node *tide__node_new(tide_fuse *f, tide_fuse_kind kind) {
   tide_quota *quota = NULL;
   if (tide__quota_bound() && tide__quota_take(&quota, sizeof(tide__node), TIDE_CPU) != TIDE_OK) return NULL;
   tide__node *n = f->spare;
@@ -68,9 +69,9 @@ tide__node *tide__node_new(tide_fuse *f, tide_fuse_kind kind, int device) {
   }
   memset(n, 0, offsetof(tide__node, x));
   n->x.storage = NULL, n->x.offset = 0, n->x.replay = 0;
-  n->fuse = f, n->kind = (uint8_t)kind, n->device = device, n->quota = quota;
-  atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
-  tide__node_link(n);
+  n->fuse = f, n->kind = (uint8_t)kind, n->quota = quota;
+  f->nodes++;
+  if (!f->has_nodes) f->has_nodes = true, atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
   return n;
 }
 
@@ -84,17 +85,17 @@ void tide__node_drop_operands(tide__node *n) {
 
 static void free_node(tide__node *n) {
   tide_fuse *f = n->fuse;
-  tide__node_unlink(n);
-  for (int i = 0; i < 8; i++)
-    if (f->leaf[i] == n) f->leaf[i] = NULL;
+  unlink_node(n);
   tide__node_drop_operands(n);
   if (tide__node_is_leaf(n)) {
+    for (int i = 0; i < 8; i++)
+      if (f->leaf[i] == n) f->leaf[i] = NULL;
     atomic_fetch_sub(&n->x.storage->pending_reads, 1);
     tide_storage_release(n->x.storage);
   }
   if (n->holds_stream) tide_stream_release(n->stream);
   if (n->quota) tide__quota_give(n->quota, sizeof *n, TIDE_CPU);
-  f->freed++;
+  f->nodes--;
   if (f->spares < SPARES)
     n->newer = f->spare, f->spare = n, f->spares++;
   else
@@ -105,50 +106,102 @@ void tide__node_unuse(tide__node *n) {
   if (!--n->users) free_node(n);
 }
 
+void tide__node_end(tide__node *n) {
+  tide__storage_end(n->storage);
+  n->storage = NULL;
+  tide__node_unuse(n);
+}
+
+/* ---- the lock ---- */
+
+static void begin(tide_fuse *f) {
+  atomic_store_explicit(&f->holder, &tide__thread_number, memory_order_relaxed);
+  f->depth = 1;
+}
+
 void tide__fuse_lock(tide_fuse *f) {
-  pthread_mutex_lock(&f->lock);
-  f->depth++;
+  if (tide__fuse_holds(f)) {
+    f->depth++;
+    return;
+  }
+  tide__biased_lock(&f->lock);
+  begin(f);
+}
+
+bool tide__fuse_trylock(tide_fuse *f) {
+  bool taken = tide__biased_trylock(&f->lock);
+  if (taken) begin(f);
+  return taken;
 }
 
 static void end_dead(tide_fuse *f) {
   tide__node *n = atomic_exchange(&f->dead, NULL);
   while (n) {
     tide__node *next = n->dead;
-    tide__storage_end(n->storage);
-    n->storage = NULL;
-    tide__node_unuse(n);
+    tide__node_end(n);
     n = next;
   }
 }
 
-/* The caller holds a reference, or a node that does: nothing of f is touched once those of freed nodes are dropped. */
+/* The caller holds a reference of its own. */
 void tide__fuse_unlock(tide_fuse *f) {
-  bool again;
-  int freed = 0;
+  bool is_empty = false;
+  if (f->depth > 1) {
+    f->depth--;
+    return;
+  }
   do {
-    if (f->depth == 1 && atomic_load_explicit(&f->dead, memory_order_acquire)) end_dead(f);
-    if (f->depth == 1) freed += f->freed, f->freed = 0;
-    bool last = !--f->depth;
-    pthread_mutex_unlock(&f->lock);
-    again = last && atomic_load(&f->dead) && !pthread_mutex_trylock(&f->lock);
-    if (again) f->depth++;
-  } while (again);
-  tide__fuse_drop(f, freed);
+    if (atomic_load_explicit(&f->dead, memory_order_acquire)) end_dead(f);
+    if (!f->nodes && f->has_nodes) is_empty = true, f->has_nodes = false;
+    f->depth = 0;
+    atomic_store_explicit(&f->holder, NULL, memory_order_relaxed);
+    tide__biased_unlock(&f->lock);
+    atomic_signal_fence(memory_order_seq_cst); /* as tide__biased_trylock has it */
+  } while (atomic_load(&f->dead) && tide__fuse_trylock(f));
+  if (is_empty) tide__fuse_drop(f);
 }
 
 /* ---- leaves and operands ---- */
 
+static bool looks_like(const tide__node *n, const tide_tensor *x) {
+  bool same = n->x.dtype == x->dtype && tide__same_size(&n->x, x);
+  for (int d = 0; same && d < x->ndim; d++) same = n->x.stride[d] == x->stride[d];
+  return same;
+}
+
 static bool is_view_of(const tide__node *n, const tide_tensor *x) {
-  return n && n->x.storage == x->storage && n->x.offset == x->offset && n->x.dtype == x->dtype &&
-         tide__same_size(&n->x, x) && !memcmp(n->x.stride, x->stride, (size_t)x->ndim * sizeof *x->stride);
+  return n && n->x.storage == x->storage && n->x.offset == x->offset && looks_like(n, x);
+}
+
+void tide__node_take_form(tide__node *n, const tide__fuse_form *form) {
+  atomic_init(&n->x.refs, 1);
+  n->form = form->number;
+  n->x.numel = form->numel, n->x.ndim = form->ndim, n->x.dtype = form->dtype, n->x.contiguous = form->contiguous;
+  for (int d = 0; d < form->ndim; d++) n->x.size[d] = form->size[d], n->x.stride[d] = form->stride[d];
+}
+
+static uint64_t hash_of_form(const tide__node *n) {
+  const tide_tensor *x = &n->x;
+  uint64_t h = (uint64_t)(uint32_t)n->device << 32 | (uint64_t)x->ndim << 8 | x->dtype;
+  for (int d = 0; d < x->ndim; d++) h = (h * 31 + (uint64_t)x->size[d]) * 31 + (uint64_t)x->stride[d];
+  return h * 0x9E3779B97F4A7C15u >> 32;
 }
 
 void tide__node_describe(tide__node *n, const int64_t *size, const int64_t *stride, int ndim, int dtype) {
-  atomic_init(&n->x.refs, 1);
-  n->x.ndim = ndim, n->x.dtype = (uint8_t)dtype;
-  memcpy(n->x.size, size, (size_t)ndim * sizeof *size);
-  memcpy(n->x.stride, stride, (size_t)ndim * sizeof *stride);
-  tide__tensor_layout(&n->x);
+  tide_tensor *x = &n->x;
+  tide_fuse *f = n->fuse;
+  atomic_init(&x->refs, 1);
+  x->ndim = ndim, x->dtype = (uint8_t)dtype;
+  for (int d = 0; d < ndim; d++) x->size[d] = size[d], x->stride[d] = stride[d];
+  tide__fuse_form *form = &f->form[hash_of_form(n) % TIDE__FUSE_FORMS];
+  bool known = form->number && form->device == n->device && form->dtype == x->dtype && form->ndim == ndim;
+  for (int d = 0; d < ndim && known; d++) known = form->size[d] == size[d] && form->stride[d] == stride[d];
+  if (!known) {
+    tide__tensor_layout(x);
+    *form = (tide__fuse_form){++f->forms, n->device, x->numel, ndim, x->dtype, x->contiguous};
+    for (int d = 0; d < ndim; d++) form->size[d] = size[d], form->stride[d] = stride[d];
+  }
+  n->form = form->number, x->numel = form->numel, x->contiguous = form->contiguous;
 }
 
 /* The node becomes, or is, a view of the storage. */
@@ -159,18 +212,12 @@ void tide__node_make_leaf(tide__node *n, tide_storage *s, int64_t offset) {
   atomic_fetch_add(&s->pending_reads, 1);
 }
 
-bool tide__node_usable(const tide_tensor *x) {
-  return x && atomic_load_explicit(&x->refs, memory_order_relaxed) > 0 && x->storage && !x->replay &&
-         (x->storage->pending || tide__storage_live(x->storage));
-}
-
 tide_status tide__node_tensor(tide_tensor **out, const tide__node *n, tide_storage *s) {
   tide_tensor *x = tide__tensor_header();
   if (!x) return TIDE_MEMORY;
   x->storage = s, x->offset = 0, x->numel = n->x.numel, x->ndim = n->x.ndim, x->dtype = n->x.dtype;
   x->contiguous = n->x.contiguous;
-  memcpy(x->size, n->x.size, (size_t)x->ndim * sizeof *x->size);
-  memcpy(x->stride, n->x.stride, (size_t)x->ndim * sizeof *x->stride);
+  for (int d = 0; d < x->ndim; d++) x->size[d] = n->x.size[d], x->stride[d] = n->x.stride[d];
   *out = x;
   return TIDE_OK;
 }
@@ -182,25 +229,26 @@ bool tide__storage_retain_living(tide_storage *s) {
   return false;
 }
 
-tide__node *tide__node_of(const tide_tensor *x) { return x->storage->pending ? x->storage->user : NULL; }
+static tide__node *use_leaf(tide_fuse *f, const tide_tensor *x) {
+  for (int i = 0; i < 8; i++)
+    if (is_view_of(f->leaf[i], x)) return f->leaf[i];
+  tide__node *n = tide__node_new(f, TIDE_FUSE_INPUT);
+  if (!n) return NULL;
+  n->device = x->storage->device;
+  tide__node_describe(n, x->size, x->stride, x->ndim, x->dtype);
+  tide__node_make_leaf(n, x->storage, x->offset);
+  tide__node_link(n);
+  return f->leaf[f->leaf_at++ & 7] = n;
+}
 
-/* The node of an operand, with a use of it; NULL: it has none. */
 tide__node *tide__node_use(tide_fuse *f, const tide_tensor *x) {
+  if (!tide__node_usable(x) || tide__category(x->dtype) > 2) return NULL;
   tide__node *n = tide__node_of(x);
-  if (n && (n->fuse != f || x->offset || !tide__same_size(&n->x, x) ||
-            memcmp(n->x.stride, x->stride, (size_t)x->ndim * sizeof *x->stride) != 0 || n->x.dtype != x->dtype)) {
+  if (n && (n->fuse != f || x->offset || !looks_like(n, x))) {
     if (tide__storage_settle(x->storage) != TIDE_OK) return NULL;
     n = NULL;
   }
-  for (int i = 0; i < 8 && !n; i++)
-    if (is_view_of(f->leaf[i], x)) n = f->leaf[i];
-  if (!n) {
-    n = tide__node_new(f, TIDE_FUSE_INPUT, x->storage->device);
-    if (!n) return NULL;
-    tide__node_describe(n, x->size, x->stride, x->ndim, x->dtype);
-    tide__node_make_leaf(n, x->storage, x->offset);
-    f->leaf[f->leaf_at++ & 7] = n;
-  }
-  n->users++;
+  if (!n) n = use_leaf(f, x);
+  if (n) n->users++;
   return n;
 }

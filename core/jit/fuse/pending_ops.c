@@ -20,22 +20,6 @@ static tide_status begin(tide_fuse *f, bool gathers) {
   return TIDE_OK;
 }
 
-/* The operands' nodes; false: they cannot be used together, and nothing has changed. */
-static bool use_operands(tide__node *n, const tide_operand *in, int operands) {
-  n->operands = (uint8_t)operands;
-  for (int k = 0; k < operands; k++) {
-    n->number[k] = in[k].number;
-    if (!in[k].tensor) continue;
-    n->in[k] = tide__node_use(n->fuse, in[k].tensor);
-    if (!n->in[k]) return false;
-    if (n->depth <= n->in[k]->depth) n->depth = (uint16_t)(n->in[k]->depth + 1);
-    if (!tide__node_is_leaf(n->in[k]) && n->in[k]->stream != n->stream) return false;
-  }
-  tide__node_unlink(n); /* behind the leaves that were made for it */
-  tide__node_link(n);
-  return true;
-}
-
 /* On the current stream. */
 static tide_status place(tide__node *n) {
   TIDE_TRY(tide__stream_current(&n->stream, n->device));
@@ -44,9 +28,36 @@ static tide_status place(tide__node *n) {
   return TIDE_OK;
 }
 
+/* The operands' nodes, which say the device. The node is linked behind the leaves that are made for it. *fits: they can
+ * be used together. */
+static tide_status use_operands(bool *fits, tide__node *n, const tide_operand *in, int operands) {
+  const tide__node *first = NULL;
+  *fits = true;
+  n->operands = (uint8_t)operands;
+  for (int k = 0; k < operands && *fits; k++) {
+    if (!in[k].tensor) {
+      n->number[k] = in[k].number, n->kinds |= (in[k].number.kind & 7u) << (3 * k);
+      *fits = in[k].number.kind != 'C';
+      continue;
+    }
+    tide__node *x = n->in[k] = tide__node_use(n->fuse, in[k].tensor);
+    *fits = x && (!first || x->device == first->device);
+    if (!x) continue;
+    if (!first) first = x, n->device = x->device;
+    if (n->depth <= x->depth) n->depth = (uint16_t)(x->depth + 1);
+  }
+  *fits = *fits && first;
+  tide_status status = *fits ? place(n) : TIDE_OK;
+  for (int k = 0; k < operands && status == TIDE_OK && *fits; k++)
+    if (n->in[k]) *fits = tide__node_is_leaf(n->in[k]) || n->in[k]->stream == n->stream;
+  tide__node_link(n);
+  return status;
+}
+
 /* Chains that are long enough are cut: the operands of n are computed. */
 static tide_status cut(tide__node *n) {
-  for (int k = 0; k < 3 && n->depth > DEPTH; k++)
+  if (TIDE_LIKELY(n->depth <= DEPTH)) return TIDE_OK;
+  for (int k = 0; k < 3; k++)
     if (n->in[k] && n->in[k]->storage && !tide__node_is_leaf(n->in[k]))
       TIDE_TRY(tide__storage_settle(n->in[k]->storage));
   return TIDE_OK;
@@ -92,43 +103,64 @@ static tide_op plain_op(tide_op op, const tide_operand *in) {
   return is_square ? TIDE_OP_square : op;
 }
 
-/* The device and the size of the result; false: it is not one that can be pending. */
-static bool operands_fit(int *device, int64_t *size, int *ndim, tide_op op, const tide_operand *in) {
-  const tide_tensor *first = NULL;
-  *ndim = 0;
-  for (int k = 0; k < tide__op_traits_get(op)->operands; k++) {
-    const tide_tensor *x = in[k].tensor;
-    if (!x && in[k].number.kind == 'C') return false;
-    if (!x) continue;
-    if (!tide__node_usable(x) || tide__category(x->dtype) > 2 || !tide__size_broadcast(size, ndim, x)) return false;
-    if (first && x->storage->device != first->storage->device) return false;
-    if (!first) first = x;
+/* Its dtype, size and layout; false: it is refused, or cannot be pending. *once: the answer depends on values. */
+static bool find_form(bool *once, tide__node *n, const tide_operand *in) {
+  const tide__op_traits *t = tide__op_traits_get((tide_op)n->op);
+  int64_t size[TIDE_MAX_DIMS];
+  int ndim = 0;
+  tide__types types;
+  *once = false;
+  for (int k = 0; k < n->operands; k++) {
+    if (!n->in[k]) continue;
+    if (!tide__size_broadcast(size, &ndim, &n->in[k]->x)) return false;
+    *once = *once || ((t->divides || n->op == TIDE_OP_pow) && tide__category(n->in[k]->x.dtype) < 2);
   }
-  if (first) *device = first->storage->device;
-  return first && *ndim <= TIDE_MAX_DIMS;
+  if (ndim > TIDE_MAX_DIMS || tide__op_types(&types, (tide_op)n->op, in, n->params ? n->param : NULL) != TIDE_OK)
+    return false;
+  if (!tide_fuse_takes(types.op, types.common)) return false;
+  lay_out(n, size, ndim, types.result);
+  return true;
+}
+
+/* The form of what the same operation gave for operands of these forms, or find_form. */
+static bool take_form(tide__node *n, const tide_operand *in) {
+  tide_fuse *f = n->fuse;
+  uint64_t key[4] = {n->op | (uint64_t)(f->dtype + 1) << 8 | (uint64_t)n->kinds << 32};
+  for (int k = 0; k < n->operands; k++)
+    if (n->in[k]) key[k + 1] = n->in[k]->form;
+  uint64_t hash = ((key[0] * 31 + key[1]) * 31 + key[2]) * 31 + key[3];
+  tide__fuse_result *known = &f->result[hash * 0x9E3779B97F4A7C15u >> 32 & (TIDE__FUSE_FORMS - 1)];
+  bool same = known->key[0] == key[0] && known->key[1] == key[1] && known->key[2] == key[2] && known->key[3] == key[3];
+  if (TIDE_LIKELY(same && f->form[known->place].number == known->form)) {
+    tide__node_take_form(n, &f->form[known->place]);
+    return true;
+  }
+  bool once;
+  if (!find_form(&once, n, in)) return false;
+  for (int i = 0; i < TIDE__FUSE_FORMS && !once; i++)
+    if (f->form[i].number == n->form) *known = (tide__fuse_result){{key[0], key[1], key[2], key[3]}, n->form, i};
+  return true;
+}
+
+static bool fits_into(const tide__node *n, const tide_tensor *into) {
+  return tide__node_usable(into) && into->dtype == n->x.dtype && into->storage->device == n->device &&
+         tide__same_size(into, &n->x);
 }
 
 static tide_status add_op(tide__node **out, tide_fuse *f, tide_op op, const tide_operand *in, const tide_scalar *p,
                           const tide_tensor *into) {
-  int64_t size[TIDE_MAX_DIMS];
-  int ndim, device;
-  tide__types types;
   *out = NULL;
-  if ((unsigned)op >= TIDE_OP_COUNT || !operands_fit(&device, size, &ndim, op, in)) return TIDE_OK;
-  if (tide__op_traits_get(op)->params && !p) return TIDE_OK;
+  if ((unsigned)op >= TIDE_OP_COUNT) return TIDE_OK;
   op = plain_op(op, in);
-  if (tide__op_types(&types, op, in, p) != TIDE_OK || !tide_fuse_takes(types.op, types.common)) return TIDE_OK;
-  if (into && (!tide__node_usable(into) || into->dtype != (uint8_t)types.result || into->storage->device != device ||
-               !tide__size_equal(into, size, ndim)))
-    return TIDE_OK;
-  tide__node *n = tide__node_new(f, TIDE_FUSE_OP, device);
+  const tide__op_traits *t = tide__op_traits_get(op);
+  if (t->params && !p) return TIDE_OK;
+  tide__node *n = tide__node_new(f, TIDE_FUSE_OP);
   if (!n) return TIDE_MEMORY;
-  n->op = (uint8_t)op, n->params = tide__op_traits_get(op)->params;
-  for (int k = 0; k < n->params; k++) n->param[k] = p[k];
-  tide_status status = place(n);
-  bool fits = status == TIDE_OK && use_operands(n, in, tide__op_traits_get(op)->operands);
-  if (fits) lay_out(n, size, ndim, types.result);
-  if (fits)
+  n->op = (uint8_t)op, n->params = t->params;
+  for (int k = 0; k < t->params; k++) n->param[k] = p[k], n->kinds |= (p[k].kind & 7u) << (9 + 3 * k);
+  bool fits;
+  tide_status status = use_operands(&fits, n, in, t->operands);
+  if (status == TIDE_OK && fits && take_form(n, in) && (!into || fits_into(n, into)))
     *out = n;
   else
     n->users = 1, tide__node_unuse(n);
@@ -232,23 +264,24 @@ tide_status tide_fuse_reduce(tide_tensor **out, tide_fuse *f, tide_reduction op,
               tide_fuse_reduces(op, (tide_dtype)x->dtype);
   tide__fuse_lock(f);
   tide_status status = fits ? begin(f, false) : TIDE_OK;
-  tide__node *n = status == TIDE_OK && fits ? tide__node_new(f, TIDE_FUSE_REDUCE, x->storage->device) : NULL;
+  tide__node *n = status == TIDE_OK && fits ? tide__node_new(f, TIDE_FUSE_REDUCE) : NULL;
   if (fits && !n && status == TIDE_OK) status = TIDE_MEMORY;
   if (n) {
     const tide_operand in = {.tensor = x};
     int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
     int ndim = 0;
     fits = find_dims(n, o, x->ndim) && !is_better_alone(op, n, x);
-    if (fits) status = place(n);
-    fits = fits && status == TIDE_OK && use_operands(n, &in, 1);
+    if (fits) status = use_operands(&fits, n, &in, 1);
+    fits = fits && status == TIDE_OK;
     n->op = (uint8_t)op, n->params = op == TIDE_VAR || op == TIDE_STD || op == TIDE_NORM;
     n->param[0] = tide_float(o->param);
+    if (n->params) n->kinds = (n->param[0].kind & 7u) << 9;
     for (int d = 0; d < x->ndim && fits; d++) {
       bool reduced = n->leading ? d < n->dims : d >= x->ndim - n->dims;
       if (!reduced || n->keepdim) size[ndim++] = reduced ? 1 : x->size[d];
     }
     tide__stride_contiguous(stride, size, ndim);
-    tide__node_describe(n, size, stride, ndim, reduced_dtype(op, (tide_dtype)x->dtype));
+    if (fits) tide__node_describe(n, size, stride, ndim, reduced_dtype(op, (tide_dtype)x->dtype));
     status = end(out, status, n, fits);
   }
   tide__fuse_unlock(f);
@@ -266,12 +299,12 @@ tide_status tide_fuse_cast(bool *done, tide_tensor **out, tide_fuse *f, const ti
   if (!*done) return TIDE_OK;
   tide__fuse_lock(f);
   tide_status status = begin(f, false);
-  tide__node *n = status == TIDE_OK ? tide__node_new(f, TIDE_FUSE_CAST, x->storage->device) : NULL;
+  tide__node *n = status == TIDE_OK ? tide__node_new(f, TIDE_FUSE_CAST) : NULL;
   if (!n && status == TIDE_OK) status = TIDE_MEMORY;
   if (n) {
     const tide_operand in = {.tensor = x};
-    status = place(n);
-    *done = status == TIDE_OK && use_operands(n, &in, 1);
+    status = use_operands(done, n, &in, 1);
+    *done = *done && status == TIDE_OK;
     if (*done) lay_out(n, x->size, x->ndim, dtype);
     status = end(out, status, n, *done);
   }
@@ -309,20 +342,20 @@ tide_status tide_fuse_gather(bool *done, tide_tensor **out, tide_fuse *f, const 
   TIDE_TRY(tide__storage_settle(x->storage));
   tide__fuse_lock(f);
   tide_status status = begin(f, true);
-  tide__node *n = status == TIDE_OK ? tide__node_new(f, TIDE_FUSE_GATHER, x->storage->device) : NULL;
+  tide__node *n = status == TIDE_OK ? tide__node_new(f, TIDE_FUSE_GATHER) : NULL;
   if (!n && status == TIDE_OK) status = TIDE_MEMORY;
   if (n) {
     const tide_operand in[2] = {{.tensor = index}, {.tensor = x}};
     int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
     int ndim = 0;
     n->op = (uint8_t)places, n->dims = (uint8_t)(places == TIDE_FUSE_LINE ? 0 : dim), n->file = file, n->line = line;
-    status = place(n);
-    *done = status == TIDE_OK && use_operands(n, in, 2);
+    status = use_operands(done, n, in, 2);
+    *done = *done && status == TIDE_OK;
     for (int d = 0; places == TIDE_FUSE_SLICES && d < dim; d++) size[ndim++] = x->size[d];
     for (int d = 0; d < index->ndim; d++) size[ndim++] = index->size[d];
     for (int d = dim + 1; places == TIDE_FUSE_SLICES && d < x->ndim; d++) size[ndim++] = x->size[d];
     tide__stride_contiguous(stride, size, ndim);
-    tide__node_describe(n, size, stride, ndim, x->dtype);
+    if (*done) tide__node_describe(n, size, stride, ndim, x->dtype);
     status = end(out, status, n, *done);
   }
   tide__fuse_unlock(f);
@@ -334,7 +367,7 @@ tide_status tide_fuse_compute(tide_fuse *f, tide_tensor *const *list, int n) {
   TIDE_LIST("fuse_compute", list, n);
   enum { MOST = 1 << 20 };
   if (n > MOST) return tide__fail(TIDE_ARGUMENT, "fuse_compute: n: got %d, expected at most %d", n, MOST);
-  tide__node **node = malloc((size_t)(n > 0 ? n : 1) * sizeof *node);
+  tide__node *own[32], **node = n <= 32 ? own : malloc((size_t)n * sizeof *node);
   if (!node) return tide__fail(TIDE_MEMORY, "fuse: no host memory");
   int count = 0;
   tide__fuse_lock(f);
@@ -346,7 +379,7 @@ tide_status tide_fuse_compute(tide_fuse *f, tide_tensor *const *list, int n) {
   }
   tide_status status = tide__fuse_compute_all(f, node, count, NULL, NULL);
   tide__fuse_unlock(f);
-  free(node);
+  if (node != own) free(node);
   return status;
 }
 

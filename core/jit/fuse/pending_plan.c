@@ -313,31 +313,33 @@ static void make_steps(planner *p) {
 
 /* ---- keys ---- */
 
+enum { ONE = 255, OWN = 254, SIZES = 64 }; /* numbers of sizes; how many have one */
+
 typedef struct key {
-  char *at;
+  uint64_t *word, own[256];
   size_t length, room;
   int sizes, failed;
-  int64_t size[64]; /* those that occur, in order */
-  char own[1024];
+  int64_t size[SIZES]; /* those that occur, in order */
 } key;
 
-static void put(key *k, const void *bytes, size_t n) {
-  if (k->length + n > k->room) {
-    size_t room = 2 * k->room + n;
-    char *more = malloc(room);
-    k->failed |= !more;
-    if (!more) return;
-    memcpy(more, k->at, k->length);
-    if (k->at != k->own) free(k->at);
-    k->at = more, k->room = room;
+static void grow(key *k) {
+  uint64_t *more = k->failed ? NULL : malloc(2 * k->room * sizeof *more);
+  if (!more) {
+    k->failed = 1, k->length = 0;
+    return;
   }
-  memcpy(k->at + k->length, bytes, n);
-  k->length += n;
+  memcpy(more, k->word, k->length * sizeof *more);
+  if (k->word != k->own) free(k->word);
+  k->word = more, k->room *= 2;
 }
 
-/* Equal sizes have equal numbers. Beyond the first ones a size stands for itself. */
+static inline void put(key *k, uint64_t word) {
+  if (TIDE_UNLIKELY(k->length == k->room)) grow(k);
+  k->word[k->length++] = word;
+}
+
+/* Equal sizes have equal numbers. Those beyond the first ones have none of their own. */
 static uint8_t number_of_size(key *k, int64_t size) {
-  enum { ONE = 255, OWN = 254, SIZES = sizeof k->size / sizeof *k->size };
   if (size == 1) return ONE;
   for (int i = 0; i < k->sizes; i++)
     if (k->size[i] == size) return (uint8_t)i;
@@ -345,43 +347,55 @@ static uint8_t number_of_size(key *k, int64_t size) {
     k->size[k->sizes] = size;
     return (uint8_t)k->sizes++;
   }
-  put(k, &size, sizeof size);
   return OWN;
 }
 
+/* The sizes of what is computed follow from those of leaves. */
+static void put_sizes(key *k, const tide_tensor *x) {
+  uint64_t word = 0;
+  bool own = false;
+  for (int d = 0; d < x->ndim; d++) {
+    uint8_t number = number_of_size(k, x->size[d]);
+    word = word << 8 | number, own = own || number == OWN;
+    if (d % 8 == 7 || d == x->ndim - 1) put(k, word), word = 0;
+  }
+  for (int d = 0; own && d < x->ndim; d++)
+    if (number_of_size(k, x->size[d]) == OWN) put(k, (uint64_t)x->size[d]);
+}
+
+/* The first word says how many others there are, but those of sizes. */
 static void put_node(key *k, const tide__node *n) {
-  struct {
-    uint8_t kind, op, dtype, ndim, dims, flags, numbers[6], size[TIDE_MAX_DIMS];
-    int32_t in[3], line;
-  } w;
-  memset(&w, 0, sizeof w);
-  w.kind = n->kind, w.op = n->op, w.dtype = n->x.dtype, w.ndim = (uint8_t)n->x.ndim, w.dims = n->dims;
-  w.flags = (uint8_t)(n->leading | n->keepdim << 1 | n->is_wanted << 2);
-  for (int i = 0; i < n->x.ndim; i++) w.size[i] = number_of_size(k, n->x.size[i]);
-  w.line = n->line;
-  for (int i = 0; i < 3; i++) w.in[i] = operand(n, i);
-  for (int i = 0; i < n->operands && !tide__node_is_leaf(n); i++)
-    if (!n->in[i]) w.numbers[i] = (uint8_t)n->number[i].kind;
-  for (int i = 0; i < n->params && !tide__node_is_leaf(n); i++) w.numbers[3 + i] = (uint8_t)n->param[i].kind;
-  put(k, &w, sizeof w);
-  if (n->kind == TIDE_FUSE_GATHER) put(k, &n->file, sizeof n->file);
-  if (n->kind == TIDE_FUSE_REDUCE && n->op == TIDE_NORM) put(k, &n->param[0].re, sizeof n->param[0].re);
+  uint64_t first = (uint64_t)n->kind | (uint64_t)n->op << 3 | (uint64_t)n->x.dtype << 11 | (uint64_t)n->x.ndim << 17 |
+                   (uint64_t)n->is_wanted << 23;
+  if (tide__node_is_leaf(n)) {
+    put(k, first);
+    put_sizes(k, &n->x);
+    return;
+  }
+  put(k, first | (uint64_t)n->dims << 24 | (uint64_t)n->leading << 30 | (uint64_t)n->keepdim << 31 |
+             (uint64_t)n->kinds << 32);
+  put(k, (uint32_t)operand(n, 0) | (uint64_t)(uint32_t)operand(n, 1) << 32);
+  if (n->operands > 2) put(k, (uint32_t)operand(n, 2));
+  if (n->kind == TIDE_FUSE_GATHER) put(k, (uint32_t)n->line), put(k, (uintptr_t)n->file);
+  if (n->kind == TIDE_FUSE_REDUCE && n->op == TIDE_NORM) {
+    uint64_t order;
+    memcpy(&order, &n->param[0].re, sizeof order);
+    put(k, order);
+  }
 }
 
 static void write_key(key *k, const tide_fuse *f, const tide__cone *c) {
-  int32_t head[4] = {c->count, c->node[c->count - 1]->device, (int32_t)f->dtype, c->into != NULL};
-  put(k, head, sizeof head);
+  put(k, (uint32_t)c->count | (uint64_t)(uint32_t)c->node[c->count - 1]->device << 32);
+  put(k, (uint64_t)f->dtype << 1 | (c->into != NULL));
   for (int i = 0; i < c->count; i++) put_node(k, c->node[i]);
 }
 
-static uint64_t hash_of(const char *at, size_t n) {
-  uint64_t h = 1469598103934665603u, word;
-  for (; n >= 8; at += 8, n -= 8) {
-    memcpy(&word, at, 8);
-    h = (h ^ word) * 0x9E3779B97F4A7C15u;
+static uint64_t hash_of(const key *k) {
+  uint64_t h = 1469598103934665603u;
+  for (size_t i = 0; i < k->length; i++) {
+    h = (h ^ k->word[i]) * 0x9E3779B97F4A7C15u;
     h ^= h >> 29;
   }
-  for (; n; at++, n--) h = (h ^ (uint8_t)*at) * 1099511628211u;
   return h;
 }
 
@@ -434,7 +448,8 @@ static void keep(tide_fuse *f, tide__fuse_recipe *r) {
 
 static tide__fuse_recipe *find(tide_fuse *f, const key *k, uint64_t hash) {
   for (tide__fuse_recipe **at = &f->recipes, *r; (r = *at); at = &r->next) {
-    if (r->hash != hash || r->length != k->length || memcmp(r->key, k->at, k->length) != 0) continue;
+    if (r->hash != hash || r->length != k->length || memcmp(r->key, k->word, k->length * sizeof *k->word) != 0)
+      continue;
     *at = r->next, r->next = f->recipes;
     return f->recipes = r;
   }
@@ -443,25 +458,25 @@ static tide__fuse_recipe *find(tide_fuse *f, const key *k, uint64_t hash) {
 
 static tide__fuse_recipe *make_kept(tide_fuse *f, const tide__cone *c, const key *k, uint64_t hash) {
   tide__fuse_recipe *r = make(f, c);
-  char *bytes = r ? malloc(k->length) : NULL;
-  if (!bytes) {
+  uint64_t *words = r ? malloc(k->length * sizeof *words) : NULL;
+  if (!words) {
     tide__fuse_recipe_drop(r);
     return NULL;
   }
-  memcpy(bytes, k->at, k->length);
-  r->hash = hash, r->key = bytes, r->length = k->length;
+  memcpy(words, k->word, k->length * sizeof *words);
+  r->hash = hash, r->key = words, r->length = k->length;
   keep(f, r);
   return r;
 }
 
 tide__fuse_recipe *tide__fuse_recipe_get(tide_fuse *f, const tide__cone *c) {
   key k;
-  k.at = k.own, k.length = 0, k.room = sizeof k.own, k.sizes = k.failed = 0;
+  k.word = k.own, k.length = 0, k.room = sizeof k.own / sizeof *k.own, k.sizes = k.failed = 0;
   write_key(&k, f, c);
-  uint64_t hash = hash_of(k.at, k.length);
+  uint64_t hash = hash_of(&k);
   tide__fuse_recipe *r = k.failed ? NULL : find(f, &k, hash);
   if (!r && !k.failed) r = make_kept(f, c, &k, hash);
-  if (k.at != k.own) free(k.at);
+  if (k.word != k.own) free(k.word);
   if (r)
     atomic_fetch_add(&r->refs, 1);
   else
