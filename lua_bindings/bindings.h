@@ -71,7 +71,7 @@ static inline void ltide_link_remove(ltide_link *l) {
 /* One for each Lua state (a lua_State and its coroutines). Metatables are compared by address, never followed. */
 typedef struct ltide_state {
   const void *storage_meta, *stream_meta, *event_meta, *generator_meta, *graph_meta, *device_meta, *dtype_meta,
-      *error_meta;
+      *fused_meta, *error_meta;
   uintptr_t tensor_seal;              /* a random word, which no bytes of a script can imitate */
   int tensor_ref;                     /* registry reference of the tensor metatable */
   struct ltide_arena *arena;          /* innermost tide.scope of the running coroutine, or NULL */
@@ -125,13 +125,13 @@ typedef struct ltide_state {
     size_t length;
     ltide_warn_switch now;
   } warned;
-  struct tide_fuse *fuse;       /* of fuse.c: where pending operations are noted; NULL before the first */
-  bool is_fusing;               /* the running coroutine is in a fused function: operations go through ltide_fuse_* */
-  int observing;                /* an observer of a failed allocation runs */
-  bool in_ffi;                  /* core was called through LuaJIT's FFI: nothing may call Lua or collect */
-  _Atomic(const void *) thread; /* the one that called last: where its ltide_last lies */
-  struct ltide_state *next;     /* of running.c's list */
-  ltide_warn_fn warn;           /* by the higher floors: tells core's warnings, */
+  struct tide_fuse *fuse;             /* of fuse.c: where pending operations are noted; NULL before the first */
+  bool is_fusing;                     /* the running coroutine is in a fused function: operations are noted in `fuse` */
+  int observing;                      /* an observer of a failed allocation runs */
+  bool in_ffi;                        /* core was called through LuaJIT's FFI: nothing may call Lua or collect */
+  _Atomic(const void *) thread;       /* the one that called last: where its ltide_last lies */
+  struct ltide_state *next;           /* of running.c's list */
+  ltide_warn_fn warn;                 /* by the higher floors: tells core's warnings, */
   void (*end)(struct ltide_state *S); /* and lets go of what the state's objects hold when it ends */
   /* Likewise: add fields to the error object at the top, if the thread's error is of that sort. */
   void (*set_oom)(lua_State *L, int device), (*set_race)(lua_State *L);
@@ -408,12 +408,8 @@ static inline void ltide_made(lua_State *L, ltide_state *S) {
   if (S->held_count) ltide_held_end(L, S);
 }
 
-/* fuse.c, where S->is_fusing is set: tide_elementwise, and tide_reduce to a new tensor. */
-tide_status ltide_fuse_elementwise(ltide_state *S, tide_tensor **out, tide_op op, const tide_operand *in,
-                                   const tide_scalar *p, tide_tensor *into);
-tide_status ltide_fuse_reduce(ltide_state *S, tide_tensor **out, tide_reduction op, const tide_tensor *x,
-                              const tide_reduce_options *o);
-/* Does what tide_to does, or what the functions of `places` (tide_fuse_places) do; false: it is to be done. */
+/* fuse.c, where S->is_fusing is set: does what tide_to does, or what the functions of `places` (tide_fuse_places) do;
+ * false: it is to be done. */
 bool ltide_fuse_cast(lua_State *L, ltide_state *S, tide_tensor **out, tide_tensor *x, const tide_options *o, bool copy);
 bool ltide_fuse_gather(lua_State *L, ltide_state *S, tide_tensor **out, const tide_tensor *x, const tide_tensor *index,
                        int dim, int places);

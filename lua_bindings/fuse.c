@@ -22,7 +22,8 @@ typedef struct fuse_function {
 } fuse_function;
 
 static fuse_function *check_fused(lua_State *L, int arg) {
-  return (fuse_function *)ltide_check_object(L, arg, FUSED_META);
+  fuse_function *f = ltide_test_meta(L, arg, ltide_enter(L)->fused_meta);
+  return f ? f : (fuse_function *)ltide_check_object(L, arg, FUSED_META); /* which raises */
 }
 
 static void drop_kernels(fuse_function *f) {
@@ -37,17 +38,7 @@ static int fused_gc(lua_State *L) {
   return 0;
 }
 
-/* {==== Operations inside: ops.c, reduce.c, move.c, index.c and scatter.c call these where S->is_fusing is set */
-
-tide_status ltide_fuse_elementwise(ltide_state *S, tide_tensor **out, tide_op op, const tide_operand *in,
-                                   const tide_scalar *p, tide_tensor *into) {
-  return tide_fuse_elementwise(out, S->fuse, op, in, p, into);
-}
-
-tide_status ltide_fuse_reduce(ltide_state *S, tide_tensor **out, tide_reduction op, const tide_tensor *x,
-                              const tide_reduce_options *o) {
-  return tide_fuse_reduce(out, S->fuse, op, x, o);
-}
+/* {==== Operations inside: move.c, index.c and scatter.c call these where S->is_fusing is set */
 
 bool ltide_fuse_cast(lua_State *L, ltide_state *S, tide_tensor **out, tide_tensor *x, const tide_options *o,
                      bool copy) {
@@ -100,8 +91,7 @@ static void note_kernels(fuse_function *f, const tide_fuse *fuse) {
   if (f->kernel) f->kernels = n;
 }
 
-static void leave(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
+static void leave(ltide_state *S) {
   if (S->record->fusing) S->record->fusing--;
   S->is_fusing = S->record->fusing > 0;
 }
@@ -134,7 +124,8 @@ static int finish(lua_State *L, bool is_outer, int first) {
 #if LUA_VERSION_NUM == 504
 
 static int fused_close(lua_State *L) {
-  if (ltide_test_object(L, 1, FUSED_META)) leave(L);
+  ltide_state *S = ltide_enter(L);
+  if (ltide_test_meta(L, 1, S->fused_meta)) leave(S);
   return 0;
 }
 
@@ -164,7 +155,7 @@ static int lfused_begin(lua_State *L) { return enter(L), 1; }
 
 static int lfused_finish(lua_State *L) {
   bool is_outer = ltide_enter(L)->record->fusing == 1;
-  leave(L);
+  leave(ltide_enter(L));
   if (!lua_toboolean(L, 2)) return lua_settop(L, 3), lua_error(L);
   return finish(L, is_outer, 3);
 }
@@ -329,8 +320,10 @@ void ltide_open_fuse(lua_State *L, ltide_state *S) {
     {"__tostring", fused_tostring},
     {0}
   };
-  (void)S;
   ltide_new_class(L, FUSED_META, meta, "Fused", fused_rows, NULL);
+  luaL_getmetatable(L, FUSED_META);
+  S->fused_meta = lua_topointer(L, -1);
+  lua_pop(L, 1);
   set_call(L);
   ltide_register_rows(L, "tide", rows);
 }

@@ -4,6 +4,8 @@
  * name, as in torch: of all elements, of one dimension with its indexes, and elementwise with a second tensor. */
 #include <math.h>
 
+#include "tide/fuse.h"
+
 #include "row.h"
 
 typedef tide_reduce_options options;
@@ -19,7 +21,8 @@ static options read_options(const ltide_call *c, const ltide_value *dim) {
 static int finish(lua_State *L, ltide_call *c, tide_reduction op, const options *o) {
   tide_tensor **slot = ltide_slot(L, c);
   bool is_fusing = c->S->is_fusing && !c->into;
-  tide_status status = is_fusing ? ltide_fuse_reduce(c->S, slot, op, c->x, o) : tide_reduce(slot, op, c->x, o, c->into);
+  tide_status status =
+      is_fusing ? tide_fuse_reduce(slot, c->S->fuse, op, c->x, o) : tide_reduce(slot, op, c->x, o, c->into);
   return ltide_finish_into(L, c, status);
 }
 
@@ -45,7 +48,7 @@ static int lreduce(lua_State *L) {
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   if (is_composed(row->tag, x)) return ltide_run(L);
   ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, __builtin_expect(S->is_fusing, 0) ? ltide_fuse_reduce(S, &u->t, (tide_reduction)row->tag, x, &o)
+  ltide_try(L, __builtin_expect(S->is_fusing, 0) ? tide_fuse_reduce(&u->t, S->fuse, (tide_reduction)row->tag, x, &o)
                                                  : tide_reduce(&u->t, (tide_reduction)row->tag, x, &o, NULL));
   ltide_made(L, S);
   return 1;
