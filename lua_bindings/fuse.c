@@ -113,7 +113,8 @@ static ltide_state *enter(lua_State *L) {
 static int finish(lua_State *L, bool is_outer, int first) {
   ltide_state *S = ltide_enter(L);
   int top = lua_gettop(L);
-  result_list list = {.n = 0};
+  result_list list; /* a KiB, mostly unused: not cleared */
+  list.n = 0;
   for (int i = first; i <= top && is_outer; i++) collect(L, S, i, 0, &list);
   if (list.n) ltide_try(L, tide_fuse_compute(S->fuse, list.x, list.n));
   if (is_outer) note_kernels(check_fused(L, 1), S->fuse);

@@ -117,6 +117,16 @@ static inline int64_t tide__itemsize(int dtype) {
   return bytes[dtype];
 }
 
+/* By the library: where compilers know the size, they choose instructions that take long to begin. */
+static inline void tide__clear(void *to, size_t bytes) {
+  __asm__("" : "+r"(bytes));
+  memset(to, 0, bytes);
+}
+static inline void tide__copy(void *to, const void *from, size_t bytes) {
+  __asm__("" : "+r"(bytes));
+  memcpy(to, from, bytes);
+}
+
 /* 0 bool, 1 integer, 2 floating, 3 complex: the order in which categories win over each other in promotion. */
 static inline int tide__category(int dtype) {
   return dtype == TIDE_BOOL ? 0 : dtype < TIDE_FLOAT16 ? 1 : dtype < TIDE_COMPLEX64 ? 2 : 3;

@@ -79,7 +79,7 @@ static tide_storage *header_new(void) {
       return NULL;
     }
   }
-  memset(s, 0, sizeof *s);
+  tide__clear(s, sizeof *s);
   atomic_init(&s->refs, 1);
   return s;
 }

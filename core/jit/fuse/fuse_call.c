@@ -73,8 +73,8 @@ static bool flat_match(call *c) {
   for (int k = 0; k < f->outputs; k++)
     if (!(f->value[f->output[k]].reach & ~c->uniform)) return false;
   c->ndim = f->ndim, c->numel = model->numel;
-  memcpy(c->size, model->size, (size_t)c->ndim * sizeof *c->size);
-  memcpy(c->dims, model->stride, (size_t)c->ndim * sizeof *c->dims);
+  tide__copy(c->size, model->size, (size_t)c->ndim * sizeof *c->size);
+  tide__copy(c->dims, model->stride, (size_t)c->ndim * sizeof *c->dims);
   return true;
 }
 
@@ -469,10 +469,11 @@ static tide_status launch(call *c, const tide__fuse_plan *p) {
   const tide_fused *f = c->f;
   tide__queue q;
   tide__packed a;
-  tide__work w = {.numel = c->numel, .ndim = c->work};
+  tide__work w;
+  w.numel = c->numel, w.ndim = c->work;
   int64_t stride[OPERANDS][TIDE_MAX_DIMS];
   TIDE_TRY(tide__jit_begin(&q, c->device, NULL));
-  memcpy(a.bytes, f->packed, (size_t)f->slots * 16);
+  tide__copy(a.bytes, f->packed, (size_t)f->slots * 16);
   for (int k = 0; k < f->outputs + f->inputs; k++) {
     int at = k < f->outputs ? k : f->outputs + p->order[k - f->outputs];
     const tide_tensor *x = whole_operand(c, at);
@@ -481,7 +482,7 @@ static tide_status launch(call *c, const tide__fuse_plan *p) {
     if (c->work) memcpy(stride[k], c->stride[at], (size_t)c->work * sizeof stride[k][0]);
   }
   if (!c->work) {
-    memcpy(a.bytes + p->plan.layout.pointers, w.ptr, (size_t)p->plan.special.operands * sizeof *w.ptr);
+    tide__copy(a.bytes + p->plan.layout.pointers, w.ptr, (size_t)p->plan.special.operands * sizeof *w.ptr);
     return tide__jit_launch_flat(&p->plan, &q, a.bytes, c->numel, c->device, TIDE__LAUNCH_FUSED);
   }
   memcpy(w.size, c->dims, (size_t)c->work * sizeof *w.size);
@@ -560,7 +561,7 @@ tide_status tide__fused_call(bool *done, tide_tensor **out, tide_fused *f, tide_
   if (status != TIDE_OK || !*done)
     for (int k = 0; k < f->outputs; k++) tide_tensor_release(c.made[k]);
   else
-    memcpy(out, c.made, (size_t)f->outputs * sizeof *out);
+    for (int k = 0; k < f->outputs; k++) out[k] = c.made[k];
   if (status != TIDE_OK) *done = false;
   /* A bad index on the CPU, which is told by the function alone; elsewhere what an earlier kernel has met. */
   return status == TIDE_INDEX && f->mail && c.device < 0 ? TIDE_OK : status;

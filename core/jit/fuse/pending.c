@@ -19,13 +19,8 @@ static tide_fuse *registry;
 static _Thread_local int computing; /* values are computed: what is written then was prepared */
 /* ---- computing ---- */
 
-static void visit(tide__cone *c, tide__node *n, uint32_t mark, bool *failed) {
-  if (n->mark == mark || *failed) return;
-  n->mark = mark;
-  for (int k = 0; k < 3; k++)
-    if (n->in[k] && n->in[k]->mark != mark) visit(c, n->in[k], mark, failed);
-  if (*failed) return;
-  if (c->count == c->room) {
+static void add(tide__cone *c, tide__node *n, bool *failed) {
+  if (TIDE_UNLIKELY(c->count == c->room)) {
     int room = 2 * c->room;
     tide__node **node = malloc((size_t)room * sizeof *node);
     *failed = !node;
@@ -36,6 +31,13 @@ static void visit(tide__cone *c, tide__node *n, uint32_t mark, bool *failed) {
   }
   n->users++;
   c->node[c->count++] = n;
+}
+
+static void visit(tide__cone *c, tide__node *n, uint32_t mark, bool *failed) {
+  n->mark = mark;
+  for (int k = 0; k < n->operands; k++)
+    if (n->in[k] && n->in[k]->mark != mark && !*failed) visit(c, n->in[k], mark, failed);
+  if (!*failed) add(c, n, failed);
 }
 
 static int by_serial(const void *a, const void *b) {
@@ -116,7 +118,8 @@ static tide_status compute(tide_fuse *f, tide__node *const *wanted, int count, t
   bool failed = false, lost = false;
   tide_status dead = TIDE_OK;
   uint32_t mark = ++f->mark;
-  for (int i = 0; i < count; i++) visit(&c, wanted[i], mark, &failed);
+  for (int i = 0; i < count; i++)
+    if (wanted[i]->mark != mark && !failed) visit(&c, wanted[i], mark, &failed);
   order(&c);
   f->cone = &c;
   for (int i = 0; i < count && !failed; i++) wanted[i]->is_wanted = true;

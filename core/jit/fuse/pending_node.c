@@ -67,7 +67,7 @@ tide__node *tide__node_new(tide_fuse *f, tide_fuse_kind kind) {
     tide__fail(TIDE_MEMORY, "fuse: no host memory");
     return NULL;
   }
-  memset(n, 0, offsetof(tide__node, x));
+  tide__clear(n, offsetof(tide__node, x));
   n->x.storage = NULL, n->x.offset = 0, n->x.replay = 0;
   n->fuse = f, n->kind = (uint8_t)kind, n->quota = quota;
   f->nodes++;
