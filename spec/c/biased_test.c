@@ -20,8 +20,9 @@ static int64_t count, other_count; /* plain: what a second thread inside would l
 static _Atomic int begun;
 static time_t end; /* of the bursts: on a machine with much else to do each hand-over waits for a processor */
 
-static void step(void) {
-  tide__biased_lock(&lock);
+/* Some steps try first. */
+static void step(int i) {
+  if (i % 3 || !tide__biased_trylock(&lock)) tide__biased_lock(&lock);
   int64_t before = count;
   if (before % 100 == 0) sched_yield(); /* others get the processor while this one is inside */
   count = before + 1;
@@ -38,7 +39,7 @@ static void *in_bursts(void *arg) {
   for (int i = 0; i < ROUNDS && time(NULL) < end; i++) {
     seed = seed * 1664525u + 1013904223u;
     int n = (seed >> 16) % 8 ? (int)((seed >> 20) % 50) : (int)((seed >> 20) % 2000);
-    for (int k = 0; k < n; k++) step();
+    for (int k = 0; k < n; k++) step(k);
     mine += n;
     if (seed >> 31) usleep(50);
   }
@@ -62,8 +63,28 @@ static uint8_t owner(void) { return lock.owner; }
 
 static void *takes_once(void *arg) {
   (void)arg;
-  step();
+  step(1);
   return NULL;
+}
+
+static void *tries_once(void *taken) {
+  *(bool *)taken = tide__biased_trylock(&lock);
+  if (*(bool *)taken) tide__biased_unlock(&lock);
+  return NULL;
+}
+
+/* False where the lock is held, by its owner too, who stays that; true where it is free. */
+static void tries_elsewhere(void) {
+  for (int held = 1; held >= 0; held--) {
+    pthread_t thread;
+    bool taken = held;
+    uint8_t before = owner();
+    if (held) tide__biased_lock(&lock);
+    CHECK(pthread_create(&thread, NULL, tries_once, &taken) == 0);
+    pthread_join(thread, NULL);
+    CHECK(taken == !held && owner() == (held ? before : 0));
+    if (held) tide__biased_unlock(&lock);
+  }
 }
 
 static void once_elsewhere(void) {
@@ -74,11 +95,11 @@ static void once_elsewhere(void) {
 
 /* Tells whether locks become anybody's own here. */
 static bool becomes_its_takers(void) {
-  for (int i = 0; i < 1000; i++) step();
+  for (int i = 0; i < 1000; i++) step(i);
   bool owned = owner() != 0;
   once_elsewhere();
   CHECK(owner() == 0);
-  for (int i = 0; i < 1000; i++) step();
+  for (int i = 0; i < 1000; i++) step(i);
   CHECK(owned == (owner() != 0));
   return owned;
 }
@@ -95,6 +116,7 @@ static void many_threads(void) {
 
 int main(void) {
   bool owned = becomes_its_takers();
+  tries_elsewhere();
   one_at_a_time();
   many_threads();
   becomes_its_takers();
