@@ -171,6 +171,19 @@ describe("scan: sums, products and extremes", function()
     end
   end)
 
+  it("wrap products of integers", function()
+    for _, n in ipairs { 1, 7, 8, 9, 100, 1031, 20011 } do
+      local x = tide.arange(n, { dtype = "int64", device = D.dev }) * 2 + 3
+      local products, product = {}, 1
+      for i = 1, n do
+        product = product * (2 * i + 1)
+        products[i] = product
+      end
+      assert.are.same(products, x:cumprod(1):tolist())
+      assert.are.same(products, x:cumprod_(1):tolist())
+    end
+  end)
+
   it("see any layout alike", function()
     local x = tide.randint(-9, 10, { 3, 5, 4 }, { device = D.dev }):float()
     for d = 1, 3 do

@@ -37,12 +37,12 @@ typedef struct state {
   int64_t at;
 } state;
 
-/* The loops of one scan over one work type. each: x becomes its own scan, which goes on from s, joined with `before`,
- * of the tiles before; `first` is where x[0] stands, by the index base. after: s, of elements after those of t, becomes
- * what both are. rows: column j of s takes x[j], which becomes what s then is. none: s is of no element. lines: scans
- * of n elements each, one behind the other. */
+/* The loops of one scan over one work type. each: out becomes x's own scan, which goes on from s, joined with `before`,
+ * of the tiles before; `first` is where x[0] stands, by the index base; out may be x. after: s, of elements after those
+ * of t, becomes what both are. rows: column j of s takes x[j], which becomes what s then is. none: s is of no element.
+ * lines: scans of n elements each, one behind the other. */
 typedef struct loops {
-  void (*each)(void *x, int64_t *at, int64_t n, int64_t first, state *s, const state *before);
+  void (*each)(void *out, const void *x, int64_t *at, int64_t n, int64_t first, state *s, const state *before);
   void (*after)(state *s, const state *t);
   void (*rows)(void *s, int64_t *s_at, void *x, int64_t *at, int64_t n, int64_t row);
   void (*none)(state *s);
@@ -75,48 +75,68 @@ typedef struct loops {
     for (int64_t j = 0; j < n; j++) x[j] = s[j] = join_##name##_##W(s[j], x[j]);                                       \
   }
 
-/* Vectors of two, and a chain over eight numbers that is one operation long, as what they are together is known without
- * those before. Complex numbers go one by one (COSTLY). */
-typedef double double_two __attribute__((vector_size(16), may_alias));
-typedef int64_t int64_t_two __attribute__((vector_size(16), may_alias));
+/* A chain over eight numbers that is one operation long, as what they are together is known without those before:
+ * floats in vectors of two, and integers one by one, as few processors multiply vectors of int64. own, all: what is
+ * known of the tile and of all numbers, in each lane. Complex numbers go one by one (COSTLY). */
+typedef double double_two __attribute__((vector_size(16), aligned(8), may_alias));
+typedef double double_lanes __attribute__((vector_size(16)));
+typedef int64_t int64_t_lanes;
+#define LANES_double(v)  ((double_lanes){v, v})
+#define LANES_int64_t(v) (v)
+#define LANE_double(v)   ((v)[1])
+#define LANE_int64_t(v)  (v)
+#define EIGHT_double(name, join)                                                                                       \
+  static inline double_lanes two_##name(double_lanes a, double_lanes b) { return join; }                               \
+  /* The scan of two numbers, behind `before`, whose second one is of all before them. */                              \
+  static inline double_lanes scan_##name(double_lanes before, double_lanes x, double none) {                           \
+    x = two_##name((double_lanes){none, x[0]}, x);                                                                     \
+    return two_##name(LANES_double(before[1]), x);                                                                     \
+  }                                                                                                                    \
+  static inline void eight_##name##_double(double *out, const double *x, double_lanes *own, double_lanes *all,         \
+                                           double none) {                                                              \
+    const double_two *v = (const double_two *)(const void *)x;                                                         \
+    double_two *to = (double_two *)(void *)out;                                                                        \
+    const double_lanes a = scan_##name(LANES_double(none), v[0], none), b = scan_##name(a, v[1], none);                \
+    const double_lanes c = scan_##name(b, v[2], none), d = scan_##name(c, v[3], none), last = two_##name(*all, d);     \
+    to[0] = two_##name(*all, a), to[1] = two_##name(*all, b), to[2] = two_##name(*all, c), to[3] = last;               \
+    *own = two_##name(*own, d), *all = LANES_double(last[1]);                                                          \
+  }
+#define EIGHT_int64_t(name, join)                                                                                      \
+  static inline void eight_##name##_int64_t(int64_t *out, const int64_t *x, int64_t *own, int64_t *all,                \
+                                            int64_t none) {                                                            \
+    int64_t part = none;                                                                                               \
+    const int64_t base = *all;                                                                                         \
+    _Pragma("GCC unroll 8") for (int j = 0; j < 8; j++) {                                                              \
+      part = join_##name##_int64_t(part, x[j]), out[j] = join_##name##_int64_t(base, part);                            \
+    }                                                                                                                  \
+    *own = join_##name##_int64_t(*own, part), *all = join_##name##_int64_t(base, part);                                \
+  }
 #define LOOPS_VALUE(name, W, none_value, join)                                                                         \
   LOOPS_JOIN(name, W, none_value, join)                                                                                \
-  static inline W##_two two_##name##_##W(W##_two a, W##_two b) { return join; }                                        \
-  /* The scan of two numbers, behind `before`, whose second one is of all before them. */                              \
-  static inline W##_two scan_##name##_##W(W##_two before, W##_two x) {                                                 \
-    x = two_##name##_##W((W##_two){none_value, x[0]}, x);                                                              \
-    return two_##name##_##W((W##_two){before[1], before[1]}, x);                                                       \
-  }                                                                                                                    \
-  static void each_##name##_##W(void *x_, int64_t *at, int64_t n, int64_t first, state *s, const state *before) {      \
-    W *x = x_, own, all;                                                                                               \
+  EIGHT_##W(name, join) static void each_##name##_##W(void *out_, const void *x_, int64_t *at, int64_t n,              \
+                                                      int64_t first, state *s, const state *before) {                  \
+    const W *x = x_;                                                                                                   \
+    W *out = out_, own, all;                                                                                           \
     int64_t i = 0;                                                                                                     \
     (void)at, (void)first;                                                                                             \
     memcpy(&own, s->value, sizeof own), memcpy(&all, before->value, sizeof all);                                       \
-    const W##_two none = {none_value, none_value};                                                                     \
-    W##_two owns = {own, own}, alls = {all, all};                                                                      \
-    alls = two_##name##_##W(alls, owns);                                                                               \
-    for (; i + 8 <= n; i += 8) {                                                                                       \
-      W##_two *const v = (W##_two *)(void *)(x + i);                                                                   \
-      const W##_two a = scan_##name##_##W(none, v[0]), b = scan_##name##_##W(a, v[1]);                                 \
-      const W##_two c = scan_##name##_##W(b, v[2]), d = scan_##name##_##W(c, v[3]);                                    \
-      owns = two_##name##_##W(owns, d);                                                                                \
-      v[0] = two_##name##_##W(alls, a), v[1] = two_##name##_##W(alls, b);                                              \
-      v[2] = two_##name##_##W(alls, c), v[3] = alls = two_##name##_##W(alls, d);                                       \
-      alls = (W##_two){alls[1], alls[1]};                                                                              \
-    }                                                                                                                  \
-    own = owns[1], all = alls[1];                                                                                      \
-    for (; i < n; i++) own = join_##name##_##W(own, x[i]), x[i] = all = join_##name##_##W(all, x[i]);                  \
+    W##_lanes owns = LANES_##W(own), alls = LANES_##W(join_##name##_##W(all, own));                                    \
+    for (; i + 8 <= n; i += 8) eight_##name##_##W(out + i, x + i, &owns, &alls, none_value);                           \
+    own = LANE_##W(owns), all = LANE_##W(alls);                                                                        \
+    for (; i < n; i++) own = join_##name##_##W(own, x[i]), out[i] = all = join_##name##_##W(all, x[i]);                \
     memcpy(s->value, &own, sizeof own), s->at = 0;                                                                     \
   }
 #define LOOPS_COSTLY(name, W, none_value, join)                                                                        \
   LOOPS_JOIN(name, W, none_value, join)                                                                                \
-  static void each_##name##_##W(void *x_, int64_t *at, int64_t n, int64_t first, state *s, const state *before) {      \
-    W *x = x_, own, all;                                                                                               \
+  static void each_##name##_##W(void *out_, const void *x_, int64_t *at, int64_t n, int64_t first, state *s,           \
+                                const state *before) {                                                                 \
+    const W *x = x_;                                                                                                   \
+    W *out = out_, own, all;                                                                                           \
     (void)at, (void)first;                                                                                             \
     memcpy(&own, s->value, sizeof own), memcpy(&all, before->value, sizeof all);                                       \
     for (int64_t i = 0; i < n; i++) {                                                                                  \
       own = join_##name##_##W(own, x[i]);                                                                              \
-      x[i] = before->at < 0 ? own : join_##name##_##W(all, own);                                                       \
+      out[i] = before->at < 0 ? own : join_##name##_##W(all, own);                                                     \
     }                                                                                                                  \
     memcpy(s->value, &own, sizeof own), s->at = 0;                                                                     \
   }
@@ -138,20 +158,22 @@ typedef int64_t int64_t_two __attribute__((vector_size(16), may_alias));
     if (!takes_##name##_##W(before, best)) *s = *t;                                                                    \
   }                                                                                                                    \
   /* s takes those before as well, which changes nothing where they join: the later of equals is taken. */             \
-  static void each_##name##_##W(void *x_, int64_t *at, int64_t n, int64_t first, state *s, const state *before) {      \
+  static void each_##name##_##W(void *out_, const void *x_, int64_t *at, int64_t n, int64_t first, state *s,           \
+                                const state *before) {                                                                 \
     const state *const known = s->at < 0 ? before : s;                                                                 \
-    W *x = x_, best;                                                                                                   \
+    const W *x = x_;                                                                                                   \
+    W *out = out_, best;                                                                                               \
     int64_t where = known->at, i = 0;                                                                                  \
     memcpy(&best, known->value, sizeof best);                                                                          \
     if (where < 0) best = x[0], where = first;                                                                         \
     while (i < n) {                                                                                                    \
       if (i + GROUP <= n && !takes_##name##_##W(best, tide__isa_get()->BEST_##name##_##W(x + i, GROUP))) {             \
-        for (const int64_t end = i + GROUP; i < end; i++) x[i] = best, at[i] = where;                                  \
+        for (const int64_t end = i + GROUP; i < end; i++) out[i] = best, at[i] = where;                                \
         continue;                                                                                                      \
       }                                                                                                                \
       for (const int64_t end = i + GROUP < n ? i + GROUP : n; i < end; i++) {                                          \
         if (takes_##name##_##W(best, x[i])) best = x[i], where = first + i;                                            \
-        x[i] = best, at[i] = where;                                                                                    \
+        out[i] = best, at[i] = where;                                                                                  \
       }                                                                                                                \
     }                                                                                                                  \
     memcpy(s->value, &best, sizeof best), s->at = where;                                                               \
@@ -225,8 +247,8 @@ typedef struct room {
   int64_t at[PIECE];
 } room;
 
-/* n elements of line `line` from `from` on, in the work type. */
-static void load(const work *w, room *r, int64_t line, int64_t from, int64_t n) {
+/* n elements of line `line` from `from` on, in the work type: in the room, or where they stand if they are of it. */
+static const void *load(const work *w, room *r, int64_t line, int64_t from, int64_t n) {
   const tide_scan_args *a = w->a;
   int64_t item = tide__item(a->dtype[1]), apart = a->inner;
   const char *in = (const char *)a->head.ptr[1];
@@ -235,16 +257,26 @@ static void load(const work *w, room *r, int64_t line, int64_t from, int64_t n) 
     for (int64_t i = 0; i < n; i++) memcpy(r->raw + i * item, in + i * apart * item, (size_t)item);
     in = r->raw;
   }
+  if (apart == 1 && !w->exponentials && a->dtype[1] == w->dtype) return in;
   tide__cast(w->isa, r->x, w->dtype, in, a->dtype[1], n);
+  return r->x;
 }
 
-static void put(const work *w, room *r, int64_t line, int64_t from, int64_t n) {
+/* Where n results in the work type go: to where they belong if that is of it, else to the room. */
+static void *target(const work *w, room *r, int64_t line, int64_t from) {
+  const tide_scan_args *a = w->a;
+  if (a->inner > 1 || w->exponentials || a->dtype[0] != w->dtype) return r->x;
+  return (char *)a->head.ptr[0] + (line * a->n + from) * w->item;
+}
+
+/* What stands in x, which `target` gave. */
+static void put(const work *w, room *r, const void *x, int64_t line, int64_t from, int64_t n) {
   const tide_scan_args *a = w->a;
   int64_t item = tide__item(a->dtype[0]), apart = a->inner;
   int64_t at = line / apart * a->n * apart + line % apart + from * apart;
   char *out = (char *)a->head.ptr[0] + at * item;
   int64_t *places = a->head.ptr[2] ? (int64_t *)a->head.ptr[2] + at : NULL;
-  tide__cast(w->isa, apart > 1 ? r->raw : out, a->dtype[0], r->x, w->dtype, n);
+  if (x != out) tide__cast(w->isa, apart > 1 ? r->raw : out, a->dtype[0], x, w->dtype, n);
   if (apart > 1)
     for (int64_t i = 0; i < n; i++) memcpy(out + i * apart * item, r->raw + i * item, (size_t)item);
   if (places && apart > 1)
@@ -268,7 +300,7 @@ static bool by_exponentials(const work *w, room *r, int64_t n, state *s, const s
   const double first = exp(own - most);
   memcpy(sum.value, &first, sizeof first);
   none_cumsum_double(&none);
-  each_cumsum_double(y, NULL, n, 0, &sum, &none);
+  each_cumsum_double(y, y, NULL, n, 0, &sum, &none);
   own = most + log(y[n - 1]);
   memcpy(s->value, &own, sizeof own), s->at = 0;
   if (!stores) return true;
@@ -290,9 +322,10 @@ static void tile(const work *w, room *r, int64_t line, int64_t number, state *s,
   for (int64_t i = number * TILE; i < end; i += PIECE) {
     int64_t n = end - i < PIECE ? end - i : PIECE;
     int64_t *const at = places ? places + i : r->at, first = i + w->a->index_base;
-    load(w, r, line, i, n);
-    if (!w->exponentials || !by_exponentials(w, r, n, s, before, stores)) w->f.each(r->x, at, n, first, s, before);
-    if (stores) put(w, r, line, i, n);
+    const void *x = load(w, r, line, i, n);
+    void *out = stores ? target(w, r, line, i) : r->x;
+    if (!w->exponentials || !by_exponentials(w, r, n, s, before, stores)) w->f.each(out, x, at, n, first, s, before);
+    if (stores) put(w, r, out, line, i, n);
   }
 }
 
@@ -364,9 +397,10 @@ static void run_short(void *arg, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end && !tide__loop_stops(); i++) {
     const int64_t first = i * most, some = lines - first < most ? lines - first : most;
     int64_t *const at = a->head.ptr[2] ? (int64_t *)a->head.ptr[2] + first * a->n : r.at;
-    load(w, &r, first, 0, some * a->n);
+    const void *x = load(w, &r, first, 0, some * a->n);
+    if (x != r.x) memcpy(r.x, x, (size_t)(some * a->n * w->item));
     w->f.lines(r.x, at, a->n, some, a->index_base);
-    put(w, &r, first, 0, some * a->n);
+    put(w, &r, r.x, first, 0, some * a->n);
   }
 }
 
