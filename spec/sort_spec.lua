@@ -237,10 +237,10 @@ describe("sort: the first and the middle", function()
   -- Lines that are selected from, with k up to and beyond what is selected; ties across the border.
   it("topk and kthvalue are right in long lines", function()
     for _, n in ipairs { 600, 5000, 65536, 70001, 200003 } do
-      for _, dtype in ipairs { "uint8", "float32", "int64" } do
+      for _, dtype in ipairs { "uint8", "int32", "float32", "float64", "int64" } do
         local x = (tide.arange(n, { dtype = "int64", device = D.dev }) * 7919):remainder(251):to(dtype)
         local values, indices = x:sort()
-        for _, k in ipairs { 1, 2, 100, 256, 300, 4096, 4500 } do
+        for _, k in ipairs { 1, 2, 10, 17, 100, 256, 300, 4096, 4500 } do
           k = math.min(k, n)
           local v, i = x:topk(k, 1, { largest = false })
           assert.is_true(v:equal(values:narrow(1, 1, k)), dtype .. " " .. n .. " " .. k)
@@ -271,15 +271,19 @@ describe("sort: the first and the middle", function()
     few:narrow(1, 1000, 20):fill_(2)
     for what, y in pairs {
       normal = x, zeros = few, ascending = pattern, int8 = pattern:remainder(101):to(tide.int8),
-      wide = x:double(), nans = x:masked_fill(x:lt(0), nan),
+      wide = x:double(), nans = x:masked_fill(x:lt(0), nan), int32 = -pattern:int(),
+      rare = x:double():masked_fill(pattern:remainder(100003):eq(99999), nan), -- a few NaN, far from the line's begin
+      signs = few:double() * (pattern:remainder(2) * 2 - 1), -- -0.0 and 0.0 are equal
       lines = x:narrow(1, 1, 1 << 20):expand(2, 1 << 20):mul(D.tensor { { 1 }, { -1 } }),
     } do
-      local values, indices = y:sort(-1, { descending = true })
-      for _, k in ipairs { 1, 100, 4096 } do
-        local v, i = y:topk(k)
-        assert.is_true(i:equal(indices:narrow(-1, 1, k)), what .. " " .. k)
-        local expected = values:narrow(-1, 1, k)
-        assert.is_true(v:eq(expected):logical_or(expected:isnan()):all():item(), what .. " " .. k)
+      for _, largest in ipairs { true, false } do
+        local values, indices = y:sort(-1, { descending = largest })
+        for _, k in ipairs { 1, 10, 100, 4096 } do
+          local v, i = y:topk(k, -1, { largest = largest })
+          assert.is_true(i:equal(indices:narrow(-1, 1, k)), what .. " " .. k)
+          local expected = values:narrow(-1, 1, k)
+          assert.is_true(v:eq(expected):logical_or(expected:isnan()):all():item(), what .. " " .. k)
+        end
       end
     end
   end)

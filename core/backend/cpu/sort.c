@@ -20,7 +20,7 @@
 #include "os/os.h"
 #include "room.h"
 
-enum { DIGITS = 256, RUN = 4, SHORT_LIST = 256, FEW_ITEMS = 8192, LOOK = 1 << 16, PIECE = 256 };
+enum { DIGITS = 256, RUN = 4, SHORT_LIST = 256, FEW_ITEMS = 8192, LOOK = 1 << 16, PIECE = 256, GROUP = 64, RARE = 32 };
 /* Bytes that a near cache holds, for certain and at most; log2 of the pairs that are as many. */
 enum { NEAR = 1 << 18, NEAR_MOST = 1 << 20, PLACE_BITS = 16 };
 enum { NARROW_PLACE = 24 }; /* bits of the place behind a key of 8 bytes that needs no more than the others */
@@ -98,12 +98,13 @@ typedef struct kind {
   void (*order)(sorting *l, void *x, void *room, int64_t n, int64_t first, uint64_t varying, int64_t parts);
   void (*choose)(void *x, void *room, int64_t n, int64_t k, int64_t parts, int high);
   int64_t (*filter)(void *list, int64_t m, const void *items, int64_t n, const void *limit);
-  void (*admit)(void *list, int64_t k, const void *items, int64_t n);
+  bool (*admit)(void *list, int64_t k, const void *items, int64_t n);
 } kind;
 
 typedef struct work {
   const tide_sort_args *a;
   const kind *k;
+  const tide__isa *isa;
   tide_order_32 o32;
   tide_order_64 o64;
   int bytes, high; /* of an element; the end of the key in an item */
@@ -351,7 +352,29 @@ static void spread_line(sorting *l, tide_task_fn fn) {
     tide__parallel_for(l->parts, 1, fn, l);
 }
 
-/* Each part has its own list, which is left with the part's first few. */
+/* May none of n elements come before `last`, the last one of a list of those before them? Their best one tells; of
+ * equals the later one stands behind. Says no of what holds a NaN, and of the dtypes without such a loop. */
+#define BEST_OF(K, T, s)                                                                                               \
+  case TIDE_##K: {                                                                                                     \
+    T end;                                                                                                             \
+    memcpy(&end, last, sizeof end);                                                                                    \
+    const T best = (w->a->descending ? isa->max_##s : isa->min_##s)((const T *)x, n);                                  \
+    return (w->a->descending ? best < end : best > end) || (best == end && equals);                                    \
+  }
+static bool none_before(const work *w, const void *x, int64_t n, const void *last) {
+  const tide__isa *const isa = w->isa;
+  const bool equals = w->a->head.ptr[2] || !w->o64.infinity; /* else -0.0 and 0.0 have an order */
+  switch (w->a->dtype) {
+    BEST_OF(INT32, int32_t, i32)
+    BEST_OF(INT64, int64_t, i64)
+    BEST_OF(FLOAT32, float, f32)
+    BEST_OF(FLOAT64, double, f64)
+  default: return false;
+  }
+}
+
+/* Each part has its own list, which is left with the part's first few. Its last item is the limit that others have to
+ * come before; in a list that is not in order it stays where it is until others take its place. */
 static void find_few(void *arg, int64_t begin, int64_t end) {
   const sorting *l = arg;
   const work *w = l->w;
@@ -359,8 +382,10 @@ static void find_few(void *arg, int64_t begin, int64_t end) {
   for (int64_t part = begin; part < end; part++) {
     int64_t first = cut(w->a->n, l->parts, part), stop = cut(w->a->n, l->parts, part + 1), m = 0,
             apart = l->wide / l->parts;
-    char *list = l->items + part * apart * item, *room = l->room + part * apart * item, piece[PIECE * sizeof(pair)];
-    bool full = false, very_few = l->keep <= VERY_FEW;
+    char *list = l->items + part * apart * item, *room = l->room + part * apart * item, piece[GROUP * sizeof(pair)];
+    char *const limit = list + (l->keep - 1) * item, last[8];
+    bool full = l->keep <= VERY_FEW, changed = true;
+    const bool very_few = full;
     seen s = {0, 0, 0};
     if (very_few) {
       w->k->load(w, list, l->in, first, l->keep, &s);
@@ -368,25 +393,21 @@ static void find_few(void *arg, int64_t begin, int64_t end) {
       if (sorted != list) memcpy(list, sorted, (size_t)(l->keep * item));
       first += l->keep;
     }
-    for (int64_t i = first; i < stop; i += PIECE) {
+    for (int64_t i = first; i < stop; i += GROUP) {
       if ((i - first) % LOOK == 0 && tide__loop_stops()) return;
-      int64_t n = stop - i < PIECE ? stop - i : PIECE;
+      int64_t n = stop - i < GROUP ? stop - i : GROUP;
+      const bool rare = full && i - first >= RARE * l->keep; /* till then most groups have one of the few */
+      if (rare && changed) w->k->store(w, last, NULL, limit, l->in, 1), changed = false;
+      const bool passes = rare && none_before(w, l->in + i * w->bytes, n, last);
+      if (!passes) w->k->load(w, full ? piece : list + m * item, l->in, i, n, &s);
       if (very_few) {
-        w->k->load(w, piece, l->in, i, n, &s);
-        w->k->admit(list, l->keep, piece, n);
+        if (!passes) changed |= w->k->admit(list, l->keep, piece, n);
         continue;
       }
-      if (!full) {
-        w->k->load(w, list + m * item, l->in, i, n, &s);
-        m += n;
-      } else {
-        w->k->load(w, piece, l->in, i, n, &s);
-        m = w->k->filter(list, m, piece, n, list + (l->keep - 1) * item);
-      }
-      /* The last one of those found stays where it is until others take its place: it is the limit. */
-      if (m + PIECE < apart && stop - i > PIECE) continue;
+      if (!passes) m = full ? w->k->filter(list, m, piece, n, limit) : m + n;
+      if (m + GROUP < apart && stop - i > GROUP) continue;
       w->k->choose(list, room, m, l->keep - 1, 1, w->high);
-      m = l->keep, full = true;
+      m = l->keep, full = changed = true;
     }
   }
 }
@@ -536,7 +557,7 @@ tide_status tide__cpu_sort(tide_stream *stream, const tide_sort_args *a) {
   (void)stream;
   int bytes = tide__item(a->dtype), place = bytes == 8 ? 3 : bytes / 2, joins = a->head.ptr[2] != NULL;
   int holds = a->head.ptr[2] || a->median || bytes < 4 ? a->n <= (int64_t)UINT32_MAX ? PACKED : PAIRS : KEYS;
-  work w = {.a = a, .bytes = bytes, .near = near_bytes()};
+  work w = {.a = a, .isa = tide__isa_get(), .bytes = bytes, .near = near_bytes()};
   w.k = &kinds[holds][place];
   w.o32 = tide_order_of_32(a->dtype, bytes > 4 ? 4 : bytes, a->descending, joins);
   w.o64 = tide_order_of_64(a->dtype, bytes, a->descending, joins);

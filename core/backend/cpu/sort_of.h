@@ -173,16 +173,18 @@ static int64_t NAME(filter)(void *list, int64_t m, const void *items, int64_t n,
   return m;
 }
 
-/* Keeps the k least, in order, of the k that stand in a list in order and of n more. */
-static void NAME(admit)(void *list, int64_t k, const void *items, int64_t n) {
+/* Keeps the k least, in order, of the k that stand in a list in order and of n more. false: no other ones. */
+static bool NAME(admit)(void *list, int64_t k, const void *items, int64_t n) {
   ITEM *out = list;
   const ITEM *x = items;
+  bool some = false;
   for (int64_t i = 0; i < n; i++) {
     if (!LESS(x[i], out[k - 1])) continue;
     int64_t j = k - 1;
     for (; j > 0 && LESS(x[i], out[j - 1]); j--) out[j] = out[j - 1];
-    out[j] = x[i];
+    out[j] = x[i], some = true;
   }
+  return some;
 }
 
 /* The n items of x in order, as elements of the line's result from `first` on. What no near cache holds is put apart by
