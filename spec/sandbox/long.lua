@@ -1,39 +1,19 @@
---- linear algebra that cannot fit the time is not begun: eig
+--- linear algebra that cannot fit the time is not begun
 --! quota milliseconds=1500
 local a, x = tide.eye(3000), tide.ones(3, 3)
-local ok, e = pcall(tide.linalg.eig, a)
-assert(not ok and e.kind == "QuotaError" and e.message:find "takes at least", tostring(e))
-assert(x:sum():item() == 9) -- the state has time for something else afterwards
---- linear algebra that cannot fit the time is not begun: svd
---! quota milliseconds=1500
-local a, x = tide.eye(3000), tide.ones(3, 3)
-local ok, e = pcall(tide.linalg.svd, a)
-assert(not ok and e.kind == "QuotaError" and e.message:find "takes at least", tostring(e))
-assert(x:sum():item() == 9) -- the state has time for something else afterwards
---- linear algebra that cannot fit the time is not begun: eigh
---! quota milliseconds=1500
-local a, x = tide.eye(3000), tide.ones(3, 3)
-local ok, e = pcall(tide.linalg.eigh, a)
-assert(not ok and e.kind == "QuotaError" and e.message:find "takes at least", tostring(e))
-assert(x:sum():item() == 9) -- the state has time for something else afterwards
---- linear algebra that cannot fit the processor time is not begun: eig
+for name, f in pairs { eig = tide.linalg.eig, svd = tide.linalg.svd, eigh = tide.linalg.eigh } do
+  local ok, e = pcall(f, a)
+  assert(not ok and e.kind == "QuotaError" and e.message:find "takes at least", name .. ": " .. tostring(e))
+  assert(x:sum():item() == 9) -- the state has time for something else afterwards
+end
+--- linear algebra that cannot fit the processor time is not begun
 --! quota cpu_ms=1500
 local a, x = tide.eye(3000), tide.ones(3, 3)
-local ok, e = pcall(tide.linalg.eig, a)
-assert(not ok and e.kind == "QuotaError" and e.message:find "takes at least", tostring(e))
-assert(x:sum():item() == 9) -- the state has time for something else afterwards
---- linear algebra that cannot fit the processor time is not begun: svd
---! quota cpu_ms=1500
-local a, x = tide.eye(3000), tide.ones(3, 3)
-local ok, e = pcall(tide.linalg.svd, a)
-assert(not ok and e.kind == "QuotaError" and e.message:find "takes at least", tostring(e))
-assert(x:sum():item() == 9) -- the state has time for something else afterwards
---- linear algebra that cannot fit the processor time is not begun: eigh
---! quota cpu_ms=1500
-local a, x = tide.eye(3000), tide.ones(3, 3)
-local ok, e = pcall(tide.linalg.eigh, a)
-assert(not ok and e.kind == "QuotaError" and e.message:find "takes at least", tostring(e))
-assert(x:sum():item() == 9) -- the state has time for something else afterwards
+for name, f in pairs { eig = tide.linalg.eig, svd = tide.linalg.svd, eigh = tide.linalg.eigh } do
+  local ok, e = pcall(f, a)
+  assert(not ok and e.kind == "QuotaError" and e.message:find "takes at least", name .. ": " .. tostring(e))
+  assert(x:sum():item() == 9) -- the state has time for something else afterwards
+end
 --- linear algebra of our own stops between blocks
 --! quota milliseconds=300
 --! raises are used up
