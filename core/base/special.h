@@ -159,6 +159,14 @@ TIDE_FN double tide_lgamma_f64(double x) {
 #endif
 }
 
+/* x^-s of a whole s > 1, below 6 by products: less than 3 ulp from the true power, at a third of what pow costs. */
+TIDE_FN double tide_inverse_power(double x, double s) {
+  double power = x;
+  if (s > 5.0) return pow(x, -s);
+  for (double k = 1.0; k < s; k += 1.0) power *= x;
+  return 1.0 / power;
+}
+
 /* The sum of (x + k)^-s over k, k + 1, ..., for s > 1 and x + k > 0, times 1 / scale^(s - 1), which is a power of 2
  * near the largest term. x + k is taken exactly: s times its rounding would show. */
 TIDE_FN_LONG double tide_zeta(double s, double x, double k, double scale) {
@@ -166,7 +174,7 @@ TIDE_FN_LONG double tide_zeta(double s, double x, double k, double scale) {
   for (;; k += 1.0) {
     high = x + k;
     double part = high - x, low = (x - (high - part)) + (k - part);
-    power = pow(high * scale, -s) * (1.0 - s * low / high);
+    power = tide_inverse_power(high * scale, s) * (1.0 - s * low / high);
     if (!(high < least)) break;
     sum += power * scale;
     if (power * scale <= 1e-18 * sum) return sum; /* also of a sum that is 0 */
@@ -239,18 +247,20 @@ TIDE_FN float tide_ndtri_f32(float p) { return (float)tide_ndtri_f64((double)p);
 TIDE_SINC(f32, float, uint32_t, f, 0x1.8p23, 31)
 TIDE_SINC(f64, double, uint64_t, , 0x1.8p52, 63)
 
-/* erfc's argument is taken in two parts: its rounding would show x^2 times. Of the second part the derivative is
- * enough. */
+/* erfc's argument z is taken in two parts: its rounding would show x^2 times. Of the second part the derivative is
+ * enough, and of that, for z > 0, erfc(z) times z + sqrt(z^2 + 4 / pi), a bound of 7.1.13 of Abramowitz and Stegun:
+ * what it lacks is less than 1 / z^2 of it. Below zero the rounding is at most 1/4 ulp. */
 TIDE_FN double tide_ndtr_f64(double x) {
   const double root = 0.70710678118654752440;
-  double z = x * -root, rest = fma(x, -root, -z) + x * 4.8336466567264567e-17;
-  rest = fabs(x) < 40.0 ? rest : 0.0;
-  return 0.5 * (erfc(z) - 1.12837916709551257390 * exp(-z * z) * rest);
+  double z = x * -root, rest = fma(x, -root, -z) + x * 4.8336466567264567e-17, whole = erfc(z);
+  rest *= z + sqrt(z * z + 1.27323954473516268615);
+  return 0.5 * (whole - whole * (z > 0.0 && z < 30.0 ? rest : 0.0));
 }
 TIDE_FN float tide_ndtr_f32(float x) {
   double exact = (double)x * -0.70710678118654752440;
-  float z = (float)exact, rest = fabsf(x) < 20.0f ? (float)(exact - (double)z) : 0.0f;
-  return 0.5f * (erfcf(z) - 1.12837917f * expf(-z * z) * rest);
+  float z = (float)exact, rest = (float)(exact - (double)z), whole = erfcf(z);
+  rest *= z + sqrtf(z * z + 1.27323954473516268615f);
+  return 0.5f * (whole - whole * (z > 0.0f && z < 15.0f ? rest : 0.0f));
 }
 
 /* nextafter of a and b in the 16-bit floats that lack `lost` bits of float32: 13 in float16, whose steps are all alike
