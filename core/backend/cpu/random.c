@@ -60,17 +60,27 @@ static inline uint32_t remainder_of(uint32_t x, uint32_t range, uint64_t inverse
 }
 
 /* Draws again for the elements whose own draws are above `last`, behind which no whole range is left: where these are
- * many, the groups of all at once. */
+ * many, all elements at once and without a branch, which nothing could foresee. */
 static __attribute__((noinline, cold)) void redraw(const work *w, room *r, const uint32_t *bits, int64_t first,
                                                    int64_t n, uint64_t last, bool many) {
   const tide_random_args *a = w->a;
-  tide_philox *groups = (tide_philox *)(void *)r->raw;
-  int64_t *out = (int64_t *)r->value;
-  if (many) w->isa->philox((uint32_t *)(void *)r->raw, a->seed, a->offset, tide_spare_group((uint64_t)first), n);
-  for (int64_t i = 0; i < n; i++) {
-    if ((w->wide ? wide_draw(bits, i) : bits[i]) <= last) continue;
-    if (!many) groups[i] = tide_random_group(a->seed, a->offset, tide_spare_group((uint64_t)(first + i)));
-    out[i] = (int64_t)((uint64_t)a->lo + tide_bounded(groups[i], a->range));
+  const tide_philox *groups = (const tide_philox *)(void *)r->raw;
+  const int64_t step = w->wide ? 2 : 1;
+  const uint64_t upper = w->wide ? UINT64_MAX : UINT32_MAX, lo = (uint64_t)a->lo;
+  uint64_t *out = (uint64_t *)(void *)r->value;
+  if (!many) {
+    for (int64_t i = 0; i < n; i++) {
+      if ((w->wide ? wide_draw(bits, i) : bits[i]) <= last) continue;
+      out[i] =
+          lo + tide_bounded(tide_random_group(a->seed, a->offset, tide_spare_group((uint64_t)(first + i))), a->range);
+    }
+    return;
+  }
+  w->isa->philox((uint32_t *)(void *)r->raw, a->seed, a->offset, tide_spare_group((uint64_t)first), n);
+  for (int64_t i = 0; i < n; i++, bits += step) {
+    const uint64_t x = ((uint64_t)bits[0] | (uint64_t)bits[step - 1] << 32) & upper;
+    const uint64_t kept = -(uint64_t)(x <= last);
+    out[i] = (out[i] & kept) | ((lo + tide_bounded(groups[i], a->range)) & ~kept);
   }
 }
 
@@ -85,7 +95,7 @@ static const void *draw_integers(const work *w, room *r, int64_t first, int64_t 
     for (int64_t i = 0; i < n; i++) {
       uint64_t x = wide_draw(bits, i);
       above |= x > last;
-      out[i] = (int64_t)(lo + (a->range ? x % a->range : x));
+      out[i] = (int64_t)(lo + (a->range >> 63 ? x - (x >= a->range ? a->range : 0) : a->range ? x % a->range : x));
     }
     if (above) redraw(w, r, bits, first, n, last, last < UINT64_MAX / 8 * 7);
   } else {
