@@ -96,7 +96,11 @@ static selection read_key(lua_State *L, ltide_state *S, const tide_tensor *x) {
   ltide_plain_shape(L, 2);
   lua_Integer n = (lua_Integer)lua_rawlen(L, 2);
   if (!n && ltide_is_options(L, 2)) ltide_arg_error(L, 2, "key", "a table of entries without keys");
-  if (n > ndim) ltide_error(L, "IndexError", "index: got %I entries for a tensor of %d dimensions", n, ndim);
+  if (n > ndim)
+    ltide_error(
+        L, "IndexError",
+        "index: got %I entries, expected at most %d, one for each dimension; a range is a table in it: x[{ {1, 2} }]",
+        n, ndim);
   luaL_checkstack(L, TIDE_MAX_DIMS + 8, "index");
   for (lua_Integer i = 1; i <= n; i++) {
     lua_rawgeti(L, 2, i);

@@ -10,6 +10,8 @@ typedef struct lua_hint {
   const char *piece, *hint;
 } lua_hint;
 
+#define MODULE_OR_WITH                                                                                                 \
+  "a module is loaded by local tide = require \"tide\", and a with block is tide.cuda.stream(s, function() ... end)"
 static const lua_hint of_text[] = {
     {"<name> expected near 'repeat'", "repeat is a word of Lua: x:tile(...) or x:repeat_tensor(...)"},
     {"near '<\\", "names are made of a to z, A to Z, 0 to 9 and _, and quotes are ' and \""},
@@ -23,10 +25,11 @@ static const lua_hint of_text[] = {
     {"')' expected near '='", "options stand in a table: x:sum{dim = 1}"},
     {"']' expected near ','", "several indexes stand in a table: x[{1, 2}]"},
     {"']' expected near ':'", "a range is a table: x[{ {1, 2} }] are the rows 1 and 2"},
+    {"expected near ':'", "parameters have no types, f(i, x), and blocks end with end: if x then ... end"},
     {"unexpected symbol near ':'", "all of a dimension is {}: x[{ {}, 1 }] is the first column"},
     {"function arguments expected", "a method is called, x:sum(), and a field stands behind a dot, x.shape"},
-    {"syntax error near 'tide'", "a module is loaded by local tide = require \"tide\""},
-    {"syntax error near 'torch'", "a module is loaded by local tide = require \"tide\""},
+    {"syntax error near 'tide'", MODULE_OR_WITH},
+    {"syntax error near 'torch'", MODULE_OR_WITH},
     {"nil value (global 'torch')", "the module is tide: tide.zeros(2, 3)"},
     {"nil value (global 'np')", "the module is tide: tide.zeros(2, 3)"},
     {"nil value (global 'numpy')", "the module is tide: tide.zeros(2, 3)"},
@@ -89,7 +92,8 @@ static const char *function_hint(lua_State *L, const char *message) {
   const char *name = quoted(L, message, "call a nil value (global '"), *hint = name ? module_hint(L, name) : NULL;
   if (hint) return hint;
   name = strstr(message, "number expected, got tide.Tensor") ? quoted(L, message, " to '") : NULL;
-  if (name && ltide_has_function(L, "tide", name)) return lua_pushfstring(L, "; tide.%s takes tensors", name);
+  if (name && ltide_has_function(L, "tide", name))
+    return lua_pushfstring(L, "; tide.%s takes tensors, x:item() is the number of one element", name);
   return name ? "; x:item() is the number of a tensor that has one" : "";
 }
 

@@ -108,9 +108,9 @@ static const char *push_elsewhere(lua_State *L, const char *name) {
     if (has && (!best || n < m || (n == m && strcmp(path, best) < 0))) best = path;
   }
   if (best && !strcmp(best, "tide.Tensor"))
-    lua_pushfstring(L, "x:%s()", name);
+    lua_pushfstring(L, "use x:%s()", name);
   else if (best)
-    lua_pushfstring(L, "%s.%s", best, name);
+    lua_pushfstring(L, "use %s.%s", best, name);
   lua_remove(L, spaces);
   return best ? lua_tostring(L, -1) : NULL;
 }
@@ -154,10 +154,14 @@ int ltide_no_field(lua_State *L, const char *object, const char *name, int metho
 
 /* __index of the tables; upvalue: the path, "tide.cuda" or "Stream". */
 static int lno_name(lua_State *L) {
-  if (lua_type(L, 2) != LUA_TSTRING) return 0;
-  const char *path = lua_tostring(L, lua_upvalueindex(1)), *name = lua_tostring(L, 2);
-  if (name[0] == '_' && name[1] == '_') return 0;
+  const char *path = lua_tostring(L, lua_upvalueindex(1));
   bool in_module = !strncmp(path, "tide", 4);
+  if (!in_module && lua_isinteger(L, 2)) /* ipairs(object) would silently find nothing */
+    return ltide_error(L, "ArgumentError", "%s: got the key %I, expected a method that help(object) lists", path,
+                       lua_tointeger(L, 2));
+  if (lua_type(L, 2) != LUA_TSTRING) return 0;
+  const char *name = lua_tostring(L, 2);
+  if (name[0] == '_' && name[1] == '_') return 0;
   if (!strcmp(path, "tide") && !strcmp(name, "ffi") && ltide_granted(L, TIDE_LUA_NATIVE) && ltide_push_ffi(L)) return 1;
   const char *hint = in_module ? ltide_instead(name, LTIDE_OF_MODULE | LTIDE_OF_ANY) : NULL;
   if (!hint && in_module) hint = push_elsewhere(L, name);

@@ -78,7 +78,8 @@ static inline uint16_t read_value(lua_State *L, ltide_state *S, int arg, tide_op
 static void fail_value(lua_State *L, ltide_state *S, const ltide_kernel *k, int arg, int n) {
   bool freed = ltide_test_handle(L, S, arg) != NULL;
   const char *hint = lua_istable(L, arg) ? "; the last one may be options: {out=}" : "";
-  if (ltide_is_small(L, arg)) hint = "; pass its components, v.x and so on, and make the value in the kernel";
+  if (ltide_is_small(L, arg))
+    hint = "; pass its components, v.x and so on, or use a local from outside of the function";
   ltide_error(L, freed ? "StateError" : "ArgumentError",
               "kernel: %s: argument %d: got %s, expected a tensor, a number or a boolean%s", k->name, n,
               ltide_typename(L, arg), hint);
@@ -91,8 +92,9 @@ static bool is_options(lua_State *L, const ltide_kernel *k, int arg) {
   for (lua_pushnil(L); lua_next(L, arg); lua_settop(L, top + 1)) {
     if (lua_type(L, top + 1) != LUA_TSTRING) return lua_settop(L, top), false;
     if (strcmp(lua_tostring(L, top + 1), "out"))
-      ltide_error(L, "ArgumentError", "kernel: %s: unknown option '%s', expected out", k->name,
-                  lua_tostring(L, top + 1));
+      ltide_error(L, "ArgumentError",
+                  "kernel: %s: unknown option '%s', expected out; the function can use a table of tensors from outside",
+                  k->name, lua_tostring(L, top + 1));
   }
   return true;
 }

@@ -134,7 +134,8 @@ static int scope_gc(lua_State *L) {
     memmove(s->record->scopes + at, s->record->scopes + at + 1, sizeof(void *) * (size_t)(s->record->depth - at - 1));
     s->record->depth--;
   }
-  warn_of(L, s, "was dropped without being closed; nothing was restored");
+  warn_of(L, s,
+          "was dropped without being closed; nothing was restored. Pass a function, or hold it by local _ <close>");
   return 0;
 }
 

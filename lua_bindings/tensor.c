@@ -216,8 +216,9 @@ static int ltensor_eq(lua_State *L) {
 }
 
 static int ltensor_order(lua_State *L) {
-  return ltide_error(L, "ArgumentError",
-                     "tensors have no order: use x:lt(y), x:le(y), x:gt(y) or x:ge(y) for each element");
+  return ltide_error(
+      L, "ArgumentError",
+      "tensors have no order: use x:lt(y), x:le(y), x:gt(y) or x:ge(y) for each element, x:item() < y for one number");
 }
 
 /* The iterator of x:iter() and pairs(x): state x, control i. */

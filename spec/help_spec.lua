@@ -54,7 +54,7 @@ describe("help", function()
       local words = function(text) return (text:gsub("%s+", " "):gsub(" $", "")) end
       assert.are.equal(words(tide.help(name)), words(out:gsub("\n\nManual:.*", "")))
     end
-    has(D.run { "-h", "kernel" }, "\n- What fn returns becomes one tensor a result, of the grid's shape; k(grid, ...,\n  {out=})")
+    has(D.run { "-h", "kernel" }, "\n- Each result of fn becomes a tensor of the grid's shape; k(grid, ..., {out=})\n  writes")
   end)
 
   it("ranks whole words first", function()

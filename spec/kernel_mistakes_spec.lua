@@ -98,4 +98,14 @@ describe("a call of a kernel", function()
     assert.are.equal(0, code)
     assert.are.equal("Lua warning: kernel: forgetful: it gives nothing, expected x[i] = v for a tensor, or return v\n", err)
   end)
+
+  it("is found by interpret, which takes a kernel with its options and says at which place Lua raised", function()
+    local x = tide.tensor { 1, 2, 4 }
+    for _, k in ipairs { tide.kernel(function(i, x) return x[i] end, { reduce = "sum" }), tide.kernel("function(i, x) return x[i] end", { reduce = "sum" }) } do
+      assert.are.equal(7, tide.kernel.interpret(k, 3, x):item())
+      assert.are.equal(4, tide.kernel.interpret(k, 3, x, { reduce = "max" }):item())
+    end
+    local ok, e = pcall(tide.kernel.interpret, function(i, j) return i == 2 and j == 3 and (nil).x or 0 end, { 2, 3 })
+    assert.matches("attempt to index a nil value .*%(at the place 2, 3%)$", not ok and e)
+  end)
 end)

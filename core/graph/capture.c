@@ -34,7 +34,7 @@ static tide_status check_begin(const tide_graph *g, tide_stream *stream, const t
   if (stream->is_default)
     return tide__fail(TIDE_STATE,
                       "graph_begin: the default stream cannot be captured, because every thread may queue work there; "
-                      "expected another stream to be current");
+                      "expected another stream to be current: cuda.graph makes one");
   if (tide__stream_legacy(stream))
     return tide__fail(TIDE_STATE, "graph_begin: the legacy stream cannot be captured, expected another stream");
   if (pool && !tide__mempool_live(pool))

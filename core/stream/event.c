@@ -214,13 +214,14 @@ tide_status tide_event_synchronize(tide_event *event) {
 static tide_status check_timed(tide_event *event, const char *name) {
   TIDE_TRY(check(event, "event_elapsed"));
   if (!(event->flags & TIDE_EVENT_TIMING))
-    return tide__fail(TIDE_VALUE, "event_elapsed: the %s event keeps no time, expected one made with timing", name);
+    return tide__fail(TIDE_VALUE, "event_elapsed: the %s event keeps no time, expected one made with enable_timing",
+                      name);
   if (!event->impl) return tide__fail(TIDE_VALUE, "event_elapsed: the %s event was never recorded", name);
   TIDE_TRY(tide__capture_event(event->captured, "event_elapsed"));
   bool done;
   TIDE_TRY(tide_event_query(&done, event));
   if (!done)
-    return tide__fail(TIDE_STATE, "event_elapsed: the %s event is not complete, expected a synchronisation first",
+    return tide__fail(TIDE_STATE, "event_elapsed: the %s event is not complete, expected synchronize() on it first",
                       name);
   return TIDE_OK;
 }

@@ -68,13 +68,14 @@ local function unusable(c, node, v, expected)
   end
   if v.what == "row" then
     local missing = kernel_ndim(c, v.base) - #v.index
-    bad(c, node, "got a row of a tensor, expected " .. expected .. ": " .. missing .. (missing > 1 and " more indexes are" or " more index is") .. " missing")
+    bad(c, node, "got a row of a tensor, expected " .. expected .. ": " .. missing .. (missing > 1 and " more indexes are" or " more index is") .. " missing; tide.vec3(row) reads a row of 3 numbers")
   end
   if v.what == "tensor" and not v.shared and kernel_ndim(c, v) == 0 then
     bad(c, node, "got tensor '" .. v.name .. "' of no dimensions, expected " .. expected .. ": pass x:item(), or x:view(1) for x[1]")
   end
   if v.what == "tensor" then bad(c, node, "got tensor '" .. v.name .. "', expected " .. expected .. ": write which element, such as " .. v.name .. "[i]") end
-  local hint = not v.what and v.type == "b" and expected == "a number" and ": write (condition) and 1 or 0" or ""
+  local hint = not v.what and v.type == "b" and expected == "a number" and ": write (condition) and 1 or 0"
+    or v.what == "vector" and ": write its components, or a row, x[i] = v" or ""
   local name = v.op == "number" and "'" .. c.operands[v.operand].name .. "', " or v.op == "place" and "the place, " or ""
   bad(c, node, "got " .. name .. kernel_describe(v) .. ", expected " .. expected .. hint)
 end

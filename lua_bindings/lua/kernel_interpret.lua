@@ -155,6 +155,7 @@ end
 
 -- Sets where the running thread is, from its place.
 local function set_words(run, now, place)
+  run.place = place
   for d = 1, #place do
     local b = run.block[d]
     now.thread[d], now.block[d] = (place[d] - 1) % b + 1, (place[d] - 1) // b + 1
@@ -409,11 +410,18 @@ local function results_of(run)
   return unpack(list, 1, #list)
 end
 
--- tide.kernel.interpret(fn, grid, ... [, {block=, float=, out=, reduce=}])
-function kernel_interpret(fn, grid, ...)
-  local n, args = count(...), { ... }
-  local options = n > 0 and read_options(args[n]) or nil
-  if options then n = n - 1 end
+-- Adds the place to an error that Lua raised in the function.
+local function with_place(e, place)
+  return type(e) == "string" and place and e .. " (at the place " .. join(place, ", ") .. ")" or e
+end
+
+-- tide.kernel.interpret(fn, grid, ... [, {block=, float=, out=, reduce=}]); of a kernel, made is what lua/program.lua keeps of it.
+function kernel_interpret(made, fn, grid, ...)
+  local n, args, options = count(...), { ... }, {}
+  local given = n > 0 and read_options(args[n]) or nil
+  if given then n = n - 1 end
+  if made then fn, options = made.source.fn or made.source.text, { block = made.block, float = made.float, reduce = made.reduce } end
+  for key, value in next, given or {} do options[key] = value end
   local run = new_run(fn, grid, options, n, args)
   local function attempt(how)
     local ok, e = try(function()
@@ -426,7 +434,8 @@ function kernel_interpret(fn, grid, ...)
   end
   local ok, e = attempt(run_places)
   if not ok and e == needs_threads then ok, e = attempt(run_blocks) end
-  if not ok then throw(e) end
+  if not ok then throw(with_place(e, run.place)) end
   write_back(run)
   return results_of(run)
 end
+

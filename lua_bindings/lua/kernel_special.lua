@@ -9,9 +9,11 @@ local special = {}
 
 local function bad(c, node, message) kernel_bad(c, node, message) end
 
+local usage = { shared = "(dtype, n [, m])" }
+
 local function want(c, node, args, least, most, name)
   if #args >= least and #args <= most then return end
-  bad(c, node, "got " .. #args .. (#args == 1 and " argument" or " arguments") .. ", expected " .. least .. (most > least and " to " .. most or "") .. " for tide." .. name)
+  bad(c, node, "got " .. #args .. (#args == 1 and " argument" or " arguments") .. ", expected " .. least .. (most > least and " to " .. most or "") .. " for tide." .. name .. (usage[name] or ""))
 end
 
 -- kernel_special_call(name): the function, or nil.
@@ -27,6 +29,7 @@ local of_bits = { band = true, bor = true, bxor = true }
 
 local function atomic(kind)
   local name, most = "atomic." .. kind, kind == "cas" and 4 or 3
+  usage[name] = kind == "cas" and "(x, i, old, new), with {i, j} for two indexes" or "(x, i, v), with {i, j} for two indexes"
   special[name] = function(c, node, args, wanted)
     want(c, node, args, most, most, name)
     local list = kernel_each(c, args, function(n, k)

@@ -516,7 +516,7 @@ local function arguments(c, f)
   if #signature > 0 and #signature > #f.params - ndim then
     local names = {}
     for k = 1, #f.params do names[k] = (k > 1 and ", " or "") .. f.params[k].name end
-    kernel_fail(c.main.name, f, "got " .. #signature .. (#signature > 1 and " arguments" or " argument") .. " behind a grid of "
+    kernel_fail(c.main.name, f, "got " .. #signature .. (#signature > 1 and " arguments" or " argument") .. " after a grid of "
       .. (ndim > 1 and ndim .. " sizes" or "one size") .. ", expected " .. (#f.params > ndim and "at most " .. #f.params - ndim or "none")
       .. ": of the parameters (" .. join(names) .. ") the first " .. (ndim > 1 and ndim .. " are" or "one is") .. " the place")
   end
@@ -526,8 +526,8 @@ local function arguments(c, f)
     args[ndim + k] = kernel_operand(c, name, s.kind, { argument = k }, s.dtype, s.ndim)
   end
   for k = ndim + #signature + 1, #f.params do
-    args[k] = { what = "nil", name = f.params[k].name, missing = "pass it as an argument, of which the call has "
-      .. (#signature > 0 and #signature or "none") .. " behind a grid of " .. (ndim > 1 and ndim .. " sizes" or "one size") }
+    args[k] = { what = "nil", name = f.params[k].name, missing = "pass it as an argument; the call has "
+      .. (#signature > 0 and #signature or "none") .. " after a grid of " .. (ndim > 1 and ndim .. " sizes" or "one size") }
   end
   return args
 end

@@ -217,7 +217,7 @@ function loader(dataset, batch_size, shuffle, drop_last, pin_memory, collate, ge
   check_range(size, "size", 0, 1 << 48)
   dataset = size and columns_of(dataset, size) or dataset
   if (type(dataset) == "function") ~= (size ~= nil) then
-    fail("ArgumentError", "loader: size: got " .. (size and "one, expected none, since the dataset tells its own"
+    fail("ArgumentError", "loader: size: got " .. (size and "one, expected none: the dataset has a length"
       or "none, expected how many items the function has"))
   end
   if generator and text(generator.device) ~= "cpu" then
