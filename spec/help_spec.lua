@@ -34,9 +34,9 @@ describe("help", function()
     local text = tide.help "load_csv"
     assert.matches("^tide%.load_csv%([^\n]*%) %-> Tensor, table or nil\nReads a text file[^\n]*%.\n\n  > path", text)
     assert.matches("\n%- The first line is a header[^\n]*\n%- columns = ", text)
-    assert.matches("^tide%.scope[^\n]*\nlocal _ <close> = tide%.scope%(%)\nFrees, [^\n]*%.\n", tide.help "scope")
+    assert.matches("^tide%.scope[^\n]*\nlocal _ <close> = tide%.scope%(%)\nFrees [^\n]*%.\n", tide.help "scope")
     assert.matches("\nk%([^\n]*%)\nCompiles a __global__ function[^\n]*%.\n\n%- options are ", tide.help "cuda.compile_kernel")
-    assert.matches("^tide%.zeros[^\n]*\nAll 0%.\n\n  > tide%.zeros%(2, 3%)\n  tensor", tide.help(tide.zeros))
+    assert.matches("^tide%.zeros[^\n]*\nMakes a tensor of zeros%.\n\n  > tide%.zeros%(2, 3%)\n  tensor", tide.help(tide.zeros))
   end)
 
   it("fits a screen for the two that have most to say", function()

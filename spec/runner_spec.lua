@@ -162,7 +162,7 @@ describe("the runner", function()
     end
     assert.are.equal(rows, #api.names)
     local zeros, save = by_name["tide.zeros"], by_name["tide.save_gif"]
-    assert.are.equal("All 0.", zeros.summary)
+    assert.are.equal("Makes a tensor of zeros.", zeros.summary)
     assert.are.equal("tide.zeros(sizes... [, {dtype=, device=, pin_memory=false, out=}]) -> Tensor", zeros.signature)
     assert.is_true(zeros.params[1].rest and zeros.params[2].option)
     assert.are.equal("FILES", save.needs)
