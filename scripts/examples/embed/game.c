@@ -30,6 +30,8 @@ static bool load(lua_State *L, const char *path) { /* what the script has change
   if (size == sizeof text) return printf("%s: too long\n", path), false;
   tide_lua_quota_set(L, TIDE_QUOTA_MICROSECONDS, 500000);
   if (!fine(L, tide_lua_reload(L, path, text, size))) return false;
+  if (!lua_isfunction(L, -1))
+    return printf("%s: expected a script that returns a function\n", path), lua_pop(L, 1), false;
   return lua_replace(L, 1), true;
 }
 
@@ -46,6 +48,7 @@ int main(int argc, char **argv) {
   options.quota[TIDE_QUOTA_HOST_BYTES] = options.quota[TIDE_QUOTA_DEVICE_BYTES] = 256 << 20;
   if (!fine(L, tide_lua_open(L, &options))) return EXIT_FAILURE;
   lua_setglobal(L, "tide"), lua_settop(L, 1); /* at 1 lies what the script has returned, its update */
+  if (!(loads = load(L, path))) return printf("%s: not loaded\n", path), EXIT_FAILURE;
   tide_frame_options frame = {sizeof frame, 4000, 0, TIDE_FRAME_WAIT_YIELDS, 0};
   for (int i = 0; i < frames; i++) {
     loads += load(L, path);
