@@ -29,6 +29,10 @@ fi
 export PKG_CONFIG_PATH="$prefix/lib/pkgconfig"
 # shellcheck disable=SC2046
 cc -O2 -o "$work/static_host_beside" "$source/static_host.c" $(pkg-config --static --cflags --libs tide-lua lua5.4)
+# Without --static the library is the shared one, and what the module's archive needs is there, too.
+# shellcheck disable=SC2046
+cc -O2 -o "$work/shared_host" "$source/static_host.c" $(pkg-config --cflags --libs tide-lua lua5.4) "-Wl,-rpath,$prefix/lib"
+(cd "$work/run" && ../shared_host picture.png && rm picture.png)
 # The linker says of each dlopen that a static program needs the C library's files at run time: not an error.
 # shellcheck disable=SC2046
 cc -static -O2 -o "$work/static_host_alone" "$source/static_host.c" $(pkg-config --static --cflags --libs tide-lua lua5.4) \
