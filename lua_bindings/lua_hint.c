@@ -52,6 +52,7 @@ static const lua_hint of_text[] = {
     {"call a boolean value (field 'is_cuda')", "it is a field, which is not called: x.is_cuda"},
     {"call a number value (method 'ndim')", "it is a field, which is not called: x.ndim"},
     {"call a tide.device value", "it is a field, which is not called: x.device; x:to('cuda') copies"},
+    {"table value (field 'random')", "tide.rand(2, 3); in a kernel tide.random.uniform(seed, i)"},
     {"table value (field 'Tensor')", "tide.tensor{1, 2} is made of values, tide.empty(2, 3) of sizes"},
     {"'for' limit (number expected, got tide.Tensor)", "#x is its length, x:item() its number"},
     {NULL, NULL}};

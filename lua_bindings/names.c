@@ -117,7 +117,8 @@ static const char *push_elsewhere(lua_State *L, const char *name) {
 
 static int raise_tensor(lua_State *L, int methods, int fields, const char *name) {
   const char *hint = ltide_instead(name, LTIDE_OF_TENSOR | LTIDE_OF_ANY);
-  if (hint) return ltide_error(L, "ArgumentError", "x.%s: a tensor has no such field or method: %s", name, hint);
+  if (hint)
+    return ltide_error(L, "ArgumentError", "x.%s: a tensor has no such field or method; %s", name, hint);
   ltide_nearest method = {.wanted = name}, field = {.wanted = name};
   ltide_nearest_keys(L, methods, &method);
   ltide_nearest_keys(L, fields, &field);
@@ -170,7 +171,8 @@ static int lno_name(lua_State *L) {
   if (!hint && lua_istable(L, 1)) ltide_nearest_keys(L, 1, &near);
   lua_pushnil(L);
   lua_replace(L, 1); /* it is no argument: no hint at a dot */
-  if (hint) return ltide_error(L, "ArgumentError", "%s.%s: there is no such name: %s", path, name, hint);
+  if (hint)
+    return ltide_error(L, "ArgumentError", "%s.%s: there is no such name; %s", path, name, hint);
   if (near.name)
     return ltide_error(L, "ArgumentError", "%s.%s: there is no such name, did you mean %s?", path, name, near.name);
   return ltide_error(L, "ArgumentError", "%s.%s: there is no such name; %s", path, name,

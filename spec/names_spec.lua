@@ -38,13 +38,18 @@ describe("an unknown name", function()
 
   it("of torch or NumPy says what there is instead, or that there is nothing", function()
     local x = tide.ones(2, 3, on)
-    says("tide.array: there is no such name: use tide.tensor", get, tide, "array")
+    says("tide.array: there is no such name; use tide.tensor", get, tide, "array")
+    says("x.ravel: a tensor has no such field or method; use x:flatten()", get, x, "ravel")
+    for name, instead in pairs { rank = "get_rank", bcast = "broadcast", size = "get_world_size", ReduceOp = "{op = 'sum'}", COMM_WORLD = "tide --ranks 4" } do
+      says("tide.distributed." .. name .. ": there is no such name; ", get, tide.distributed, name)
+      says(instead, get, tide.distributed, name)
+    end
     says("{dtype = tide.float32}", get, tide, "FloatTensor")
     says("tide.data.loader", get, tide.data, "DataLoader")
     says("two results: local v, i = x:max(1)", get, x:max(), "values")
     for _, name in ipairs { "celu", "nanmedian", "nanquantile", "renorm" } do
       assert.is_false(tide.has(name), name)
-      says(name .. ": there is no such name: tide does not have torch's", get, tide, name)
+      says(name .. ": there is no such name; tide does not have torch's", get, tide, name)
       says("tide does not have torch's", get, x, name)
     end
     says("unknown option 'axis', expected dim, keepdim, out, dtype, did you mean dim?", x.sum, x, { axis = 1 })
