@@ -283,7 +283,7 @@ static double double_of(reader *r, int64_t column, const field *f) {
   double d;
   if (ltide_csv_double(&d, f->from, f->to)) return d;
   if (is_missing(f->from, f->to)) return r->missing;
-  if (!read_word(&d, f->from, f->to)) refuse_field(r, column, f, "a number");
+  if (!read_word(&d, f->from, f->to)) refuse_field(r, column, f, "a number; columns = {...} reads some columns only");
   return d;
 }
 

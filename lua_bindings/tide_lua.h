@@ -202,6 +202,9 @@ static inline int tide_lua_open(lua_State *L, const tide_lua_options *options) {
   int status = lua_pcall(L, 1, 1, 0);
   lua_pushnil(L);
   lua_setfield(L, LUA_REGISTRYINDEX, "tide.options");
+  if (status != LUA_OK && !options->open && lua_isstring(L, -1))
+    lua_pushliteral(L, "\n\toptions.open of tide_lua_open is NULL: luaopen_tide, or a path for `require`"),
+        lua_concat(L, 2);
   if (status != LUA_OK) return status;
   const tide_lua_api *api = tide_lua_get(L);
   if (!api || api->quota_used(L, TIDE_QUOTA_LAUNCHES) < 0) { /* a quota is what the options make last */

@@ -436,7 +436,8 @@ static tide_status get_head(tide_values *v) {
   TIDE_TRY(check_open(v));
   v->end = find_end(v->config.file);
   TIDE_TRY(get(v, head, sizeof head));
-  if (memcmp(head, magic, sizeof head)) return tide_values_broken(v, "the head is not tide's");
+  if (memcmp(head, magic, sizeof head))
+    return tide_values_broken(v, "the head is not tide's; there are load_npy, load_npz, load_safetensors and load_csv");
   TIDE_TRY(get(v, &order, sizeof order));
   return order == byte_order ? TIDE_OK : tide_values_broken(v, "they are of a machine of the other byte order");
 }

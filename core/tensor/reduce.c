@@ -31,7 +31,7 @@ enum {
 static const rule rules[] = {
     [RULE_SUM] = {0, 3, GIVES_WIDE, NULL},
     [RULE_SUM_REAL] = {0, 2, GIVES_WIDE, "a real dtype"},
-    [RULE_MEAN] = {2, 3, GIVES_SAME, "a floating or complex dtype: pass dtype"},
+    [RULE_MEAN] = {2, 3, GIVES_SAME, "a floating or complex dtype: give one as dtype"},
     [RULE_SIZE] = {2, 2, GIVES_SAME, "a floating dtype"},
     [RULE_SPREAD] = {2, 2, GIVES_SAME, "a floating dtype"},
     [RULE_CHOICE] = {0, 2, GIVES_SAME, "a real dtype"},
