@@ -28,8 +28,7 @@ void ltide_distributed_join(void);
 /* After the joining: sees to it that the end of this process is known to the others. */
 void ltide_distributed_joined(void);
 bool ltide_distributed_is_several(void);
-/* Is this one of several processes, and not the first? */
-bool ltide_distributed_is_other(void);
+int ltide_distributed_rank(void); /* -1: there are no others */
 /* Waits for a moment, where another process may report the same error and end this one. */
 void ltide_distributed_hold(const char *message);
 /* Ends all processes, if there are several. */

@@ -50,7 +50,7 @@ const tide_distributed *ltide_distributed_open(void) {
 /* {==== The end */
 
 bool ltide_distributed_is_several(void) { return opened && opened->is_initialized() && opened->size(NULL) > 1; }
-bool ltide_distributed_is_other(void) { return ltide_distributed_is_several() && opened->rank(NULL) > 0; }
+int ltide_distributed_rank(void) { return ltide_distributed_is_several() ? opened->rank(NULL) : -1; }
 
 static void nap(double seconds) {
   time_t whole = (time_t)seconds;
@@ -62,7 +62,7 @@ void ltide_distributed_hold(const char *message) {
   if (!opened) return;
   if (message && opened->is_told_elsewhere(message))
     nap(5);
-  else if (ltide_distributed_is_other())
+  else if (ltide_distributed_rank() > 0)
     nap(0.3);
 }
 

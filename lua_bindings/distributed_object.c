@@ -80,6 +80,7 @@ static void fill_list(lua_State *L, int list, int n) {
 
 static int gather_values(lua_State *L, ltide_call *c, const ltide_value *value, int list, int root) {
   size_t n;
+  if (!value->given) ltide_arg_error(L, value->at, "value", "what is to be gathered");
   ltide_push_serialized(L, value->at);
   const char *text = lua_tolstring(L, -1, &n);
   gather_strings(L, c, ltide_distributed_begin_in(L, c, TIDE_ALL_GATHER_RANKS), text, n, root);

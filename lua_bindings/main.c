@@ -87,7 +87,9 @@ int runner_report(lua_State *L, int status) {
   if (interrupt_terminated() && ltide_distributed_is_several())
     return lua_settop(L, top - 1), status; /* by the launcher */
   ltide_distributed_hold(text);
-  fprintf(stderr, "%s: %s", program, text ? text : "(error message is not a string)");
+  fprintf(stderr, "%s: ", program);
+  if (ltide_distributed_is_several()) fprintf(stderr, "rank %d: ", ltide_distributed_rank());
+  fputs(text ? text : "(error message is not a string)", stderr);
   fprintf(stderr, "%s\n", text && !strchr(text, '\n') ? ltide_lua_hint(L, text) : "");
   fflush(stderr);
   lua_settop(L, top - 1);
@@ -114,42 +116,39 @@ typedef struct ltide_options {
 
 static void print_version(void) { printf("tide %s  %s\n", tide_version(), LUA_COPYRIGHT); }
 
-static void print_usage(FILE *to) {
-  fprintf(to,
-          "usage: %s [options] [script [args]]\n"
-          "  -e stat   run the string 'stat'\n"
-          "  -l mod    require library 'mod' into a global of that name\n"
-          "  -l g=mod  require library 'mod' into the global 'g'\n"
-          "  -i        enter the prompt after running the script\n"
-          "  -v        show version information; --version shows it and ends\n"
-          "  -W [off]  turn warnings on (they are), or off\n"
-          "  -E        ignore environment variables of Lua\n"
-          "  -h        this text (--help)\n"
-          "  -h name   what a name of tide's is, as help 'name' says: -h matmul, --help cuda.stream\n"
-          "  --sim n   simulate n GPUs, which take the place of real ones (as TIDE_SIM_DEVICES=n does)\n"
-          "  --strict  reading an undefined global is an error, which names what is near\n"
-          "  --device dev  where tensors are made that name no device: cpu, cuda, cuda:1\n"
-          "  --init    write .luarc.json, main.lua and spec/main_spec.lua; what is there stays\n"
-          "  --api json  write the table of functions: names, signatures, parameters, texts\n"
-          "  --notebook dir  serve the cells of a notebook, as its kernel asks; pictures go to dir\n"
-          "  --ranks n  run n processes by the launcher of MPI that is installed; first of all options, with\n"
-          "            --hosts a,b:2 on these machines, with --verbose the launcher's command is shown\n"
-          "  --doctor  what there is of MPI: library, launchers, network interfaces\n"
-          "  --        stop handling options\n"
-          "  -         run the standard input\n"
-          "Without a script, a terminal gets a prompt. The text of -e may be one of its commands: -e :devices\n"
-          "Modules are found beside the script, too. Exit codes: 1 after an error, 2 after a wrong option, 143 after\n"
-          "SIGTERM, which raises an error once, so that a script can save its work; a second one ends at once.\n",
-          program);
+#define USAGE "usage: %s [options] [script [args]]"
+static void print_usage(void) {
+  printf(USAGE
+         "\n  -e stat   run the string 'stat'\n"
+         "  -l mod    require library 'mod' into a global of that name; -l g=mod into 'g'\n"
+         "  -i        enter the prompt after running the script\n"
+         "  -v        show version information; --version shows it and ends\n"
+         "  -W [off]  turn warnings on (they are), or off\n"
+         "  -E        ignore environment variables of Lua\n"
+         "  -h [name] this text (--help), or what a name is, as help 'name' says: -h matmul, --help cuda.stream\n"
+         "  --sim n   simulate n GPUs, which take the place of real ones (as TIDE_SIM_DEVICES=n does)\n"
+         "  --strict  reading an undefined global is an error, which names what is near\n"
+         "  --device dev  where tensors are made that name no device: cpu, cuda, cuda:1\n"
+         "  --init    write .luarc.json, main.lua and spec/main_spec.lua; what is there stays\n"
+         "  --api json  write the table of functions: names, signatures, parameters, texts\n"
+         "  --notebook dir  serve the cells of a notebook, as its kernel asks; pictures go to dir\n"
+         "  --ranks n  run n processes by the launcher of MPI that is installed; behind it --hosts a,b:2\n"
+         "            names machines, --verbose shows the launcher's command\n"
+         "  --doctor  what there is of MPI: library, launchers, network interfaces\n"
+         "  --        stop handling options\n"
+         "  -         run the standard input\n"
+         "Without a script, a terminal gets a prompt. The text of -e may be one of its commands: -e :devices\n"
+         "Modules are found beside the script, too. Exit codes: 1 after an error, 2 after a wrong option, 143 after\n"
+         "SIGTERM, which raises an error once, so that a script can save its work; a second one ends at once.\n",
+         program);
 }
 
-/* Reports a wrong option, with the usage; returns false. `hint` may be NULL. */
+/* Reports a wrong option, with a line on usage; returns false. `hint` may be NULL. */
 static bool refuse_option(const char *what, const char *option, const char *hint) {
   failure = EXIT_USAGE;
   fprintf(stderr, "%s: %s '%s'", program, what, option);
   if (hint) fprintf(stderr, ", did you mean --%s?", hint);
-  fputc('\n', stderr);
-  print_usage(stderr);
+  fprintf(stderr, "\n" USAGE "; %s --help lists the options\n", program, program);
   return false;
 }
 
@@ -159,12 +158,14 @@ static bool refuse_unknown(const char *option) {
   snprintf(name, sizeof name, "%.*s", (int)strcspn(option, "="), option);
   if (!strncmp(option, "--", 2)) {
     near.wanted = name + 2;
-    ltide_nearest_try(&near, "sim"), ltide_nearest_try(&near, "device");
-    ltide_nearest_try(&near, "help"), ltide_nearest_try(&near, "version"), ltide_nearest_try(&near, "strict");
-    ltide_nearest_try(&near, "init"), ltide_nearest_try(&near, "api"), ltide_nearest_try(&near, "notebook");
-    ltide_nearest_try(&near, "ranks"), ltide_nearest_try(&near, "doctor"), ltide_nearest_try(&near, "hosts");
+    static const char *const all[] = {"sim", "device",   "help",  "version", "strict", "init",
+                                      "api", "notebook", "ranks", "doctor",  "hosts"};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) ltide_nearest_try(&near, all[i]);
   }
-  return refuse_option("unrecognized option", option, near.name);
+  if (!strcmp(name, "-n") || !strcmp(name, "-np") || !strncmp(name, "--np", 4)) near.name = "ranks"; /* others' word */
+  bool is_apart = !strcmp(name, "--ranks") || !strcmp(name, "--hosts") || !strcmp(name, "--verbose");
+  return is_apart ? refuse_option("--ranks n, --hosts a,b and --verbose stand side by side, got", option, NULL)
+                  : refuse_option("unrecognized option", option, near.name);
 }
 
 /* Does the option need the next argument? Its text may also follow at once: -lfoo, --sim=2. */
@@ -215,10 +216,9 @@ static bool parse_long(ltide_options *o, char **argv, int i, bool *ok) {
 /* -W may be followed by on or off; alone it means on. */
 static bool is_switch(const char *text) { return text && (!strcmp(text, "on") || !strcmp(text, "off")); }
 
-/* --ranks, --hosts and --verbose, which stand before all others. Returns where those begin; 0: one was wrong. */
-static int parse_ranks(ranks_options *o, char **argv) {
-  int i = 1;
-  o->first = 1;
+/* --ranks, --hosts and --verbose, which stand side by side from i on. Returns what is behind them; 0: one was wrong. */
+static int parse_ranks(ranks_options *o, char **argv, int i) {
+  o->first = i;
   for (const char *value; argv[i]; i += strchr(argv[i], '=') || !strcmp(argv[i], "--verbose") ? 1 : 2) {
     if (!strcmp(argv[i], "--verbose")) {
       o->verbose = true;
@@ -235,15 +235,17 @@ static int parse_ranks(ranks_options *o, char **argv) {
     }
   }
   o->behind = i;
-  if (!o->ranks && i > 1) return refuse_option("without --ranks:", argv[1], NULL);
+  if (!o->ranks && i > o->first) return refuse_option("without --ranks:", argv[o->first], NULL);
   return i;
 }
 
 /* Returns false for a bad option, which has been reported. */
 static bool parse_options(ltide_options *o, char **argv) {
-  int i = parse_ranks(&o->launch, argv);
-  if (!i) return false;
-  for (; argv[i] && argv[i][0] == '-' && argv[i][1]; i++) {
+  int i = 1;
+  for (int first; argv[i] && argv[i][0] == '-' && argv[i][1]; i++) {
+    first = i;
+    if (!o->launch.ranks && !(i = parse_ranks(&o->launch, argv, i))) return false;
+    if (i > first && i--) continue;
     const char *a = argv[i];
     if (!strcmp(a, "--")) {
       i++;
@@ -266,7 +268,7 @@ static bool parse_options(ltide_options *o, char **argv) {
       if (a[2] == 'v')
         print_version();
       else
-        print_usage(stdout);
+        print_usage();
       exit(EXIT_SUCCESS);
     }
     if (a[2] || !strchr("ivWE", a[1])) return refuse_unknown(a);
@@ -458,7 +460,7 @@ static int run(lua_State *L) {
   if (o.script) search_beside(L, argv[o.script]);
   if ((o.script || o.evaluated) && is_launched()) {
     ltide_distributed_join();
-    if (ltide_distributed_is_other()) lua_warning(L, "@off", 0); /* the first rank warns */
+    if (ltide_distributed_rank() > 0) lua_warning(L, "@off", 0); /* the first rank warns */
   }
   repl_done done = run_options(L, argv, o.script ? o.script : argc);
   if (done == REPL_FAILED || interrupt_terminated()) return 0;

@@ -47,11 +47,21 @@ static const char *find_launcher(char *line, size_t size, family *is) {
   return NULL;
 }
 
+/* A slip of the finger would start thousands of processes on this machine; a scheduler may have given us others. */
+static bool are_too_many(const ranks_options *o) {
+  long cores = sysconf(_SC_NPROCESSORS_ONLN), most = cores > 4 ? 16 * cores : 64;
+  bool is_job = getenv("SLURM_JOB_ID") || getenv("PBS_JOBID") || getenv("LSB_JOBID");
+  if (o->hosts || is_job || o->ranks <= most) return false;
+  fprintf(stderr, "tide: --ranks: got %d, expected at most %ld on %ld cores; or mpirun -n\n", o->ranks, most, cores);
+  return true;
+}
+
 int ranks_launch(const ranks_options *o, char **argv) {
   char line[256] = "", program[4096], number[16];
   family is;
   const char *launcher = find_launcher(line, sizeof line, &is), *list[16];
   int n = 0, given = 0;
+  if (are_too_many(o)) return 2; /* a wrong option */
   if (!launcher || !ltide_program_path(program, sizeof program)) {
     fprintf(stderr,
             "tide: --ranks: no launcher of MPI was found: mpirun, mpiexec or the one that TIDE_MPIRUN names; expected "
@@ -120,8 +130,7 @@ int ranks_print_doctor(lua_State *L) {
   }
   print_nccl();
   print_interfaces();
-  if (!strstr(text, "Open MPI")) return 0;
-  if (!getenv("OMPI_MCA_btl_vader_single_copy_mechanism"))
+  if (strstr(text, "Open MPI") && !getenv("OMPI_MCA_btl_vader_single_copy_mechanism"))
     puts("note: in containers Open MPI may need OMPI_MCA_btl_vader_single_copy_mechanism=none");
   (void)L;
   return 0;

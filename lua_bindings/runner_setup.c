@@ -100,6 +100,6 @@ int setup_init(lua_State *L) {
     write_new(L, lua_tostring(L, -2), text, n);
   }
   puts("run    tide main.lua, tide spec/main_spec.lua");
-  if (!has_stubs) puts("note   no stubs of tide were found, so that editors complete no names of tide");
+  if (!has_stubs) puts("note   no stubs for editors were found: tide --help prompt says where they are");
   return 0;
 }

@@ -49,7 +49,7 @@ describe("the runner", function()
     end
     os.remove(path)
     for _, bad in ipairs { { "--sim", "two" }, { "--sim", "-1" }, { "--sim", "65" }, { "--sim=" }, { "--sim" }, { "--device" }, { "--device", "gpu" },
-      { "--sim", "2", "--device", "cuda:2" } } do
+      { "--device", "cuda:2", "--sim", "2" } } do
       bad[#bad + 1] = bad[2] and "-e" or nil
       bad[#bad + 1] = bad[2] and "print 'ran'" or nil
       out, err, code = D.run(bad)
@@ -259,15 +259,19 @@ describe("the runner", function()
       { { "-e" }, "missing argument of '-e'" }, { { "-l" }, "missing argument of '-l'" },
       { { "-e", "-v" }, "missing argument of '-e'" }, { { "-l", "-" }, "missing argument of '-l'" },
       { { "--devic", "cpu" }, "did you mean --device?" }, { { "--devise=cpu" }, "did you mean --device?" }, { { "--smi", "2" }, "did you mean --sim?" },
-      { { "--versoin" }, "did you mean --version?" } } do
+      { { "--versoin" }, "did you mean --version?" }, { { "-n", "4" }, "did you mean --ranks?" }, { { "--nproc_per_node=4" }, "did you mean --ranks?" },
+      { { "--hosts", "a" }, "without --ranks: '--hosts'" }, { { "--ranks", "two" }, "got 'two'" },
+      { { "--ranks", "2", "--sim", "1", "--ranks", "2" }, "stand side by side, got '--ranks'" } } do
       for before = 0, 1 do
         local words = table.move(case[1], 1, #case[1], 2 * before + 1, before == 1 and { "-e", "print 'ran'" } or {})
         local out, err, code = D.run(words)
         assert.are.equal(2, code, err)
         assert.are.equal("", out)
-        assert.is_truthy(err:find(case[2], 1, true) and err:find("\nusage: ", 1, true), err)
+        assert.is_truthy(err:find(case[2], 1, true) and err:find "\nusage: [^\n]*\n$", err) -- two lines, so that the first is seen
       end
     end
+    local _, err, code = D.run({ "--ranks", "900000", "-e", "print 'ran'" }, { env = { TIDE_MPIRUN = "false" } })
+    assert.is_truthy(code == 2 and err:find "got 900000, expected at most %d+ on %d+ cores", err)
   end)
 
   it("reads options as lua does", function()

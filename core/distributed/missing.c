@@ -82,7 +82,7 @@ static void describe(char *text, size_t size, const tide_work *w, double waited,
   const tide_group *g = w->group;
   bool is_message = w->note.kind == TIDE_SEND_RANKS || w->note.kind == TIDE_RECV_RANKS;
   int *mark = calloc((size_t)g->size, sizeof *mark), absent = 0;
-  snprintf(text, size, "waiting %.0f s in ", waited);
+  snprintf(text, size, waited < w->limit ? "waiting %.0f s in " : "gave up after %.0f s in ", waited);
   tide__note_text(text, size, &w->note, false);
   if (!mark) return;
   if (!is_message) tide__append(text, size, ", operation %llu of the group", (unsigned long long)w->note.sequence);
