@@ -84,7 +84,7 @@ static int latomic(lua_State *L) {
 
 static int linterpret(lua_State *L) {
   ltide_enter(L);
-  ltide_test_object(L, 1, LTIDE_PROGRAM_META) ? (void)lua_getiuservalue(L, 1, 1) : lua_pushnil(L);
+  ltide_test_object(L, 1, LTIDE_LUA_KERNEL_META) ? (void)lua_getiuservalue(L, 1, 1) : lua_pushnil(L);
   lua_insert(L, 1);
   return ltide_script_call(L, "kernel_interpret", lua_gettop(L));
 }
