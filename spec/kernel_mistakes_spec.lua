@@ -80,7 +80,7 @@ describe("a call of a kernel", function()
 
   it("is told about by help(), as are those who make it", function()
     local call = twice:on(3, zeros(3), 1)
-    for object, want in pairs { [twice] = "tide.kernel(fn", [call] = "A prebound call: call() runs", [tide.fuse(print)] = "tide.fuse(fn" } do
+    for object, want in pairs { [twice] = "tide.kernel(fn", [call] = "a prebound call: call() runs", [tide.fuse(print)] = "tide.fuse(fn" } do
       assert.is_truthy(tide.help(object):find(want, 1, true), tide.help(object))
     end
   end)
