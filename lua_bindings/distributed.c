@@ -59,11 +59,7 @@ static int lwork_wait(lua_State *L, ltide_call *c) {
 
 static int lwork_is_completed(lua_State *L, ltide_call *c) {
   (void)c;
-  tide_work **u = ltide_check_object(L, 1, WORK_META);
-  bool done;
-  if (!*u) return ltide_freed_error(L, "work", "work");
-  ltide_try(L, ltide_distributed_opened()->poll(&done, *u, NULL));
-  return ltide_give_boolean(L, done);
+  return ltide_give_boolean(L, ltide_distributed_is_done(L, 1));
 }
 
 static ltide_row work_rows[] = {
@@ -360,17 +356,41 @@ static int lall_to_all_single(lua_State *L, ltide_call *c) {
 
 /* {==== Messages */
 
+tide_work *ltide_distributed_message(lua_State *L, const char *name, tide_collective kind, tide_tensor *x, int group,
+                                     int peer, int tag) {
+  tide_distributed_call call = {.struct_size = sizeof call, .kind = kind, .name = name, .peer = peer, .tag = tag};
+  call.line = script_line(L, &call.file);
+  const tide_distributed *d = get_joined(L);
+  call.group = check_group(L, group);
+  if (kind == TIDE_SEND_RANKS)
+    call.in = &x, call.ins = 1;
+  else
+    call.out = &x, call.outs = 1;
+  tide_work **u = new_work(L);
+  ltide_try(L, d->start(u, &call));
+  return *u;
+}
+
 /* One message of the row's kind with the peer; its work is at the top. */
 static tide_work *start_message(lua_State *L, ltide_call *c, tide_collective kind, tide_tensor **x, int peer) {
-  tide_distributed_call call = begin(L, c, kind);
-  call.peer = peer, call.tag = (int)ltide_get(L, c, "tag")->i;
-  if (kind == TIDE_SEND_RANKS)
-    call.in = x, call.ins = 1;
-  else
-    call.out = x, call.outs = 1;
-  tide_work **u = new_work(L);
-  ltide_try(L, get_joined(L)->start(u, &call));
-  return *u;
+  const ltide_value *group = ltide_get(L, c, "group");
+  int tag = (int)ltide_get(L, c, "tag")->i;
+  return ltide_distributed_message(L, c->row->name, kind, *x, group->given ? group->at : 0, peer, tag);
+}
+
+void ltide_distributed_finish(lua_State *L, int arg) {
+  tide_work **u = ltide_check_object(L, arg, WORK_META), *work = *u;
+  if (!work) return;
+  ltide_distributed_wait(L, work);
+  *u = NULL;
+  release_work(work);
+}
+
+bool ltide_distributed_is_done(lua_State *L, int arg) {
+  tide_work **u = ltide_check_object(L, arg, WORK_META);
+  bool done = true;
+  if (*u) ltide_try(L, ltide_distributed_opened()->poll(&done, *u, NULL));
+  return done;
 }
 
 static int peer_of(const ltide_value *v) { return v->given ? (int)v->i : TIDE_ANY_RANK; }

@@ -34,7 +34,7 @@ rooms.bindings = {
   { "adapt", "arena", "device", "dtype", "error_class", "event", "out", "random", "storage", "stream", "tensor" },
   -- What scripts call.
   { "fuse",
-    "allocator", "apply", "archive", "await", "comm", "compose", "convert", "csv", "csv_write", "debug", "distributed", "distributed_library", "distributed_object", "dlpack", "factory", "fft",
+    "allocator", "apply", "archive", "await", "comm", "compose", "convert", "csv", "csv_write", "debug", "distributed", "distributed_grid", "distributed_library", "distributed_object", "dlpack", "factory", "fft",
     "field", "file", "format", "frame", "frame_cost", "gif", "graph", "graphed", "index", "info", "io", "ipc", "jit", "jit_kernel",
     "kernel_lex", "kernel_words", "linalg", "loader", "matmul", "memory", "memory_history", "memory_scope", "memory_stats", "move", "nccl", "note", "nvtx",
     "ops", "parallel", "parallel_replica", "picture", "profiler", "program", "program_make", "program_source", "random_cuda", "reduce", "reload", "sanitizer",

@@ -1,5 +1,5 @@
 -- Runs specs on several ranks by each MPI that is installed, and lets single ranks fail in all the ways that users meet.
--- usage, in the source tree: tide scripts/checks/ranks.lua specs TIDE N...     one launch of spec/distributed_spec.lua each
+-- usage, in the source tree: tide scripts/checks/ranks.lua specs TIDE N...     one launch of spec/distributed*_spec.lua each
 --                            tide scripts/checks/ranks.lua programs TIDE N COUNT  random ones of spec/stress/ranks.lua
 --                            tide scripts/checks/ranks.lua faults TIDE
 -- Exits with 77 where there is no launcher. Its limits are for hangs.
@@ -64,7 +64,7 @@ local function specs()
   for i = 3, #arg do
     for _, launcher in ipairs(launchers) do
       local n = tonumber(arg[i])
-      local text, code = run(launcher, n, tide_program .. " scripts/checks/busted.lua -o plainTerminal spec/distributed_spec.lua", 800)
+      local text, code = run(launcher, n, tide_program .. " scripts/checks/busted.lua -o plainTerminal spec/distributed_spec.lua spec/distributed_field_spec.lua", 800)
       local case, passed = ("%s with %d ranks"):format(launcher, n), 0
       for _ in text:gmatch "%d+ successes / 0 failures / 0 errors" do passed = passed + 1 end
       if code ~= 0 or passed ~= n then complain(case, text, "exit code %s, %d of %d ranks passed", code, passed, n) end

@@ -32,7 +32,7 @@ return {
   { file = "memory", title = "Manage memory", learn = "learn/memory.md",
     text = "Counters, pools, scopes, storages, snapshots.", nouns = { "memory", "allocator", "arena", "scope", "storage" } },
   { file = "several", title = "Use several GPUs and processes", learn = "learn/several_gpus.md",
-    text = "Data parallel calls, collectives, processes, shared memory.", nouns = { "parallel", "comm", "nccl", "spawn", "ipc", "distributed", "distributed_object" } },
+    text = "Data parallel calls, collectives, processes, shared memory.", nouns = { "parallel", "comm", "nccl", "spawn", "ipc", "distributed", "distributed_object", "distributed_grid", "distributed_field" } },
   { file = "files", title = "Read and write files", learn = "learn/files.md",
     text = "tide's own files, NumPy, safetensors, CSV, batches of data.", nouns = { "serialize", "archive", "csv", "loader" } },
   { file = "pictures", title = "Draw plots and pictures", learn = "learn/pictures.md",
