@@ -4,6 +4,9 @@
  * copies between regions of a field and the bytes of a message, one strided copy for each field.
  *
  * Invariant: a message's buffer belongs to no tide.scope; the work that sends or fills it holds it. */
+#include <stdio.h>
+#include <string.h>
+
 #include "class.h"
 #include "distributed.h"
 #include "script.h"
@@ -185,6 +188,73 @@ static int script_size_of_dtype(lua_State *L) {
 }
 static int script_is_capturing(lua_State *L) { return ltide_give_boolean(L, tide_current_is_capturing()); }
 
+/* {==== Files */
+
+/* make_file(path, like, bytes) */
+static int script_make_file(lua_State *L) {
+  const tide_distributed *d = ltide_distributed_opened();
+  return ltide_try(L, d->file_new(lua_tostring(L, 1), lua_tostring(L, 2), lua_tointeger(L, 3))), 0;
+}
+
+static int script_rename_file(lua_State *L) {
+  return ltide_try(L, ltide_distributed_opened()->file_rename(lua_tostring(L, 1), lua_tostring(L, 2))), 0;
+}
+
+/* write_parts(path, offsets, values): strings, and contiguous tensors on the cpu. */
+static int script_write_parts(lua_State *L) {
+  int n = (int)lua_rawlen(L, 2);
+  tide_file_part *parts = ltide_new_object(L, (size_t)(n + 1) * sizeof *parts, 0);
+  for (int i = 0; i < n; i++, lua_pop(L, 2)) {
+    lua_rawgeti(L, 2, i + 1), lua_rawgeti(L, 3, i + 1);
+    parts[i].offset = lua_tointeger(L, -2);
+    if ((parts[i].bytes = lua_tolstring(L, -1, &parts[i].size))) continue; /* the list holds it */
+    const tide_tensor *x = tensor_of(L, lua_gettop(L));
+    parts[i].bytes = tide_tensor_data(x);
+    parts[i].size = (size_t)tide_tensor_numel(x) * tide_dtype_size(tide_tensor_dtype(x));
+  }
+  return ltide_try(L, ltide_distributed_opened()->file_write(lua_tostring(L, 1), parts, n)), 0;
+}
+
+/* bytes_of(x): those of a contiguous tensor on the cpu. */
+static int script_bytes_of(lua_State *L) {
+  const tide_tensor *x = tensor_of(L, 1);
+  lua_pushlstring(L, tide_tensor_data(x), (size_t)tide_tensor_numel(x) * tide_dtype_size(tide_tensor_dtype(x)));
+  return 1;
+}
+
+/* json_text(text): with its quotes. */
+static int script_json_text(lua_State *L) {
+  size_t n;
+  const char *text = lua_tolstring(L, 1, &n);
+  luaL_Buffer b;
+  luaL_buffinit(L, &b);
+  luaL_addchar(&b, '"');
+  for (size_t i = 0; i < n; i++) {
+    char escape[8];
+    if (text[i] == '"' || text[i] == '\\') luaL_addchar(&b, '\\');
+    if ((unsigned char)text[i] >= ' ') {
+      luaL_addchar(&b, text[i]);
+      continue;
+    }
+    snprintf(escape, sizeof escape, "\\u%04x", (unsigned)text[i]);
+    luaL_addstring(&b, escape);
+  }
+  luaL_addchar(&b, '"');
+  return luaL_pushresult(&b), 1;
+}
+
+static int script_byte_text(lua_State *L) {
+  char byte = (char)lua_tointeger(L, 1);
+  return lua_pushlstring(L, &byte, 1), 1;
+}
+
+/* number_of(text): nil where it is none. */
+static int script_number_of(lua_State *L) {
+  const char *text = lua_tostring(L, 1);
+  if (!text || lua_stringtonumber(L, text) != lua_rawlen(L, 1) + 1) lua_pushnil(L);
+  return 1;
+}
+
 /* {==== Registration */
 
 #define EXCHANGE(name) .fn = ltide_run, .body = lexchange, .script = name
@@ -204,9 +274,9 @@ static ltide_row rows[] = {
 
 void ltide_open_distributed_grid(lua_State *L, ltide_state *S) {
   (void)S;
-  static const luaL_Reg script[] =
-      LTIDE_SCRIPT(new_object, region, copy_region, new_buffer, pack, start_message, finish_message, is_message_done,
-                   close_buffer, size_of_dtype, is_capturing);
+  static const luaL_Reg script[] = LTIDE_SCRIPT(
+      new_object, region, copy_region, new_buffer, pack, start_message, finish_message, is_message_done, close_buffer,
+      size_of_dtype, is_capturing, make_file, rename_file, write_parts, bytes_of, json_text, byte_text, number_of);
   ltide_script_give(L, script);
   ltide_open_class(L, &grid_class);
   ltide_open_class(L, &exchange_class);

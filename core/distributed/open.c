@@ -113,7 +113,10 @@ static const tide_distributed table = {sizeof table,
                                        tide__group_release,
                                        group_rank,
                                        tide__is_told_elsewhere,
-                                       describe};
+                                       describe,
+                                       tide__file_new,
+                                       tide__file_write,
+                                       tide__file_rename};
 
 __attribute__((visibility("default"))) const tide_distributed *tide_distributed_open(const tide_distributed_host *given,
                                                                                      int version);

@@ -156,4 +156,10 @@ tide_status tide__work_poll(bool *done, tide_work *work, const char **notice);
 void tide__work_release(tide_work *work);
 void tide__work_end(void); /* the group of all is left: nothing of it meets what comes later */
 
+/* ---- file.c: see tide/distributed.h ---- */
+
+tide_status tide__file_new(const char *path, const char *like, int64_t bytes);
+tide_status tide__file_write(const char *path, const tide_file_part *parts, int n);
+tide_status tide__file_rename(const char *from, const char *to);
+
 #endif

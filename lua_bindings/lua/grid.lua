@@ -58,7 +58,7 @@ function grid_rank_at(grid, coords)
   return rank
 end
 
-local function coords_of(grid, rank)
+function grid_coords_of(grid, rank)
   local coords = {}
   for d = #grid.dims, 1, -1 do
     coords[d] = rank % grid.dims[d]
@@ -169,7 +169,7 @@ function grid_new(dims, periodic)
     if type(value) ~= "boolean" then refuse(value, "periodic", "true, false or a table of them") end
     grid.periodic[d] = value
   end
-  grid.coords = coords_of(grid, grid.rank)
+  grid.coords = grid_coords_of(grid, grid.rank)
   check_alike(grid)
   grid.group = make_group()
   return new_object(grid)
@@ -180,7 +180,7 @@ function grid_sub(grid, dims)
   dims = read_dims(grid, dims)
   for i = 1, #dims do varies[dims[i]] = true end
   for rank = 0, grid.size - 1 do
-    local coords, key = coords_of(grid, rank), {}
+    local coords, key = grid_coords_of(grid, rank), {}
     for d = 1, #coords do key[d] = varies[d] and "" or coords[d] .. "" end
     key = join(key, ",")
     if not lists[key] then

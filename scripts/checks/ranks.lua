@@ -1,6 +1,7 @@
 -- Runs specs on several ranks by each MPI that is installed, and lets single ranks fail in all the ways that users meet.
 -- usage, in the source tree: tide scripts/checks/ranks.lua specs TIDE N...     one launch of spec/distributed*_spec.lua each
 --                            tide scripts/checks/ranks.lua programs TIDE N COUNT  random ones of spec/stress/ranks.lua
+--                            tide scripts/checks/ranks.lua saves TIDE COUNT       ranks killed while they save
 --                            tide scripts/checks/ranks.lua faults TIDE
 -- Exits with 77 where there is no launcher. Its limits are for hangs.
 
@@ -64,7 +65,7 @@ local function specs()
   for i = 3, #arg do
     for _, launcher in ipairs(launchers) do
       local n = tonumber(arg[i])
-      local text, code = run(launcher, n, tide_program .. " scripts/checks/busted.lua -o plainTerminal spec/distributed_spec.lua spec/distributed_field_spec.lua", 800)
+      local text, code = run(launcher, n, "env TIDE_RANKS_FILE=" .. folder .. "/field " .. tide_program .. " scripts/checks/busted.lua -o plainTerminal spec/distributed_spec.lua spec/distributed_field_spec.lua spec/distributed_file_spec.lua", 800)
       local case, passed = ("%s with %d ranks"):format(launcher, n), 0
       for _ in text:gmatch "%d+ successes / 0 failures / 0 errors" do passed = passed + 1 end
       if code ~= 0 or passed ~= n then complain(case, text, "exit code %s, %d of %d ranks passed", code, passed, n) end
@@ -79,6 +80,27 @@ local function programs()
     local _, lines = text:gsub("%] " .. programs_count .. " programs, %d+ results", "")
     if code ~= 0 or lines ~= n then complain(launcher .. ": programs", text, "exit code %s, %d of %d ranks came to the end", code, lines, n) end
   end
+end
+
+-- Ranks are killed at random moments of a save: the old or the new file is there.
+local function saves()
+  local file, moments = folder .. "/saved", tonumber(arg[3])
+  local step = 0
+  for i = 1, moments do
+    local launcher = launchers[i % #launchers + 1]
+    local seconds = ("%.3f"):format(0.02 + math.random() * 0.8)
+    local text, code = run(launcher, 3, ("%s spec/stress/ranks_save.lua %s %s"):format(tide_program, file, seconds), 100)
+    if code == 0 or code == 124 then complain(launcher .. ": killed after " .. seconds .. " s", text, "exit code %s", code) end
+    local exists = io.open(file)
+    if exists then
+      exists:close()
+      text, code = run("env", nil, ("%s spec/stress/ranks_save.lua %s"):format(tide_program, file), 100)
+      if code ~= 0 or not text:find "^step %d+" then complain(launcher .. ": killed after " .. seconds .. " s", text, "exit code %s of the load", code) end
+      step = step + (tonumber(text:match "^step (%d+)") or 0)
+    end
+  end
+  if step == 0 then complain("saves", "", "no launch came to its first save") end
+  print("ranks: saves: the files that were left add up to step " .. step)
 end
 
 -- What rank 1 of 3 does, a pattern of the message that stands there once, and what to expect of the exit code. `head` runs
@@ -147,7 +169,7 @@ local function faults()
   end
 end
 
-if what == "specs" then specs() elseif what == "programs" then programs() else faults() end
+if what == "specs" then specs() elseif what == "programs" then programs() elseif what == "saves" then saves() else faults() end
 os.execute("rm -r " .. folder)
 print(("ranks: %s: %d launches, %d failures"):format(what, count, failures))
 os.exit(failures == 0 and 0 or 1)

@@ -1,7 +1,7 @@
 # libtide_distributed.so: core/distributed. It exports one function, links neither libtide nor MPI, and is opened on first
 # use (core/distributed/README.md). A game does not ship it.
 file(GLOB distributed_sources CONFIGURE_DEPENDS core/distributed/*.c)
-add_library(tide_distributed MODULE ${distributed_sources} core/os/posix.c)
+add_library(tide_distributed MODULE ${distributed_sources} core/os/posix.c core/os/posix_file.c core/os/posix_process.c)
 target_include_directories(tide_distributed PRIVATE core core/include)
 target_link_libraries(tide_distributed PRIVATE tide_flags Threads::Threads ${CMAKE_DL_LIBS} m)
 set(exports ${PROJECT_SOURCE_DIR}/scripts/cmake/libtide_distributed.map)

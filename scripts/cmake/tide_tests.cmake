@@ -206,12 +206,13 @@ tide_test(specs-clock 30 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=
 # none of the sanitizers' business: their trees run the spec alone, with the others.
 if(NOT TIDE_SANITIZE)
   set(ranks $<TARGET_FILE:tide_runner> ${checks}/ranks.lua)
-  tide_test(ranks/cpu 60 ENV TIDE_DEVICE=cpu COMMAND ${ranks} specs $<TARGET_FILE:tide_runner> 1 2 3 4)
-  tide_test(ranks/sim 60 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual
+  tide_test(ranks/cpu 120 ENV TIDE_DEVICE=cpu COMMAND ${ranks} specs $<TARGET_FILE:tide_runner> 1 2 3 4)
+  tide_test(ranks/sim 120 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual
     COMMAND ${ranks} specs $<TARGET_FILE:tide_runner> 1 2 3 4)
   tide_test(ranks/pieces 30 ENV TIDE_DEVICE=cpu TIDE_MPI_MOST_BYTES=10
     COMMAND ${ranks} specs $<TARGET_FILE:tide_runner> 3)
   tide_test(ranks/programs 60 COMMAND ${ranks} programs $<TARGET_FILE:tide_runner> 4 150)
+  tide_test(ranks/saves 60 COMMAND ${ranks} saves $<TARGET_FILE:tide_runner> 8)
   tide_test(ranks/faults 120 COMMAND ${ranks} faults $<TARGET_FILE:tide_runner>)
 endif()
 # Kernels written in Lua on a machine without a compiler: by the interpreter alone.

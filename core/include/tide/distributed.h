@@ -61,6 +61,13 @@ typedef struct tide_distributed_call {
   double timeout; /* seconds; 0: that of init */
 } tide_distributed_call;
 
+/* Bytes at a place of a file. */
+typedef struct tide_file_part {
+  int64_t offset;
+  const void *bytes;
+  size_t size;
+} tide_file_part;
+
 typedef struct tide_distributed_host {
   size_t struct_size;
 #define IMPORT(name) __typeof__(tide_##name) *name;
@@ -116,6 +123,12 @@ typedef struct tide_distributed {
   bool (*is_told_elsewhere)(const char *message);
   /* Describes the libraries and what the launcher has left, line by line, in `text`. Opens a library of MPI. */
   void (*describe)(char *text, size_t size);
+
+  /* A file that all ranks write, each its own bytes. An empty one with room for all, with the rights of the file
+   * `like`, if there is one; the bytes of one rank, which are on the disk when it returns; its name at the end. */
+  tide_status (*file_new)(const char *path, const char *like, int64_t bytes);
+  tide_status (*file_write)(const char *path, const tide_file_part *parts, int n);
+  tide_status (*file_rename)(const char *from, const char *to);
 } tide_distributed;
 
 /* NULL, with an error of the calling thread: the library is of another version. */
