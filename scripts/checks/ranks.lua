@@ -1,6 +1,7 @@
 -- Runs specs on several ranks by each MPI that is installed, and lets single ranks fail in all the ways that users meet.
 -- usage, in the source tree: tide scripts/checks/ranks.lua specs TIDE N...     one launch of spec/distributed*_spec.lua each
 --                            tide scripts/checks/ranks.lua programs TIDE N COUNT  random ones of spec/stress/ranks.lua
+--                            tide scripts/checks/ranks.lua examples TIDE N...    the same results on all numbers of ranks
 --                            tide scripts/checks/ranks.lua saves TIDE COUNT       ranks killed while they save
 --                            tide scripts/checks/ranks.lua faults TIDE
 -- Exits with 77 where there is no launcher. Its limits are for hangs.
@@ -79,6 +80,28 @@ local function programs()
     local text, code = run(launcher, n, ("%s spec/stress/ranks.lua %d %d"):format(tide_program, programs_count, i * 100000), 800)
     local _, lines = text:gsub("%] " .. programs_count .. " programs, %d+ results", "")
     if code ~= 0 or lines ~= n then complain(launcher .. ": programs", text, "exit code %s, %d of %d ranks came to the end", code, lines, n) end
+  end
+end
+
+-- Each launch goes on from the file of the one before, and comes to the same bits as one process that ran through.
+local function examples()
+  local file, expected = folder .. "/heat", nil
+  local function heat(launcher, n, options)
+    local text, code = run(launcher or "env", n, ("%s scripts/examples/heat3d.lua --size 20 --device cpu --quiet --out %s/heat.png %s")
+      :format(tide_program, folder, options), 100)
+    local bits = text:match "bits (%x+)"
+    if code ~= 0 or not bits then complain("heat3d " .. options, text, "exit code %s", code) end
+    return bits, text
+  end
+  expected = heat(nil, nil, "--steps 20")
+  heat(nil, nil, "--steps 10 --save " .. file)
+  for i = 3, #arg do
+    for _, launcher in ipairs(launchers) do
+      local case = launcher .. " with " .. arg[i] .. " ranks: heat3d"
+      local bits, text = heat(launcher, tonumber(arg[i]), "--steps 20 --resume " .. file)
+      if bits ~= expected then complain(case, text, "bits %s, expected %s", bits, expected) end
+      heat(launcher, tonumber(arg[i]), "--steps 10 --save " .. file)
+    end
   end
 end
 
@@ -169,7 +192,7 @@ local function faults()
   end
 end
 
-if what == "specs" then specs() elseif what == "programs" then programs() elseif what == "saves" then saves() else faults() end
+if what == "specs" then specs() elseif what == "programs" then programs() elseif what == "saves" then saves() elseif what == "examples" then examples() else faults() end
 os.execute("rm -r " .. folder)
 print(("ranks: %s: %d launches, %d failures"):format(what, count, failures))
 os.exit(failures == 0 and 0 or 1)

@@ -212,6 +212,7 @@ if(NOT TIDE_SANITIZE)
   tide_test(ranks/pieces 30 ENV TIDE_DEVICE=cpu TIDE_MPI_MOST_BYTES=10
     COMMAND ${ranks} specs $<TARGET_FILE:tide_runner> 3)
   tide_test(ranks/programs 60 COMMAND ${ranks} programs $<TARGET_FILE:tide_runner> 4 150)
+  tide_test(ranks/examples 60 COMMAND ${ranks} examples $<TARGET_FILE:tide_runner> 2 3 4)
   tide_test(ranks/saves 60 COMMAND ${ranks} saves $<TARGET_FILE:tide_runner> 8)
   tide_test(ranks/faults 120 COMMAND ${ranks} faults $<TARGET_FILE:tide_runner>)
 endif()
