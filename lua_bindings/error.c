@@ -200,7 +200,8 @@ static bool names_c_function(const char *what, size_t n) {
 static const char *called_name(lua_State *L, tide_status status, const char *message, const char **rest) {
   lua_Debug ar = {0};
   *rest = strchr(message, ':');
-  bool in_chunk = status != TIDE_MEMORY && script_level(L);
+  bool is_name = *rest && !memchr(message, ' ', (size_t)(*rest - message));
+  bool in_chunk = is_name && status != TIDE_MEMORY && script_level(L);
   bool is_other = *rest && (names_c_function(message, (size_t)(*rest - message)) || in_chunk);
   return is_other ? known_name(L, &ar) : NULL;
 }

@@ -100,9 +100,11 @@ static void describe(char *text, size_t size, const tide_work *w, double waited,
   } else if (is_message) {
     tide__append(text, size, "no message that fits");
   }
+  const char *joint = absent || is_message ? "; " : "";
   for (int i = 0; i < g->size; i++) {
     if (mark[i] != ELSEWHERE) continue;
-    tide__append(text, size, "; rank %d is in ", g->ranks[i]);
+    tide__append(text, size, "%srank %d is in ", joint, g->ranks[i]);
+    joint = "; ";
     tide__note_text(text, size, &heard[g->ranks[i]], false);
   }
   free(mark);
