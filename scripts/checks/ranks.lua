@@ -83,24 +83,27 @@ local function programs()
   end
 end
 
--- Each launch goes on from the file of the one before, and comes to the same bits as one process that ran through.
+-- Examples come to the same bits on all numbers of ranks; heat3d goes on from the file of the launch before.
 local function examples()
-  local file, expected = folder .. "/heat", nil
-  local function heat(launcher, n, options)
-    local text, code = run(launcher or "env", n, ("%s scripts/examples/heat3d.lua --size 20 --device cpu --quiet --out %s/heat.png %s")
-      :format(tide_program, folder, options), 100)
+  local file, expected = folder .. "/heat", {}
+  local heat = "heat3d.lua --size 20 --quiet --out " .. folder .. "/heat.png "
+  local bodies = "nbody_ring.lua --bodies 300 --steps 4"
+  local function try(launcher, n, options, key)
+    local text, code = run(launcher or "env", n and tonumber(n), tide_program .. " scripts/examples/" .. options .. " --device cpu", 100)
     local bits = text:match "bits (%x+)"
-    if code ~= 0 or not bits then complain("heat3d " .. options, text, "exit code %s", code) end
-    return bits, text
+    if not launcher and key then expected[key] = bits end
+    if code ~= 0 or not bits or key and bits ~= expected[key] then
+      complain(("%s with %s ranks: %s"):format(launcher, n, options), text, "exit code %s, bits %s, expected %s", code, bits, expected[key])
+    end
   end
-  expected = heat(nil, nil, "--steps 20")
-  heat(nil, nil, "--steps 10 --save " .. file)
+  try(nil, nil, heat .. "--steps 20", "heat")
+  try(nil, nil, heat .. "--steps 10 --save " .. file)
+  try(nil, nil, bodies, "bodies")
   for i = 3, #arg do
     for _, launcher in ipairs(launchers) do
-      local case = launcher .. " with " .. arg[i] .. " ranks: heat3d"
-      local bits, text = heat(launcher, tonumber(arg[i]), "--steps 20 --resume " .. file)
-      if bits ~= expected then complain(case, text, "bits %s, expected %s", bits, expected) end
-      heat(launcher, tonumber(arg[i]), "--steps 10 --save " .. file)
+      try(launcher, arg[i], heat .. "--steps 20 --resume " .. file, "heat")
+      try(launcher, arg[i], heat .. "--steps 10 --save " .. file)
+      try(launcher, arg[i], bodies, "bodies")
     end
   end
 end
