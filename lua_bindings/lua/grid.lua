@@ -47,7 +47,7 @@ end
 -- ---- places ----
 
 function grid_rank_at(grid, coords)
-  coords = check_integers(coords, "coords", #grid.dims, -(1 << 40))
+  coords = check_integers(coords, "coords", #grid.dims, -1099511627776)
   local rank = 0
   for d = 1, #grid.dims do
     local n, at = grid.dims[d], coords[d]

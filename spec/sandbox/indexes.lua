@@ -171,3 +171,22 @@ return f(x, i):cpu()
 --- another state counts from 1
 local x = tide.tensor { 1, 2, 3 }
 assert(x:sum(1) and x:argmax():item() == 3 and not pcall(function() return x[0] end) and x:size(1) == 3)
+
+--- fields of ranks from 0: places and dimensions; ranks and coordinates count from 0 in every state
+--! from 0
+--! grant PROCESSES WAITS FILES
+local dist = tide.distributed
+dist.init_process_group()
+local grid = dist.cart { dims = { 0, 0 }, periodic = true }
+local u = grid:field({ 4, 6 }, { halo = 1, dtype = tide.float64 })
+local first, last = grid:range(u, 1)
+assert(first == 0 and last == 5 and not pcall(grid.range, grid, u, 2))
+grid:rand_(u, 3)
+local inside = grid:inside(u)
+assert(inside[{ 0, 0 }]:item() == tide.random.uniform(3, 0) and inside[{ 1, 2 }]:item() == tide.random.uniform(3, 8))
+grid:halo_exchange(u, { dims = { 1 } })
+assert(u[{ 1, 0 }]:equal(inside[{ 0, 5 }]) and u[{ 0, 1 }]:item() == 0)
+grid:halo_exchange(u)
+assert(u[{ 0, 0 }]:equal(inside[{ 3, 5 }]))
+assert(grid:gather(u, { every = { 2, 3 } }):equal(inside[{ { 0, 3, 2 }, { 0, 5, 3 } }]))
+assert(grid:shift(0) == 0 and grid:sub({ 1 }):size() == 1 and not pcall(grid.sub, grid, { 2 }))
