@@ -200,6 +200,8 @@ static int script_rename_file(lua_State *L) {
   return ltide_try(L, ltide_distributed_opened()->file_rename(lua_tostring(L, 1), lua_tostring(L, 2))), 0;
 }
 
+static int script_remove_file(lua_State *L) { return remove(lua_tostring(L, 1)), 0; }
+
 /* write_parts(path, offsets, values): strings, and contiguous tensors on the cpu. */
 static int script_write_parts(lua_State *L) {
   int n = (int)lua_rawlen(L, 2);
@@ -220,6 +222,18 @@ static int script_bytes_of(lua_State *L) {
   const tide_tensor *x = tensor_of(L, 1);
   lua_pushlstring(L, tide_tensor_data(x), (size_t)tide_tensor_numel(x) * tide_dtype_size(tide_tensor_dtype(x)));
   return 1;
+}
+
+/* hash_of(x): of its bytes, as text (Fowler, Noll and Vo's FNV-1a). */
+static int script_hash_of(lua_State *L) {
+  const tide_tensor *x = tensor_of(L, 1);
+  const unsigned char *at = tide_tensor_data(x);
+  size_t n = (size_t)tide_tensor_numel(x) * tide_dtype_size(tide_tensor_dtype(x));
+  uint64_t hash = 0xcbf29ce484222325;
+  char text[20];
+  for (size_t i = 0; i < n; i++) hash = (hash ^ at[i]) * 0x100000001b3;
+  snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
+  return lua_pushstring(L, text), 1;
 }
 
 /* json_text(text): with its quotes. */
@@ -274,9 +288,10 @@ static ltide_row rows[] = {
 
 void ltide_open_distributed_grid(lua_State *L, ltide_state *S) {
   (void)S;
-  static const luaL_Reg script[] = LTIDE_SCRIPT(
-      new_object, region, copy_region, new_buffer, pack, start_message, finish_message, is_message_done, close_buffer,
-      size_of_dtype, is_capturing, make_file, rename_file, write_parts, bytes_of, json_text, byte_text, number_of);
+  static const luaL_Reg script[] =
+      LTIDE_SCRIPT(new_object, region, copy_region, new_buffer, pack, start_message, finish_message, is_message_done,
+                   close_buffer, size_of_dtype, is_capturing, make_file, rename_file, remove_file, write_parts,
+                   bytes_of, hash_of, json_text, byte_text, number_of);
   ltide_script_give(L, script);
   ltide_open_class(L, &grid_class);
   ltide_open_class(L, &exchange_class);

@@ -150,7 +150,7 @@ describe("distributed: a field", function()
     raises("halo_exchange: width: got 2, expected an integer from 0 to the halo, which is 1 along dimension 1", grid.halo_exchange, grid, u, { width = 2 })
     raises("halo_exchange: dim", grid.halo_exchange, grid, u, { dims = { 2 } })
     local other = dist.cart { dims = { 0 } }
-    raises("inside: field", other.inside, other, u)
+    raises("inside: field: got a field of another grid", other.inside, other, u)
   end)
 end)
 

@@ -189,11 +189,16 @@ describe("distributed: files", function()
     raises("tree: got", grid.save, grid, path, 3)
     raises("/no/such/file%.tmp could not be written", grid.save, grid, "/no/such/file", { u = u })
     if size > 1 then
-      raises("rank 0 saves u float32 8,8; rank 1 saves u float32 8,8; v float32 3, expected the same",
+      raises("rank 0 saves u float32 8,8; rank 1 saves u float32 8,8; v float32 3, bytes %x+, expected the same",
         grid.save, grid, path, { u = u, v = rank == 1 and tide.ones(3) or nil })
       raises("save: v: got function", grid.save, grid, path, { u = u, v = rank == 1 and print or nil }) -- one rank's error
     end
+    if size > 1 then raises("rank 0 saves v .- expected the same", grid.save, grid, path, { v = tide.full({ 3 }, rank) }) end
+    local other = dist.cart { dims = { 0, 0 } }
+    raises("save: u: got a field of another grid", other.save, other, path, { u = u })
+    raises("got a field of another grid", other.halo_exchange, other, u)
     assert.are.equal(1, grid:load(path).k)
+    assert.is_false(exists(path .. ".tmp"))
     raises("no_such", grid.load, grid, "no_such")
     raises("sizes%[1%]: got 8", grid.load, grid, path, { halo = 9 })
     remove(path)

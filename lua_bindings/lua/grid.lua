@@ -196,6 +196,11 @@ end
 
 -- ---- fields ----
 
+local owners = setmeta({}, { __mode = "k" }) -- the grid of each field
+
+-- Is it a field of another grid?
+function grid_is_foreign(grid, u) return owners[u] ~= nil and owners[u] ~= grid end
+
 -- The first place, from 1, and the number of places of the piece at a coordinate.
 local function piece(size, ranks, at)
   local each, more = size // ranks, size % ranks
@@ -227,13 +232,16 @@ function grid_field(grid, sizes, halo, dtype, device)
   end
   f.local_sizes = whole
   local u = make_zeros(whole, { dtype = dtype, device = device })
-  grid.fields[u] = f
+  grid.fields[u], owners[u] = f, grid
   return u
 end
 
 -- What the grid knows of the field.
 function grid_look(grid, u, name)
   local f = u ~= nil and grid.fields[u]
+  if not f and grid_is_foreign(grid, u) then
+    fail("ValueError", called() .. ": " .. (name or "field") .. ": got a field of another grid, expected one of this grid")
+  end
   if not f then refuse(u, name or "field", "a field, which grid:field has made; copy other tensors to one") end
   local sizes = sizes_of(u)
   for d = 1, #f.local_sizes do

@@ -84,23 +84,29 @@ local function make_head(entries, notes)
   return join(size) .. head, offset
 end
 
--- The steps of a save. write(start): writes this rank's bytes, to path.tmp, whose values begin at `start`.
+-- The steps of a save. write(path, start): writes this rank's bytes, to the file whose values begin at `start`.
 local function save_file(path, entries, notes, write)
   local head, bytes = make_head(entries, notes)
   local new = path .. ".tmp"
-  together(function()
-    if rank_of() > 0 then return end
-    make_file(new, path, #head + bytes)
-    write_parts(new, { 0 }, { head })
-    list_names(new) -- it is one that can be read
+  local ok, e = try(function()
+    together(function()
+      if rank_of() > 0 then return end
+      make_file(new, path, #head + bytes)
+      write_parts(new, { 0 }, { head })
+      list_names(new) -- it is one that can be read
+    end)
+    together(function()
+      write(new, #head)
+      write_parts(new, {}, {}) -- what was written before, too, is on the disk
+    end)
+    together(function()
+      if rank_of() == 0 then rename_file(new, path) end
+    end)
   end)
-  together(function()
-    write(new, #head)
-    write_parts(new, {}, {}) -- what was written before, too, is on the disk
-  end)
-  together(function()
-    if rank_of() == 0 then rename_file(new, path) end
-  end)
+  if not ok then
+    if rank_of() == 0 then remove_file(new) end
+    throw(e)
+  end
 end
 
 -- ---- trees ----
@@ -243,7 +249,7 @@ function grid_save(grid, path, tree)
     for i = 1, #leaves do
       local name, value = leaves[i][1], leaves[i][2]
       local f = grid.fields[value]
-      if f then grid_look(grid, value, name) end
+      if f or grid_is_foreign(grid, value) then grid_look(grid, value, name) end
       if device_of(value) then
         local dtype = dtype_of(value)
         if not names[dtype] then
@@ -255,6 +261,7 @@ function grid_save(grid, path, tree)
           bytes = numel * size_of_dtype(value) }
         if f then notes[#notes + 1] = { "tide.halo." .. name, join(f.halo, ",") } end
         layout[#layout + 1] = name .. " " .. dtype .. " " .. join(shape, ",")
+          .. (f and "" or ", bytes " .. hash_of(contiguous(convert(value, "cpu"))))
       else
         notes[#notes + 1] = { name, write_value_text(name, value) }
       end
