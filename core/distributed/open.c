@@ -1,27 +1,10 @@
 /* open.c: what libtide_distributed.so exports: one function, which takes tide and gives the table.
  *
  * Invariant: until init is called nothing of MPI is opened or changed. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "distributed/room.h"
-
-tide_distributed_host host;
-
-tide_status tide__dist_fail(tide_status status, const char *format, ...) {
-  char text[4096];
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  return host.error_set(status, text);
-}
-
-tide_status tide__dist_mpi_fail(const char *function, int code) {
-  char text[512];
-  return tide__dist_fail(TIDE_STATE, "distributed: %s", tide__mpi_problem(text, sizeof text, function, code));
-}
 
 static bool is_launched(void) { return tide__launch_read().variable || tide__launch_host_has_mpi(); }
 static bool is_initialized(void) { return tide__world; }

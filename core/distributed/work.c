@@ -201,8 +201,7 @@ static tide_status test_requests(tide_work *w) {
     tide_status failed = is_done(&done, &w->requests[w->tested], status);
     if (failed != TIDE_OK && w->note.kind == TIDE_RECV_RANKS)
       return tide__dist_fail(TIDE_SHAPE, "%s: a message from rank %d does not fit the %lld bytes of the tensor: %s",
-                             w->note.name, w->note.peer, (long long)w->expected[w->tested],
-                             host.error_get()->message);
+                             w->note.name, w->note.peer, (long long)w->expected[w->tested], host.error_get()->message);
     TRY(failed);
     if (!done) return TIDE_OK;
     w->tested++;
