@@ -1,6 +1,6 @@
 -- Runs specs on several ranks by each MPI that is installed, and lets single ranks fail in all the ways that users meet.
 -- usage, in the source tree: tide scripts/checks/ranks.lua specs TIDE N...     one launch of spec/distributed*_spec.lua each
---                            tide scripts/checks/ranks.lua programs TIDE N COUNT  random ones of spec/stress/ranks.lua
+--                            tide scripts/checks/ranks.lua programs TIDE N COUNT  random ones of spec/stress/ranks*.lua
 --                            tide scripts/checks/ranks.lua examples TIDE N...    the same results on all numbers of ranks
 --                            tide scripts/checks/ranks.lua saves TIDE COUNT       ranks killed while they save
 --                            tide scripts/checks/ranks.lua faults TIDE
@@ -77,9 +77,11 @@ end
 local function programs()
   local n, programs_count = tonumber(arg[3]), tonumber(arg[4])
   for i, launcher in ipairs(launchers) do
-    local text, code = run(launcher, n, ("%s spec/stress/ranks.lua %d %d"):format(tide_program, programs_count, i * 100000), 800)
-    local _, lines = text:gsub("%] " .. programs_count .. " programs, %d+ results", "")
-    if code ~= 0 or lines ~= n then complain(launcher .. ": programs", text, "exit code %s, %d of %d ranks came to the end", code, lines, n) end
+    for _, script in ipairs { "ranks", "ranks_halo" } do
+      local text, code = run(launcher, n, ("%s spec/stress/%s.lua %d %d"):format(tide_program, script, programs_count, i * 100000), 800)
+      local _, lines = text:gsub("%] " .. programs_count .. " programs, %d+ results", "")
+      if code ~= 0 or lines ~= n then complain(launcher .. ": " .. script, text, "exit code %s, %d of %d ranks came to the end", code, lines, n) end
+    end
   end
 end
 
