@@ -1,6 +1,8 @@
 -- tide.distributed.cart: ranks in a grid, and fields that are cut over them.
 --
--- A grid is {dims, periodic, coords, rank, size, group, fields}; its group is its own, so its messages meet no others.
+-- A grid is {dims, periodic, coords, rank, size, group, fields}. Grids have one group for their messages, which meet no
+-- others: an MPI has few communicators, and they are never freed. All ranks exchange in the order of their program, so
+-- messages of two grids do not mix.
 -- A field is a tensor of this rank's piece with a halo on every side; grid.fields, whose keys are weak, knows of each
 -- {sizes, halo, first, count}: the global sizes, and the first global place and the number of places of the piece.
 --
@@ -153,6 +155,8 @@ local function check_alike(grid)
   end
 end
 
+local group -- of the messages of all grids
+
 function grid_new(dims, periodic)
   if dims == nil then refuse(dims, "dims", "a table of integers") end
   local given = check_integers(dims, "dims", nil, 0)
@@ -171,7 +175,8 @@ function grid_new(dims, periodic)
   end
   grid.coords = grid_coords_of(grid, grid.rank)
   check_alike(grid)
-  grid.group = make_group()
+  group = group or grid.size > 1 and make_group()
+  grid.group = group
   return new_object(grid)
 end
 
