@@ -220,6 +220,30 @@ describe("scatter", function()
     D.raises("ShapeError", function() x:scatter(2, i, 1, { out = tide.ones(7, { device = D.dev }) }) end)
   end)
 
+  it("takes the tensor that is written as the index, too: its values of before", function()
+    for _, write in ipairs {
+      function(x, i) return x:put_(i, x:mul(10)) end, function(x, i) return x:put_(i, x:mul(10), { accumulate = true }) end,
+      function(x, i) return x:scatter_(1, i, x:mul(10)) end, function(x, i) return x:scatter_add_(1, i, x:mul(10)) end,
+      function(x, i) return x:scatter_reduce_(1, i, x:mul(10), "amax") end, function(x, i) return x:index_fill_(1, i:narrow(1, 2, 2), 40) end,
+      function(x, i) return x:index_copy_(1, i, x:mul(10)) end, function(x, i) return x:index_add_(1, i, x:mul(10)) end,
+      function(x, i) return x:index_put_({ i }, x:mul(10)) end, function(x, i) x[i] = x:mul(10) end,
+      function(x, i) return x:index_put_({ i }, x:mul(10), { accumulate = true }) end, function(x, i) x[i] = 40 end,
+      function(x, i) x:unsqueeze(2)[{ i, i:mul(0) + 1 }] = x:mul(10) end, function(x, i) return tide.take(x, i, { out = x }) end,
+      function(x, i) return tide.gather(x, 1, i, { out = x }) end, function(x, i) return tide.index_select(x, 1, i, { out = x }) end,
+    } do
+      for _, n in ipairs { 4, 3000 } do
+        for step = 1, 2 do -- dense, and every second one
+          local values = ((tide.arange(n * step, { device = D.dev }) // step) * 7 % n + 1):long()
+          local x, y = values:clone(), values:clone()
+          local shown, apart = x:view(n, step):select(2, 1), y:view(n, step):select(2, 1)
+          write(shown, shown)
+          write(apart, apart:clone())
+          assert.is_true(x:equal(y))
+        end
+      end
+    end
+  end)
+
   it("reports a bad value at the latest when it waits; on the cpu nothing is written then", function()
     for _, bad in ipairs { 0, 5, -5, math.maxinteger, math.mininteger } do
       for _, write in ipairs {
@@ -544,6 +568,10 @@ describe("counts", function()
     end
     assert.are.equal(100, D.tensor { 1. }:histc():numel())
     D.eq({ 0, 2, 0 }, D.tensor { 5., 5. }:histc(3))
+    for _, dtype in ipairs { "int32", "int64", "float64" } do -- neighbours that are one value as float32
+      D.eq({ 1, 1, 1 }, D.tensor({ 16777216, 16777217, 16777218 }, dtype):histc(3))
+      D.eq({ 1, 1, 1 }, D.tensor({ -16777218, -16777217, -16777216 }, dtype):histc(3))
+    end
     D.eq({ 0, 0 }, tide.empty(0, { device = D.dev }):histc(2))
     local big, out = (tide.arange(200000, { dtype = "float32", device = D.dev }) % 8), tide.empty(8, { device = D.dev })
     assert.is_true(big:histc(8, 0, 8, { out = out }) == out)

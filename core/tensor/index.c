@@ -15,11 +15,12 @@
 
 /* ---- by an index tensor ---- */
 
-/* The index as contiguous int64 or int32 on x's device. */
-static tide_status prepare_index(tide_tensor **out, const tide_tensor *x, const tide_tensor *index, const char *what) {
+/* The index as contiguous int64 or int32 on x's device; a copy if it overlaps with `written`. */
+static tide_status prepare_index(tide_tensor **out, const tide_tensor *x, const tide_tensor *index,
+                                 const tide_tensor *written) {
   tide_tensor *any;
-  TIDE_TRY(tide__check(x, what, "x"));
-  TIDE_TRY(tide__index_tensor(&any, x, index, NULL, what));
+  TIDE_TRY(tide__check(x, "index", "x"));
+  TIDE_TRY(tide__index_tensor(&any, x, index, written, "index"));
   tide_status status = tide__as_contiguous(out, any, (tide_dtype)any->dtype);
   tide_tensor_release(any);
   return status;
@@ -70,7 +71,7 @@ tide_status tide_index_get(tide_tensor **out, const tide_tensor *x, int dim, con
   tide_tensor *positions, *made;
   int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
   int ndim;
-  TIDE_TRY(prepare_index(&positions, x, index, "index"));
+  TIDE_TRY(prepare_index(&positions, x, index, NULL));
   tide_status status = tide__dim_check(&dim, dim, x->ndim, "index");
   if (status == TIDE_OK) status = indexed_size(size, &ndim, x, dim, index, "index");
   if (status == TIDE_OK) status = tide__tensor_new(&made, size, ndim, (tide_dtype)x->dtype, x->storage->device);
@@ -142,7 +143,7 @@ static tide_status scatter_value(tide_tensor *x, int dim, const tide_tensor *ind
 tide_status tide_index_set(tide_tensor *x, int dim, const tide_tensor *index, const tide_operand *value) {
   TIDE_GIVEN("index_set", value);
   tide_tensor *positions, *v;
-  TIDE_TRY(prepare_index(&positions, x, index, "index"));
+  TIDE_TRY(prepare_index(&positions, x, index, x));
   tide_status status = tide__writable_check(x, "index", "x");
   if (status == TIDE_OK) status = tide__dim_check(&dim, dim, x->ndim, "index");
   if (status == TIDE_OK) status = tide__index_value(&v, x, value, "index");
