@@ -64,6 +64,8 @@ describe("a shape", function()
     assert.is_nil(shape[3])
     for i, n in ipairs(shape) do seen[#seen + 1] = i .. "=" .. n end
     for i, n in pairs(shape) do seen[#seen + 1] = i .. ":" .. n end
+    local following = pairs(shape) -- behind the last one, and behind what is no dimension, there is nothing
+    for _, i in ipairs { #shape, #shape + 1, math.maxinteger, -1, -2, math.mininteger } do assert.are.equal(0, select("#", following(shape, i))) end
     assert.are.same({ "1=2", "2=3", "1:2", "2:3" }, seen)
     assert.are.same({ 2, 3 }, { table.unpack(shape) })
     assert.are.equal("2x3", table.concat(shape, "x"))

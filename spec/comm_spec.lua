@@ -44,6 +44,15 @@ describe("comm.broadcast", function()
     assert.is_true(rawequal(x, r[n]))
     local same = comm.broadcast(x, { last, "cuda:" .. last, tide.device("cuda", last) })
     for i = 1, 3 do assert.is_true(rawequal(x, same[i])) end
+    cuda.device(last, function() -- the current one, too, by whichever name
+      for _, where in ipairs { "cuda", tide.device "cuda", cuda.current_device() } do
+        assert.is_true(rawequal(x, comm.broadcast(x, { where })[1]))
+        for _, twice in ipairs { { where, last }, { last, where } } do
+          local r = comm.broadcast(x, twice)
+          assert.is_true(rawequal(x, r[1]) and rawequal(x, r[2]))
+        end
+      end
+    end)
     if several then
       local twice = comm.broadcast(x, { 0, 0 })
       assert.is_false(twice[1] == twice[2])

@@ -159,6 +159,15 @@ describe("compose: products and statistics", function()
     D.eq(1.5, D.tensor { 1., 2., 4. }:cov { fweights = D.tensor { 1, 2, 1 }, aweights = D.tensor { .5, 1., 1. } }, 0.2)
     D.eq({ { 1, -1 }, { -1, 1 } }, tide.corrcoef(D.tensor { { 1., 2., 3. }, { 6., 4., 2. } }), 1e-6)
     same(nan, tide.corrcoef(D.tensor { 1., 1. }))
+    -- Rows that are multiples of each other: rounding takes none beyond 1.
+    for _, dtype in ipairs { "float32", "float64", "complex64" } do
+      for seed = 1, 40 do
+        local row = (tide.arange(7, { device = D.dev }) * seed * 37 % 101):to(dtype) / 7
+        local r = tide.corrcoef(tide.stack { row, row * 3 + 1, row * -0.7 })
+        if dtype == "complex64" then r = r:real() end
+        assert.is_true(r:abs():le(1):all():item(), dtype)
+      end
+    end
     raises("ShapeError", "cov: x", tide.cov, tide.ones(1, 1, 1))
     raises("DtypeError", "cov: x: got bool", tide.cov, D.tensor { true })
     raises("DtypeError", "cov: fweights", tide.cov, tide.ones(2, 2), { fweights = tide.ones(2) })
@@ -177,6 +186,11 @@ describe("compose: products and statistics", function()
     D.eq({ { 0, 0, 1 }, { 2, 0, 3 } }, hist, 1e-6)
     hist = tide.histogramdd(x, { D.tensor { 0., 0.5, 0.75 }, D.tensor { 0., 0.5, 2. } })
     same({ { 0, 1 }, { 0, 0 } }, hist) -- what is outside does not count
+    for _, at in ipairs { 1., -2.5, 0. } do -- bounds that are one value lie half a unit to both sides, or those of no points
+      local n, e = tide.histogramdd(D.tensor { { at }, { at }, { at + 3 } }, 2, { range = { at, at } })
+      same({ 0, 2 }, n)
+      same({ at - 0.5, at, at + 0.5 }, e[1])
+    end
     hist = tide.histogramdd(D.tensor { { nan }, { 0.5 }, { 3 } }, 2, { range = { 0, 1 } })
     same({ 0, 1 }, hist)
     same({ 0, 0 }, (tide.histogramdd(tide.ones({ 0, 1 }, { device = D.dev }), 2)))
@@ -241,6 +255,7 @@ describe("compose: distances", function()
     same({ { 0, 4, 14 }, { 7, 3, 7 } }, tide.cdist(x, y, 1))
     same({ { 0, 4, 8 }, { 4, 3, 4 } }, tide.cdist(x, y, math.huge))
     same({ { 0, 1, 2 }, { 2, 1, 2 } }, tide.cdist(x, y, 0))
+    for _, scale in ipairs { 1, 0.25, 1e-30, -1e30 } do same({ { 0, 1, 2 }, { 2, 1, 2 } }, tide.cdist(x * scale, y * scale, 0)) end
     D.eq({ { 0, 4, (6 ^ 3 + 8 ^ 3) ^ (1 / 3) }, { (27 + 64) ^ (1 / 3), 3, (27 + 64) ^ (1 / 3) } }, tide.cdist(x, y, 3), 1e-5)
     same({ { nan, 0 } }, tide.cdist(D.tensor { { nan, 0. } }, D.tensor { { 1., 1. }, { 1., 1. } }):isnan():to "float32" * D.tensor { nan, 0. })
     assert.are.same({ 4, 2, 3 }, tide.cdist(tide.ones(4, 2, 5), tide.ones(3, 5)):size())

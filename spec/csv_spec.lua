@@ -119,6 +119,16 @@ describe("load_csv", function()
     fails("FileError", "line 1, column 1: got '256', expected an integer that fits in uint8", "256\n", { dtype = tide.uint8 })
     fails("FileError", "got '1.5', expected an integer", "1.5\n", { dtype = tide.int32 })
     fails("FileError", "got '9223372036854775808', expected an integer", "9223372036854775808\n", { dtype = tide.int64, header = false })
+    -- Beyond both ends, beyond 64 bits, where sums of digits start anew, and beyond what a number has digits.
+    for _, digits in ipairs { "9223372036854775809", "18446744073709551615", "18446744073709551616", "18446744073709551617",
+      "99999999999999999999", "27670116110564327425", "340282366920938463463374607431768211457" } do
+      for _, sign in ipairs { "", "-", "+" } do
+        fails("FileError", "expected an integer", sign .. digits .. "\n", { dtype = tide.int64, header = false })
+      end
+    end
+    for _, text in ipairs { "-9223372036854775808", "9223372036854775807", "-9223372036854775807", "+9223372036854775807" } do
+      assert.are.equal(math.tointeger(text), load_text(text .. "\n", { dtype = tide.int64, header = false }):item())
+    end
   end)
 
   it("reads every kind of line, and lines that are left out", function()

@@ -53,6 +53,10 @@ describe("tide.device", function()
     D.raises("ArgumentError", tide.device, 1.5)
     D.raises("ArgumentError", tide.device, "cuda", "x")
     D.raises("ValueError", tide.device, "cuda", -1)
+    assert.are.equal(63, tide.device("cuda", 63).index)
+    for _, index in ipairs { 64, 65, 1 << 31, 1 << 32, math.maxinteger, math.mininteger } do
+      D.raises("ValueError", tide.device, "cuda", index)
+    end
     D.raises("ValueError", tide.device, "cpu", 0)
     D.raises("ArgumentError", tide.device)
     D.raises("ArgumentError", tide.device, 0, 1)

@@ -473,6 +473,20 @@ describe("linalg.pinv, matrix_rank and lstsq", function()
     D.eq({ 1, 1, 0 }, la.matrix_rank(x, { atol = 0.01, hermitian = true }))
     D.eq({ 1, 0, 0 }, la.matrix_rank(x, { atol = D.tensor({ 0.5, 3, 1 }, "float64") }))
     assert.are.equal("tide.int64", tostring(la.matrix_rank(x).dtype))
+    -- One limit given, the other is 0; none given, it is the dtype's.
+    for _, dtype in ipairs { "float32", "float64" } do
+      local small = dtype == "float32" and 1e-9 or 1e-17
+      local z = D.tensor({ { 1., 0. }, { 0., small } }, dtype)
+      for _, hermitian in ipairs { false, true } do
+        for _, case in ipairs { { 1 }, { 2, atol = small / 10 }, { 1, atol = small * 10 }, { 2, rtol = small / 10 }, { 2, atol = 0 },
+          { 1, atol = small / 10, rtol = small * 10 }, { 1, atol = small * 10, rtol = small / 10 } } do
+          local how = { atol = case.atol, rtol = case.rtol, hermitian = hermitian }
+          assert.are.equal(case[1], la.matrix_rank(z, how):item(), dtype)
+          local last = la.pinv(z, how)[{ 2, 2 }]:item()
+          assert.is_true(case[1] == 1 and last == 0 or math.abs(last * small - 1) < 1e-5, dtype)
+        end
+      end
+    end
     D.eq({ { 0.25, 0.25 }, { 0.25, 0.25 } }, la.pinv(x[{ 2 }]), 1e-12)
     D.eq({ { 0.25, 0.25 }, { 0.25, 0.25 } }, la.pinv(x[{ 2 }], { hermitian = true }), 1e-12)
     D.eq({ { 1, 0 }, { 0, 0 } }, la.pinv(x[{ 1 }], { rtol = 0.01 }), 1e-12)

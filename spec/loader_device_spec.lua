@@ -27,6 +27,22 @@ describe("tide.data.loader beside a GPU", function()
     for i = 1, 4 do assert.are.equal((16 * i - 6) * 1000, sums[i]:item()) end
   end)
 
+  it("brings batches that are larger than what stays in page-locked memory", function()
+    local elements = 3 << 18 -- 3 MiB each: a slot of the ring holds two, and the last one is alone
+    for _, count in ipairs { 1, 2, 3, 7 } do
+      for _, whole in ipairs { false, true } do
+        local rows = tide.arange(count):view(count, 1):to("float32"):expand(count, elements):contiguous()
+        local function item(i) return rows[i] end
+        local loader = tide.data.loader(item, { size = count, batch_size = count, device = "cuda:0",
+          collate = whole and function() return rows end or nil })
+        for _, b in loader:iter() do
+          assert.are.same({ count, elements }, b:size())
+          assert.is_true(b:cpu():equal(rows), ("%d items, %s"):format(count, whole and "one tensor" or "stacked"))
+        end
+      end
+    end
+  end)
+
   it("gives batches on a device", function()
     local function f(i)
       return { x = tide.full({ 2 }, i), label = i, name = "n" .. i, { tide.tensor(i) }, there = tide.full({ 1 }, i, { device = "cuda" }) }

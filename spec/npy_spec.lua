@@ -98,7 +98,8 @@ describe("load_npy", function()
       { npy(nil, nil, "xx", { head = "{'descr': '|i1', 'fortran_order': False, 'shape': (1,)} + x" }), "once each" },
       { npy(nil, nil, "xx", { head = "{'descr': '|i1\0', 'fortran_order': False, 'shape': (1,)}" }), "zero" },
       { npy(nil, nil, "xx", { head = "__import__('os').system('true')" }), "a dict" },
-      { "\x93NUMPY\4\0" .. good:sub(9), "version 4.0" }, { "\x93NUMPY\2\0\255\255\255\255" .. good, "4294967295" },
+      { "\x93NUMPY\4\0" .. good:sub(9), "version 4.0" }, { "\x93NUMPY\0\0" .. good:sub(9), "version 0.0" },
+      { "\x93NUMPY\1\1" .. good:sub(9), "version 1.1" }, { "\x93NUMPY\3\255" .. good:sub(9), "version 3.255" }, { "\x93NUMPY\2\0\255\255\255\255" .. good, "4294967295" },
       { npy("<u8", "1,", ("\255"):rep(8)), "uint64" }, { "", "too early" }, { ("x"):rep(100), "first bytes" } } do
       F.put(case[1])
       F.refused(case[2], tide.load_npy)

@@ -644,6 +644,15 @@ describe("denormal numbers", function()
     assert.is_true(x:narrow(1, 1, 5):exp():gt(0):all():item())
   end)
 
+  it("never run on more threads than there is room for", function()
+    local before = tide.get_num_threads()
+    for n, want in pairs { [1] = 1, [7] = 7, [255] = 255, [256] = 256, [257] = 256, [1024] = 256 } do
+      tide.set_num_threads(n)
+      assert.are.equal(want, tide.get_num_threads())
+    end
+    tide.set_num_threads(before)
+  end)
+
   it("are flushed where it is asked for, on every thread of the CPU", function()
     local threads = tide.get_num_threads()
     tide.set_num_threads(3)

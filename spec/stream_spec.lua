@@ -576,6 +576,32 @@ describe("streams", function()
     assert.is_true(list[4]:query())
   end)
 
+  it("named by record_stream, several of them, keep the memory until the last one is done", function()
+    for _, count in ipairs { 2, 3 } do
+      for late = 1, count do -- the held one
+        local streams = {}
+        for i = 1, count do streams[i] = cuda.Stream() end
+        local n = 300000 + 1000 * (count * 4 + late)
+        local x = tide.full({ n }, 5, { device = "cuda", dtype = "float32" })
+        local r = tide.zeros(n, { device = "cuda", dtype = "float32" })
+        cuda.synchronize()
+        for _, s in ipairs(streams) do x:record_stream(s) end
+        D.hold(streams[late])
+        cuda.stream(streams[late], function() r:copy_(x) end)
+        x:free()
+        for i, s in ipairs(streams) do
+          if i ~= late then s:synchronize() end
+        end
+        local again = {}
+        for i = 1, 3 do again[i] = tide.full({ n }, 7, { device = "cuda", dtype = "float32" }) end
+        cuda.current_stream():synchronize()
+        D.release()
+        cuda.synchronize()
+        assert.are.equal(5, r:min():item(), ("stream %d of %d"):format(late, count))
+      end
+    end
+  end)
+
   it("named by record_stream keep the memory of a tensor that is gone", function()
     local s = cuda.Stream()
     local x = tide.zeros(5000, { device = "cuda" })

@@ -67,6 +67,16 @@ describe("views", function()
     assert.are.same(shape(2, 3, 1), x:unsqueeze(-1):size())
     assert.are.same(shape(2, 1, 3), shares(x:unsqueeze(2)):size())
     D.raises("IndexError", x.unsqueeze, x, 5)
+    -- A new dimension strides over all behind it, in any layout: what is dense stays so, for libraries that look at strides.
+    for _, case in ipairs { { count(2, 3, 4), 12, 4, 1 }, { count(4, 3, 2):transpose(1, 3), 1, 2, 6 }, { count(3):expand(2, 4, 3), 0, 0, 1 } } do
+      local z, strides = case[1], { table.unpack(case, 2) }
+      for d = 1, 4 do
+        local want = table.move(strides, 1, 3, 1, {})
+        table.insert(want, d, d < 4 and strides[d] * z:size(d) or 1)
+        assert.are.same(want, z:unsqueeze(d):stride())
+        assert.are.same(strides, z:unsqueeze(d):squeeze(d):stride())
+      end
+    end
   end)
 
   it("transpose, t, swapaxes, T", function()
@@ -90,6 +100,9 @@ describe("views", function()
     assert.are.same(shape(4, 3, 2), y:movedim({ 1, 3 }, { 3, 1 }):size())
     D.raises("ArgumentError", y.permute, y, 1, 2)
     D.raises("ArgumentError", y.permute, y, 1, 1, 2)
+    for _, twice in ipairs { { { 1, 1 }, { 1, 2 } }, { { 1, 2 }, { 3, 3 } }, { { 1, -3 }, { 1, 2 } }, { { 1, 2 }, { -1, 3 } } } do
+      D.raises("ArgumentError", y.movedim, y, twice[1], twice[2])
+    end
   end)
 
   it("expand, expand_as, broadcast_to", function()

@@ -307,6 +307,9 @@ static void test_refused(void) {
       "code rows 1 1 1 1 1\nlaunch\nend\nrow\nend\nblock_part\nmask_copy k1 k0\nend\n", /* no such mask */
       "tensor 60 3 int32\ncode rows 0 0 0 0 1\nlaunch\nend\n",                          /* no slots */
       "tensor 11 1 complex64\ncode rows 0 0 0 0 1\nlaunch\nend\n",
+      "tensor 62 1 int32\ncode rows 0 0 0 0 1\nlaunch\nend\n", /* its last slot is one too many */
+      "tensor 60 2 int32\ncode rows 0 0 0 0 1\nlaunch\nend\n",
+      "tensor 64 0 int32\ncode rows 0 0 0 0 1\nlaunch\nend\n",
       "table int64 1 2 5 6\ncode rows 1 0 0 0 1\naccess 0 1 w 0 - 1 0\nlaunch\nend\nrow\nend\nblock_part\nstore a0 s0 "
       "k0\n"
       "end\n",
@@ -314,6 +317,12 @@ static void test_refused(void) {
   for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
     snprintf(text, sizeof text, "%s%s", head, bad[k]);
     CHECK(tide__blocks_new(&code, text, strlen(text)) == TIDE_VALUE);
+  }
+  static const char *const last[] = {"tensor 61 1", "tensor 59 2", "tensor 63 0"}; /* their last slot is the last */
+  for (size_t k = 0; k < sizeof last / sizeof *last; k++) {
+    snprintf(text, sizeof text, "%s%s int32\ncode rows 0 0 0 0 1\nlaunch\nend\n", head, last[k]);
+    OK(tide__blocks_new(&code, text, strlen(text)));
+    tide__blocks_free(code);
   }
 }
 

@@ -97,6 +97,9 @@ static void test_launches(int device) {
   tide_quota_limit(quota, TIDE_QUOTA_LAUNCHES, 10);
   OK(tide_fill(x, tide_int(6)));
   CHECK(used(TIDE_QUOTA_LAUNCHES) == 1);
+  tide_quota_limit(quota, TIDE_QUOTA_LAUNCHES, 0); /* none at all */
+  CHECK(tide_fill(x, tide_int(7)) == TIDE_QUOTA && says("the 0 launches"));
+  CHECK(tide_fill(x, tide_int(7)) == TIDE_QUOTA && zeros(&y, TIDE_CPU, 1) == TIDE_QUOTA && !y);
   tide_quota_limit(quota, TIDE_QUOTA_LAUNCHES, -1);
   tide_current_free(child);
   tide_tensor_release(x);
@@ -199,6 +202,16 @@ static void test_times(void) {
   CHECK(tide_quota_overrun(quota, TIDE_QUOTA_MICROSECONDS) == over); /* when it was first noticed */
   CHECK(tide_quota_overrun(quota, TIDE_QUOTA_KINDS) == 0);
   tide_quota_limit(quota, TIDE_QUOTA_MICROSECONDS, -1);
+  CHECK(tide_quota_overrun(quota, TIDE_QUOTA_KINDS) == 0);
+  for (int k = 0; k < 2; k++) { /* a limit of 0 is one: what was used before it does not count */
+    tide_quota_kind kind = k ? TIDE_QUOTA_CPU : TIDE_QUOTA_MICROSECONDS;
+    tide_quota_limit(quota, TIDE_QUOTA_MICROSECONDS, -1);
+    tide_quota_limit(quota, kind, 0);
+    for (int64_t until = used(kind) + 2000; used(kind) < until;) {}
+    CHECK(tide_quota_check(quota) == TIDE_QUOTA && tide_quota_get_limit(quota, kind) == 0);
+    tide_quota_limit(quota, kind, -1);
+    OK(tide_quota_check(quota));
+  }
   CHECK(tide_quota_overrun(quota, TIDE_QUOTA_MICROSECONDS) == 0 && tide_quota_left(quota) == INT64_MAX);
 }
 

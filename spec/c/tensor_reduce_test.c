@@ -248,6 +248,32 @@ static void test_index(void) {
   }
 }
 
+/* Positions of what is not 0, from each base: none, every second one, two of three. */
+static void test_nonzero(void) {
+  static const int64_t sizes[][3] = {{7}, {1}, {3, 5}, {5, 1}, {1, 5}, {2, 3, 4}, {2, 1, 3}};
+  static const int dims[] = {1, 1, 2, 2, 2, 3, 3};
+  for (int i = 0; i < 2 * 7 * 3; i++) {
+    const int64_t *size = sizes[i % 7];
+    int ndim = dims[i % 7], base = i / 7 % 2, step = i / 14 + 1;
+    tide_tensor *x = counted_as(size, ndim, TIDE_INT64), *flags = NULL, *places = NULL;
+    tide_index_base_set(base ? one_based : NULL);
+    OK(tide_elementwise(&flags, TIDE_OP_remainder, (tide_operand[]){{.tensor = x}, {.number = tide_int(step)}}, NULL,
+                        NULL));
+    OK(tide_nonzero(&places, flags));
+    int64_t row = 0;
+    for (int64_t k = 0; k < flags->numel; k++) {
+      if (flat_at(flags, k) == 0) continue;
+      int64_t rest = k;
+      for (int d = ndim - 1; d >= 0; rest /= size[d--])
+        CHECK(at(places, (int64_t[]){row, d}) == (double)(rest % size[d] + base));
+      row++;
+    }
+    CHECK(places->size[0] == row && places->size[1] == ndim);
+    tide_tensor_release(x), tide_tensor_release(flags), tide_tensor_release(places);
+  }
+  tide_index_base_set(NULL);
+}
+
 static void test_mask(void) {
   static const int64_t size[2] = {3, 5};
   for (int layout = 0; layout < LAYOUTS; layout++) {
@@ -544,6 +570,7 @@ int main(void) {
   test_nan_and_half();
   test_index();
   test_mask();
+  test_nonzero();
   test_triangles();
   test_matmul();
   test_addmm();
