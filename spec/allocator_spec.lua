@@ -129,6 +129,20 @@ describe("the settings of the allocator", function()
     assert.are.equal(3 * MiB, held(2 * MiB + 1))
     assert.are.equal(4 * MiB + 512, held(4 * MiB + 1))
     assert.are.equal(9 * MiB, held(8 * MiB + 1))
+    -- Each number, behind a list and behind another number: nothing is left of what was set before.
+    for _, before in ipairs { "[4:64,8:16,>:8]", "128", "1" } do
+      for k = 0, 7 do
+        set("roundup_power2_divisions:" .. before)
+        set("roundup_power2_divisions:" .. (1 << k))
+        for _, n in ipairs { 2 * MiB, 4 * MiB, 8 * MiB } do
+          assert.are.equal(n + (k == 0 and 512 or n >> k), held(n + 1), ("%d divisions behind %s"):format(1 << k, before))
+        end
+      end
+      set("roundup_power2_divisions:" .. before)
+      set "roundup_power2_divisions:[4:2]"
+      assert.are.equal(3 * MiB, held(2 * MiB + 1), "4:2 behind " .. before)
+      assert.are.equal(4 * MiB + 512, held(4 * MiB + 1), "4:2 behind " .. before)
+    end
     set "roundup_power2_divisions:1"
     assert.are.equal(2 * MiB + 512, held(2 * MiB + 1))
   end)

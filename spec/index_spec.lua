@@ -20,6 +20,25 @@ describe("indexing", function()
     D.eq({ { 4, 5, 6 } }, x[{ { 2, 2 }, {} }])
   end)
 
+  it("reads every range that there is, and refuses the others", function()
+    local n = 5
+    local x = tide.arange(1, n + 1, { device = D.dev })
+    for first = -n - 2, n + 2 do
+      for last = -n - 2, n + 2 do
+        local a, b = first < 0 and first + n + 1 or first, last < 0 and last + n + 1 or last
+        -- 0 is no place: it only ends the empty range {1, 0}. The last empty one is {n + 1, n}.
+        local is_range = a >= 1 and b >= a - 1 and b <= n and (a <= n or last == n) and (last ~= 0 or first == 1)
+        if is_range then
+          local want = {}
+          for k = a, b do want[#want + 1] = k end
+          assert.are.same(want, x[{ { first, last } }]:totable(), first .. " to " .. last)
+        else
+          D.raises("IndexError", function() return x[{ { first, last } }] end)
+        end
+      end
+    end
+  end)
+
   it("views share memory", function()
     x[{ {}, 2 }]:fill_(0)
     D.eq({ { 1, 0, 3 }, { 4, 0, 6 }, { 7, 0, 9 }, { 10, 0, 12 } }, x)

@@ -69,6 +69,16 @@ describe("nccl", function()
     assert.is_false(nccl.is_available { tide.ones(4, 2, on(0)):t() })
   end)
 
+  it("have no order of complex numbers, and no average of booleans", function()
+    for _, case in ipairs { { "complex64", "max" }, { "complex64", "min" }, { "complex128", "max" }, { "bool", "avg" } } do
+      local a = each(function(d) return tide.zeros(2 * n, { device = "cuda:" .. d, dtype = case[1] }) end)
+      local outs = each(function(d) return tide.zeros(2, { device = "cuda:" .. d, dtype = case[1] }) end)
+      D.raises("DtypeError", nccl.all_reduce, a, { op = case[2] })
+      D.raises("DtypeError", nccl.reduce, a, { op = case[2] })
+      D.raises("DtypeError", nccl.reduce_scatter, a, outs, { op = case[2] })
+    end
+  end)
+
   for _, op in ipairs { "sum", "prod", "max", "min", "avg" } do
     it("all_reduce, reduce and reduce_scatter in every dtype: " .. op, function()
       for _, dtype in ipairs(D.dtypes) do

@@ -198,6 +198,8 @@ local function zip(parts, options)
 end
 
 local one = npy("<i4", "2,", string.pack("<i4i4", 5, 6))
+-- Bytes as DEFLATE stores them; last: 1 where they are the stream's last block.
+local function piece(last, bytes) return string.pack("<BI2I2", last, #bytes, ~#bytes & 0xffff) .. bytes end
 
 describe("npz", function()
   D.watch(before_each, after_each)
@@ -371,6 +373,11 @@ describe("npz", function()
       { { { name = "x.npy", bytes = one, size = 1 << 31 } }, "claims" },
       { { { name = "x.npy", bytes = one, size = 1 << 31, method = 8 } }, "cannot stand for" },
       { { { name = "x.npy", bytes = one, method = 8 } }, "broken" },
+      { { { name = "x.npy", bytes = one, method = 8 } }, "broken" },
+      { { { name = "x.npy", bytes = piece(1, one:sub(1, -2)), size = #one, crc = crc32(one), method = 8 } }, "less" },
+      { { { name = "x.npy", bytes = piece(0, one), size = #one, crc = crc32(one), method = 8 } }, "less" }, -- no end
+      { { { name = "x.npy", bytes = piece(1, one .. "z"), size = #one, crc = crc32(one), method = 8 } }, "more" },
+      { { { name = "x.npy", bytes = piece(0, one) .. piece(1, "z"), size = #one, crc = crc32(one), method = 8 } }, "more" },
       { { { name = "x.npy", bytes = one .. "z" } }, "behind its array" }, { { { name = "x.npy", bytes = big } }, "1000000000" },
       { { { name = "x.npy", bytes = one } }, "table of contents", { count = 3 } },
       { { { name = "x.npy", bytes = one } }, "table of contents", { bytes = 1 << 31 } },
