@@ -80,6 +80,7 @@ static void (*const ends[])(void) = {
     tide__peer_shutdown,
     tide__capture_shutdown,
     tide__deferred_drain_slow,
+    tide__host_job_shutdown,
     tide__comm_ending, /* what is late already is not waited for long */
     wait_for_devices,  /* from here on nothing is queued */
     tide__watch_shutdown,

@@ -15,7 +15,7 @@
 #include "tide/ipc.h"
 #include "tracer.h"
 
-#define TIDE_BACKEND_VERSION 10
+#define TIDE_BACKEND_VERSION 11
 
 /* What core offers to a backend that is loaded from a shared library. */
 typedef struct tide_backend_host {
@@ -150,6 +150,14 @@ typedef struct tide_backend {
   /* ---- how far a stream has come, readable even after a fault (optional, both or none) ---- */
   tide_status (*progress_note)(void *stream, uint32_t value); /* queued: the stream's progress becomes value */
   uint32_t (*progress_read)(void *stream);
+
+  /* ---- where a stream and the host meet (optional, all or none) ---- */
+  tide_status (*meet_new)(void **out, int device);
+  tide_status (*meet_arrive)(void *stream, void *place); /* once: the stream gets there behind what is queued */
+  bool (*meet_arrived)(const void *place);               /* did it? Asks no driver */
+  tide_status (*meet_wait)(void *stream, void *place);   /* later work of stream waits until meet_open */
+  void (*meet_open)(void *place);                        /* for good; from any thread, asks no driver */
+  void (*meet_free)(void *place);                        /* an open one; streams may still be on the way there */
 
   /* ---- the rest (optional) ---- */
   /* Drops the context of a device that was opened, after close: everything on it is gone. */

@@ -45,6 +45,9 @@ tide_status tide__overdue_slow(int device);
 static inline tide_status tide__overdue(int device) {
   return atomic_load_explicit(&tide__overdue_watched, memory_order_relaxed) ? tide__overdue_slow(device) : TIDE_OK;
 }
+/* host_job.c: fails as a failed job of the host on that device, once. */
+tide_status tide__host_job_overdue(int device);
+void tide__host_job_shutdown(void);
 /* What an operation under preparation has met: a failure refuses it. */
 extern _Thread_local tide_status tide__early;
 

@@ -67,7 +67,10 @@ static tide__overdue_fn overdue;
 
 void tide__overdue_set(tide__overdue_fn fn) { overdue = fn; }
 
-tide_status tide__overdue_slow(int device) { return overdue(device); }
+tide_status tide__overdue_slow(int device) {
+  TIDE_TRY(tide__host_job_overdue(device));
+  return overdue(device);
+}
 
 tide_status tide__wait_on(int device, const char *what) {
   if (tide__interrupt_asked()) {

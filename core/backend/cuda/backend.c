@@ -12,6 +12,7 @@ static void backend_close(void) {
   tide__cuda_gemm_close();
   tide__cuda_solver_close();
   tide__cuda_staged_close();
+  tide__cuda_meet_close();
   tide__cuda_progress_close();
   tide__cuda_stop_close();
   tide__cuda_wait_close();
@@ -90,6 +91,12 @@ static const tide_backend table = {
     .nodes_write = tide__cuda_nodes_write,
     .fft_plan_new = tide__cuda_fft_plan_new,
     .fft_plan_free = tide__cuda_fft_plan_free,
+    .meet_new = tide__cuda_meet_new,
+    .meet_arrive = tide__cuda_meet_arrive,
+    .meet_arrived = tide__cuda_meet_arrived,
+    .meet_wait = tide__cuda_meet_wait,
+    .meet_open = tide__cuda_meet_open,
+    .meet_free = tide__cuda_meet_free,
     .progress_note = tide__cuda_progress_note,
     .progress_read = tide__cuda_progress_read,
     .compiler = &tide__cuda_compiler,

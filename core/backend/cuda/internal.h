@@ -103,6 +103,15 @@ uint32_t tide__cuda_progress_read(void *stream);
 void tide__cuda_progress_end(volatile uint32_t *word); /* the stream ends; NULL is allowed */
 void tide__cuda_progress_close(void);
 
+/* meet.c */
+tide_status tide__cuda_meet_new(void **out, int device);
+tide_status tide__cuda_meet_arrive(void *stream, void *place);
+bool tide__cuda_meet_arrived(const void *place);
+tide_status tide__cuda_meet_wait(void *stream, void *place);
+void tide__cuda_meet_open(void *place);
+void tide__cuda_meet_free(void *place);
+void tide__cuda_meet_close(void);
+
 /* ---- device.c ---- */
 /* A function of the driver's, which is found by its name. */
 typedef struct cuda_symbol {

@@ -202,6 +202,67 @@ tide_status tide__sim_event_elapsed(double *ms, void *start, void *end) {
   return TIDE_OK;
 }
 
+/* ---- where a stream and the host meet ---- */
+
+typedef struct sim_place {
+  sim_mark *arrived, *opened;
+} sim_place;
+
+static sim_mark *take(sim_mark *mark) {
+  pthread_mutex_lock(&tide__sim.lock);
+  mark->refs++;
+  pthread_mutex_unlock(&tide__sim.lock);
+  return mark;
+}
+
+tide_status tide__sim_meet_new(void **out, int device) {
+  (void)device;
+  TIDE_TRY(tide__sim_enter("host_job"));
+  sim_place *place = malloc(sizeof *place);
+  sim_mark *arrived = calloc(1, sizeof *arrived), *opened = calloc(1, sizeof *opened);
+  if (!place || !arrived || !opened) {
+    free(place), free(arrived), free(opened);
+    return tide__sim.host->fail(TIDE_MEMORY, "host_job: no host memory");
+  }
+  arrived->refs = opened->refs = 1;
+  *place = (sim_place){arrived, opened};
+  *out = place;
+  return TIDE_OK;
+}
+
+tide_status tide__sim_meet_arrive(void *stream, void *place) {
+  TIDE_TRY(tide__sim_enter("host_job"));
+  return tide__sim_mark_queue(SIM_RECORD, take(((sim_place *)place)->arrived), stream, "host_job");
+}
+
+bool tide__sim_meet_arrived(const void *place) {
+  pthread_mutex_lock(&tide__sim.lock);
+  bool passed = ((const sim_place *)place)->arrived->passed;
+  pthread_mutex_unlock(&tide__sim.lock);
+  return passed;
+}
+
+tide_status tide__sim_meet_wait(void *stream, void *place) {
+  TIDE_TRY(tide__sim_enter("host_job"));
+  return tide__sim_mark_queue(SIM_WAIT, take(((sim_place *)place)->opened), stream, "host_job");
+}
+
+void tide__sim_meet_open(void *place) {
+  pthread_mutex_lock(&tide__sim.lock);
+  tide__sim_mark_pass(((sim_place *)place)->opened);
+  pthread_cond_broadcast(&tide__sim.work);
+  pthread_mutex_unlock(&tide__sim.lock);
+}
+
+void tide__sim_meet_free(void *place) {
+  sim_place *p = place;
+  pthread_mutex_lock(&tide__sim.lock);
+  tide__sim_mark_unref(p->arrived);
+  tide__sim_mark_unref(p->opened);
+  pthread_mutex_unlock(&tide__sim.lock);
+  free(p);
+}
+
 /* ---- notes of progress ---- */
 
 tide_status tide__sim_progress_note(void *impl, uint32_t value) {

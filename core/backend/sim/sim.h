@@ -311,6 +311,12 @@ tide_status tide__sim_event_query(bool *done, void *event);
 tide_status tide__sim_event_sync(void *event);
 tide_status tide__sim_event_elapsed(double *ms, void *start, void *end);
 void tide__sim_event_drop(void);
+tide_status tide__sim_meet_new(void **out, int device);
+tide_status tide__sim_meet_arrive(void *stream, void *place);
+bool tide__sim_meet_arrived(const void *place);
+tide_status tide__sim_meet_wait(void *stream, void *place);
+void tide__sim_meet_open(void *place);
+void tide__sim_meet_free(void *place);
 tide_status tide__sim_progress_note(void *stream, uint32_t value);
 uint32_t tide__sim_progress_read(void *stream);
 /* With the lock held: the record was reached. */
