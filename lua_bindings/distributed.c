@@ -32,17 +32,24 @@ static const tide_distributed *get_joined(lua_State *L) {
 
 /* {==== Waiting */
 
-void ltide_distributed_wait(lua_State *L, tide_work *work) {
+static void wait_on_host(lua_State *L, tide_work *work) {
   const tide_distributed *d = ltide_distributed_opened();
   const char *why = tide_refuse_waits(NULL), *notice;
   tide_refuse_waits(why);
   for (bool done = false;;) {
     ltide_try(L, d->poll(&done, work, &notice));
-    if (notice) fprintf(stderr, "tide: rank %d: %s\n", d->rank(NULL), notice);
+    if (notice) ltide_distributed_tell(notice);
     if (done) return;
     if (why) ltide_error(L, "StateError", "%s: this would wait for other ranks%s", ltide_function_name(L), why);
     ltide_poll_hooks(L);
   }
+}
+
+/* The current stream waits, or the host does. */
+void ltide_distributed_wait(lua_State *L, tide_work *work) {
+  bool ordered;
+  ltide_try(L, ltide_distributed_opened()->order(&ordered, work));
+  if (!ordered) wait_on_host(L, work);
 }
 
 /* {==== Works */
@@ -64,8 +71,7 @@ static int lwork_is_completed(lua_State *L, ltide_call *c) {
 
 static ltide_row work_rows[] = {
     OF(work, wait, DO(lwork_wait), "()",
-       "Waits until the operation is done. What it gives to a tensor of a GPU is written there by work of the current "
-       "stream, which does not wait.")
+       "Waits until the operation is done. For tensors of a GPU the current stream waits, and the host does not.")
         OF(work, is_completed, DO(lwork_is_completed), "() -> boolean", "Is the operation done? Does not wait."){0}};
 static const ltide_class work_class = {.meta = WORK_META, .name = "Work", .rows = work_rows, .release = release_work};
 
@@ -412,7 +418,11 @@ static int lsend(lua_State *L, ltide_call *c) {
 
 static int lrecv(lua_State *L, ltide_call *c) {
   tide_work *work = start_message(L, c, TIDE_RECV_RANKS, &c->x, peer_of(&c->v[1]));
-  ltide_distributed_wait(L, work);
+  if (c->v[1].given) {
+    ltide_distributed_wait(L, work);
+    return ltide_give_integer(L, c->v[1].i);
+  }
+  wait_on_host(L, work);
   return ltide_give_integer(L, ltide_distributed_opened()->source(work));
 }
 

@@ -13,6 +13,8 @@ const tide_distributed *ltide_distributed_opened(void);
 /* Polls until the work is done, and tells what is worth telling; hooks of the script run meanwhile. Raises. */
 void ltide_distributed_wait(lua_State *L, tide_work *work);
 
+void ltide_distributed_tell(const char *text); /* a notice, on the terminal */
+
 struct ltide_call;
 /* The operation of the running row: its name and line; with its group. Raises where no processes are joined. */
 tide_distributed_call ltide_distributed_begin(lua_State *L, struct ltide_call *c, tide_collective kind);

@@ -129,7 +129,10 @@ static void at_any_exit(void) { at_exit(EXIT_SUCCESS, NULL); }
 static int register_end(void) { return atexit(at_any_exit); }
 #endif
 
+void ltide_distributed_tell(const char *text) { fprintf(stderr, "tide: rank %d: %s\n", opened->rank(NULL), text); }
+
 void ltide_distributed_joined(void) {
+  opened->set_teller(ltide_distributed_tell);
   static bool is_registered;
   if (!is_registered) is_registered = register_end() == 0;
 }

@@ -13,6 +13,8 @@ local function filled(n, value, dtype) return tide.full({ n }, value, { device =
 -- What rank r has: r * 10 + 1, r * 10 + 2, ...
 local function own(r, n, dtype) return (tide.arange(n, { device = D.dev }) + (r * 10 + 1)):to(dtype or tide.float32) end
 local function values(x) return x:to("cpu"):totable() end
+-- A failure on a device comes with the next wait for it.
+local function settle() if D.cuda then tide.cuda.synchronize() end end
 local function raises(pattern, f, ...)
   local ok, e = pcall(f, ...)
   assert.is_false(ok)
@@ -234,6 +236,76 @@ describe("distributed: collectives", function()
   end)
 end)
 
+if D.cuda then
+  describe("distributed: streams", function()
+    D.watch(before_each, after_each)
+    local cuda = tide.cuda
+
+    it("wait, and the host does not", function()
+      local x, y = filled(1000, rank), filled(3, rank)
+      local half = filled(5, 1, tide.float16)
+      local list, column = {}, tide.zeros({ 3, 2 }, here)
+      for r = 1, size do list[r] = tide.zeros(2, here) end
+      settle()
+      cuda.device(D.dev, function() cuda._sleep(3e9) end)
+      cuda.sync_debug_mode("error", function()
+        x:add_(1)
+        dist.all_reduce(x)
+        x:mul_(2)
+        dist.broadcast(y, size - 1)
+        dist.all_gather(list, filled(2, rank))
+        dist.all_reduce(half, { op = "avg" })
+        column:select(2, 1):fill_(rank)
+        dist.all_reduce(column:select(2, 1), { op = "max" })
+        dist.sendrecv(filled(2, rank), (rank + 1) % size, list[1], (rank - 1) % size)
+      end)
+      assert.is_false(cuda.current_stream(D.dev):query())
+      assert.are.equal(size * (size + 1), x:max():item())
+      assert.are.equal(size - 1, y:min():item())
+      for r = 2, size do assert.are.equal(r - 1, list[r]:max():item()) end
+      assert.are.equal((rank - 1) % size, list[1]:max():item())
+      assert.are.equal(1, half:max():item())
+      assert.are.same({ { size - 1, 0 }, { size - 1, 0 }, { size - 1, 0 } }, values(column))
+    end)
+
+    it("go on behind the operation where wait() is called", function()
+      local side, x = cuda.Stream(D.dev), filled(100, rank)
+      local y = tide.zeros(100, here)
+      side:wait_stream(cuda.current_stream(D.dev))
+      local work = dist.all_reduce(x, { async_op = true })
+      cuda.stream(side, function()
+        work:wait()
+        y:copy_(x)
+      end)
+      cuda.current_stream(D.dev):wait_stream(side)
+      assert.are.equal(size * (size - 1) / 2, y:max():item())
+      work:wait() -- again, elsewhere
+      while not work:is_completed() do end
+      assert.are.equal(size * (size - 1) / 2, x:min():item())
+    end)
+
+    it("take what is on the host, and give to it", function()
+      local x, out = tide.full({ 2 }, rank, { dtype = tide.float32 }), tide.zeros({ size, 2 }, here)
+      dist.all_gather_into_tensor(out, x)
+      x:fill_(-1) -- what was sent is apart
+      local host = tide.zeros(size, 2)
+      dist.all_gather_into_tensor(host, filled(2, rank))
+      assert.are.same(values(out), host:totable())
+      assert.are.equal(size - 1, host:max():item())
+    end)
+
+    it("are not captured", function()
+      local g, x = cuda.CUDAGraph(), tide.ones(2, { device = "cuda" })
+      raises(size > 1 and "a graph is being captured" or "", function()
+        cuda.graph(g, function()
+          dist.all_reduce(x)
+          if size == 1 then error "alone nothing is left out" end
+        end)
+      end)
+    end)
+  end)
+end
+
 describe("distributed: messages", function()
   D.watch(before_each, after_each)
 
@@ -281,11 +353,17 @@ describe("distributed: messages", function()
     if size == 1 then -- the sender may not know of it
       local work = dist.irecv(tide.zeros(3, here), 0)
       pcall(dist.send, filled(2, 1), 0)
-      raises("got a message of 8 bytes.*expected the 12", work.wait, work)
+      raises("got a message of 8 bytes.*expected the 12", function()
+        work:wait()
+        settle()
+      end)
       return
     end
     if rank == 0 then
-      raises("got a message of 8 bytes", dist.recv, tide.zeros(3, here), 1)
+      raises("got a message of 8 bytes", function()
+        dist.recv(tide.zeros(3, here), 1)
+        settle()
+      end)
     elseif rank == 1 then
       dist.send(filled(2, 1), 0)
       assert.is_true(true)

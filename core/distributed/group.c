@@ -54,9 +54,14 @@ static tide_status initialise(void) {
   TRY_MPI(Finalized, (&flag));
   if (flag) return tide__dist_fail(TIDE_STATE, "init_process_group: MPI is finalized, and cannot begin again");
   TRY_MPI(Initialized, (&flag));
-  if (flag) return TIDE_OK;
+  if (flag) { /* the host calls it whenever it likes */
+    TRY_MPI(Query_thread, (&level));
+    tide__progress_allow(level >= mpi_const.multiple);
+    return TIDE_OK;
+  }
   TRY_MPI(Init_thread, (NULL, NULL, mpi_const.serialized, &level));
   is_ours = true;
+  tide__progress_allow(level >= mpi_const.serialized);
   TRY_MPI(Comm_set_errhandler, (mpi_const.world, mpi_const.errors_return)); /* Open MPI reports some errors there */
   return TIDE_OK;
 }
@@ -122,6 +127,7 @@ tide_status tide__group_join(const tide_distributed_config *config) {
 
 void tide__group_leave(void) {
   int flag = 0;
+  tide__progress_end();
   if (is_ours && !mpi->Finalized(&flag) && !flag) mpi->Finalize();
   tide_group *world = tide__world;
   is_ours = false, tide__world = NULL;

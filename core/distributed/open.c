@@ -56,7 +56,9 @@ static tide_status group_new(tide_work **out, const int *ranks, int n, const cha
 }
 
 static void stop(int code) {
+  tide__progress_lock();
   if (mpi && tide__world) mpi->Abort(mpi_const.world, code);
+  tide__progress_unlock();
 }
 
 static int source(const tide_work *work) { return work->source; }
@@ -84,10 +86,12 @@ static const tide_distributed table = {sizeof table,
                                        local_size,
                                        library,
                                        set_limits,
+                                       tide__progress_tell,
                                        set_check,
                                        get_check,
                                        start,
                                        tide__work_poll,
+                                       tide__work_order,
                                        source,
                                        tide__work_release,
                                        group_new,

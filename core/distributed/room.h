@@ -2,6 +2,7 @@
 #ifndef TIDE_DISTRIBUTED_ROOM_H
 #define TIDE_DISTRIBUTED_ROOM_H
 
+#include <stdatomic.h>
 #include <time.h>
 
 #include "distributed/mpi.h"
@@ -48,7 +49,8 @@ void tide__launch_describe(char *text, size_t size);
 /* ---- group.c ---- */
 
 struct tide_group {
-  int refs, size, rank; /* rank -1: this process is not in it */
+  _Atomic int refs;
+  int size, rank;       /* rank -1: this process is not in it */
   int *ranks;           /* of all, in the order of the group */
   uint64_t data, check; /* communicators: of the operations, and of what compares and reports them */
   uint64_t id;          /* the same on all ranks */
@@ -93,14 +95,23 @@ typedef struct tide__side {
   tide_dtype dtype; /* of the bytes */
   char *bytes;
   tide_tensor *staged; /* what the bytes are, if not the one tensor's own; or NULL */
-  tide_event *ready;   /* of the copy from a device, or NULL */
+  int device;
+  tide_tensor *packed; /* the values in one piece on the device, or NULL: they are */
+  tide_host_job *job;  /* begins when the bytes are there; NULL: the host waits */
+  tide_event *ready;   /* then: behind the copy from a device; or NULL */
 } tide__side;
-tide_status tide__side_make(tide__side *side, tide_tensor *const *tensors, int n, tide_dtype dtype, bool reads,
-                            bool apart);
+typedef struct tide__side_use {
+  bool reads, apart;     /* the bytes are read; they are not the tensor's own */
+  bool may_be_job, once; /* nothing is written back */
+} tide__side_use;
+tide_status tide__side_make(tide__side *side, tide_tensor *const *tensors, int n, tide_dtype dtype, tide__side_use use);
+tide_status tide__side_ready(bool *ready, const tide__side *side); /* are the bytes there? */
+/* The outputs become the inputs, all on one device, as work of the current stream. */
+tide_status tide__side_pass(tide__side *in, tide__side *out, const tide_distributed_call *call);
 tide_status tide__side_write_back(tide__side *side, int divisor); /* divided first where divisor > 1 */
 void tide__side_clear(tide__side *side);
 
-/* ---- work.c, post.c, missing.c: an operation ---- */
+/* ---- check.c, work.c, post.c, missing.c: an operation ---- */
 
 typedef enum tide__state {
   WORK_QUEUED,
@@ -114,7 +125,8 @@ typedef enum tide__state {
 struct tide_work {
   int refs;
   tide__state state;
-  tide_work *next; /* in the queue */
+  tide_work *next;    /* in the queue */
+  tide_work *running; /* the next one that progress.c goes on with */
   tide_group *group;
   tide__note note;
   tide__side in, out;
@@ -128,9 +140,13 @@ struct tide_work {
   /* The comparison: hash and its complement, here and the greatest of all ranks. */
   uint64_t check[2], greatest[2], check_request;
   bool is_queued, is_checked, is_comparing;
-  tide__note *notes;  /* of all ranks, when they do not agree */
-  tide_work *partner; /* of a message to this rank itself */
-  double limit;       /* seconds that it may wait */
+  bool is_running;     /* progress.c has it */
+  bool is_awaited;     /* by the host, or by a stream */
+  bool is_streamed;    /* the current stream waits for it, not the host */
+  tide_event *written; /* behind what the stream writes, or NULL */
+  tide__note *notes;   /* of all ranks, when they do not agree */
+  tide_work *partner;  /* of a message to this rank itself */
+  double limit;        /* seconds that it may wait */
   double started, reported, seen;
   int tests;
   bool has_noted, has_noticed, is_new_group;
@@ -151,7 +167,22 @@ void tide__missing_receive(void);
 void tide__tell_elsewhere(const char *message, bool is_elsewhere);
 bool tide__is_told_elsewhere(const char *message);
 
+static inline bool tide__is_message(const tide_work *w) {
+  return w->note.kind == TIDE_SEND_RANKS || w->note.kind == TIDE_RECV_RANKS;
+}
+bool tide__reduces(int kind);
+tide_status tide__check_call(tide_work *work, const tide_distributed_call *call); /* sets the sizes of the note */
+
+/* With the lock of progress.c held. */
+void tide__work_advance(tide_work *work);
+tide_status tide__work_fail(tide_work *work, tide_status status); /* with the thread's error; returns status */
+tide_status tide__work_wait(tide_work *work, const char **notice, double *nap);
+bool tide__work_is_over(const tide_work *work); /* nothing uses its memory any more */
+void tide__work_free(tide_work *work);
+
 tide_status tide__work_start(tide_work **out, const tide_distributed_call *call, const int *ranks, int n);
+/* Later work of the current stream waits for the operation, and finds what it gives. *ordered: false: poll it. */
+tide_status tide__work_order(bool *ordered, tide_work *work);
 tide_status tide__work_poll(bool *done, tide_work *work, const char **notice);
 void tide__work_release(tide_work *work);
 void tide__work_end(void); /* the group of all is left: nothing of it meets what comes later */
@@ -161,5 +192,19 @@ void tide__work_end(void); /* the group of all is left: nothing of it meets what
 tide_status tide__file_new(const char *path, const char *like, int64_t bytes);
 tide_status tide__file_write(const char *path, const tide_file_part *parts, int n);
 tide_status tide__file_rename(const char *from, const char *to);
+/* ---- progress.c: the thread that goes on with work of streams ---- */
+
+void tide__progress_lock(void); /* of all works, groups, and calls of MPI */
+void tide__progress_unlock(void);
+bool tide__progress_can(void);                          /* may there be such a thread? */
+void tide__progress_allow(bool allowed);                /* may another thread call MPI? */
+void tide__progress_tell(void (*fn)(const char *text)); /* what the thread has to report */
+void tide__progress_nap(double seconds);                /* 0: lets others run */
+/* With the lock held. */
+void tide__progress_add(tide_work *work);
+bool tide__progress_is_busy(void); /* has it work that will end? */
+/* Without it. */
+tide_status tide__progress_failure(void); /* that nobody has heard of */
+void tide__progress_end(void);            /* waits for the thread */
 
 #endif

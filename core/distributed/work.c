@@ -6,16 +6,14 @@
  * the hash and the complement again only where all hashes are equal. Where they are not, all ranks see it, and exchange
  * their notes for a message that names both sides.
  *
- * A wait spins first, then lets other processes have the processor, then naps.
+ * Work on tensors of a device is a job of the host there (tide/host_job.h): the stream waits for its end, and writes
+ * what it gives. progress.c goes on with it. What a script waits for itself goes on while it waits.
  *
  * Invariant: the memory that a request reads or writes lives until the request is done, also where the operation has
  * failed or nobody waits for it any more. */
-#include <sched.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "distributed/room.h"
 
@@ -25,17 +23,15 @@ static tide_work *orphans;                     /* released while they run */
 static tide_work *alone;                       /* messages to this rank itself that have no partner yet */
 static uint64_t groups;
 
-static bool is_message(const tide_work *w) {
-  return w->note.kind == TIDE_SEND_RANKS || w->note.kind == TIDE_RECV_RANKS;
-}
+static tide_host_job *job_of(const tide_work *w) { return w->out.job ? w->out.job : w->in.job; }
 
 /* ---- errors ---- */
 
-static tide_status fail_work(tide_work *w, tide_status status) {
+tide_status tide__work_fail(tide_work *w, tide_status status) {
   const char *message = host.error_get()->message;
   w->state = WORK_FAILED, w->status = status;
   w->message = strdup(message);
-  if (w->group->size > 1 && !is_message(w)) tide__group_fail(w->group, message);
+  if (w->group->size > 1 && !tide__is_message(w)) tide__group_fail(w->group, message);
   return status;
 }
 
@@ -43,7 +39,7 @@ static tide_status fail_work(tide_work *w, tide_status status) {
 static void fail_compared(tide_work *w) {
   char text[2048];
   tide__note_compare(text, sizeof text, w->group, w->notes);
-  fail_work(w, tide__dist_fail(TIDE_STATE, "%s: %s", w->note.name, text));
+  tide__work_fail(w, tide__dist_fail(TIDE_STATE, "%s: %s", w->note.name, text));
   tide__tell_elsewhere(text, w->group->rank > 0);
 }
 
@@ -88,20 +84,20 @@ static tide_status test_check(bool *done, tide_work *w) {
 }
 
 static bool is_compared(const tide_work *w) {
-  return tide__check != TIDE_RANK_CHECK_OFF && w->group->size > 1 && !is_message(w);
+  return tide__check != TIDE_RANK_CHECK_OFF && w->group->size > 1 && !tide__is_message(w);
 }
 
 /* ---- messages to this rank, where there is no MPI ---- */
 
 static tide_status meet(tide_work *send, tide_work *recv) {
+  send->state = WORK_COMPLETE;
   int64_t bytes = send->in.numel * (int64_t)host.dtype_size(send->in.dtype);
   int64_t room = recv->out.numel * (int64_t)host.dtype_size(recv->out.dtype);
   if (bytes != room)
     return tide__dist_fail(TIDE_SHAPE, "recv: got a message of %lld bytes, expected the %lld of the tensor",
                            (long long)bytes, (long long)room);
   if (bytes) memcpy(recv->out.bytes, send->in.bytes, (size_t)bytes);
-  send->state = recv->state = WORK_COMPLETE;
-  recv->source = 0;
+  recv->state = WORK_COMPLETE, recv->source = 0;
   return TIDE_OK;
 }
 
@@ -112,9 +108,10 @@ static tide_status begin_alone(tide_work *w) {
     if ((*at)->note.kind == w->note.kind || (*at)->tag != w->tag) continue;
     tide_work *other = *at;
     *at = other->next, other->next = NULL;
-    tide_status status = w->note.kind == TIDE_RECV_RANKS ? meet(other, w) : meet(w, other);
-    if (status != TIDE_OK) fail_work(other, status);
-    return status;
+    bool is_recv = w->note.kind == TIDE_RECV_RANKS;
+    tide_status status = is_recv ? meet(other, w) : meet(w, other);
+    if (status != TIDE_OK && !is_recv) tide__work_fail(other, status); /* a sender does not know */
+    return is_recv ? status : TIDE_OK;
   }
   *at = w, w->next = NULL;
   return TIDE_OK;
@@ -138,10 +135,8 @@ void tide__work_end(void) {
 /* ---- going on ---- */
 
 static tide_status is_ready(bool *ready, const tide_work *w) {
-  *ready = true;
-  if (w->in.ready) TRY(host.event_query(ready, w->in.ready));
-  if (*ready && w->out.ready) TRY(host.event_query(ready, w->out.ready));
-  return TIDE_OK;
+  TRY(tide__side_ready(ready, &w->in));
+  return *ready ? tide__side_ready(ready, &w->out) : TIDE_OK;
 }
 
 /* *begun: the one behind it may begin. */
@@ -160,7 +155,7 @@ static tide_status try_begin(bool *begun, tide_work *w) {
     if (!done || w->state == WORK_FAILED) return TIDE_OK;
   }
   *begun = true;
-  if (is_message(w) && tide__world->size == 1 && !mpi) return begin_alone(w);
+  if (tide__is_message(w) && tide__world->size == 1 && !mpi) return begin_alone(w);
   TRY(tide__post(w));
   w->state = WORK_RUNNING;
   return TIDE_OK;
@@ -172,14 +167,14 @@ static void begin_queued(void) {
     bool begun = false;
     w->next = NULL; /* it may go to another list */
     tide_status status = w->state == WORK_FAILED ? TIDE_OK : try_begin(&begun, w);
-    if (status != TIDE_OK) fail_work(w, status);
+    if (status != TIDE_OK) tide__work_fail(w, status);
     if (!begun && w->state != WORK_FAILED) {
       w->next = next;
       return;
     }
     queue = next, w->is_queued = false;
     if (!queue) queue_end = &queue;
-    if (!w->refs) w->next = orphans, orphans = w;
+    if (!w->refs && !w->is_running) w->next = orphans, orphans = w;
   }
 }
 
@@ -215,13 +210,13 @@ static void cancel_rest(tide_work *w) {
   for (int i = w->tested; i < w->count && w->note.kind == TIDE_RECV_RANKS; i++) mpi->Cancel(&w->requests[i]);
 }
 
-static void advance(tide_work *w) {
+void tide__work_advance(tide_work *w) {
   bool compared = true;
   if (queue) begin_queued();
   if (w->state != WORK_RUNNING) return;
   if (w->is_checked) {
     tide_status status = test_check(&compared, w);
-    if (status != TIDE_OK) fail_work(w, status);
+    if (status != TIDE_OK) tide__work_fail(w, status);
     if (w->state == WORK_FAILED) return;
   }
   if (w->message) return; /* only what the comparison says is missing */
@@ -230,25 +225,27 @@ static void advance(tide_work *w) {
     w->message = strdup(host.error_get()->message);
     w->status = status, w->seen = tide__dist_now();
   } else if (status != TIDE_OK) {
-    fail_work(w, status);
+    tide__work_fail(w, status);
     cancel_rest(w);
-  } else if (w->tested == w->count && compared && (mpi || !is_message(w))) {
+  } else if (w->note.kind == TIDE_LEAVE_RANKS && tide__progress_is_busy()) {
+    return; /* nothing ends before all that was begun */
+  } else if (w->tested == w->count && compared && (mpi || !tide__is_message(w))) {
     w->state = WORK_COMPLETE;
   }
 }
 
 /* ---- the end ---- */
 
-static void free_work(tide_work *w) {
+void tide__work_free(tide_work *w) {
   tide__side_clear(&w->in), tide__side_clear(&w->out);
   tide__group_release(w->group), tide__group_release(w->made);
   free(w->in_split), free(w->out_split), free(w->requests), free(w->expected), free(w->notes), free(w->new_ranks);
   free(w->message);
+  host.event_release(w->written);
   free(w);
 }
 
-/* Does nothing use its memory any more? */
-static bool is_over(const tide_work *w) {
+bool tide__work_is_over(const tide_work *w) {
   bool ended = w->state == WORK_FAILED && w->tested == w->count && !w->is_checked;
   return ended || w->state == WORK_COMPLETE || w->state == WORK_DONE;
 }
@@ -257,9 +254,9 @@ static void sweep_orphans(void) {
   for (tide_work **at = &orphans; *at;) {
     tide_work *w = *at;
     *at = w->next, w->next = NULL;
-    advance(w);
-    if (is_over(w)) {
-      free_work(w);
+    tide__work_advance(w);
+    if (tide__work_is_over(w)) {
+      tide__work_free(w);
     } else if (w->state != WORK_FAILED) { /* one that failed keeps its memory */
       w->next = *at, *at = w;
       at = &w->next;
@@ -268,13 +265,16 @@ static void sweep_orphans(void) {
 }
 
 void tide__work_release(tide_work *w) {
-  if (!w || --w->refs > 0) return;
-  if (!mpi) forget_alone(w);
-  if (w->is_queued) return; /* it becomes an orphan when it begins */
-  if (is_over(w) || !mpi) return free_work(w);
-  if (w->state == WORK_FAILED) return; /* requests that nothing ends keep their memory */
-  w->next = orphans;
-  orphans = w;
+  if (!w) return;
+  tide__progress_lock();
+  bool is_free = --w->refs == 0;
+  if (is_free && !mpi) forget_alone(w);
+  is_free = is_free && !w->is_queued && !w->is_running; /* it goes when it has begun, or ended */
+  bool is_over = tide__work_is_over(w) || !mpi;
+  if (is_free && !is_over && w->state != WORK_FAILED) /* requests that nothing ends keep their memory */
+    w->next = orphans, orphans = w;
+  tide__progress_unlock();
+  if (is_free && is_over) tide__work_free(w);
 }
 
 static bool has_result(const tide_work *w) {
@@ -291,174 +291,110 @@ static tide_status finish(tide_work *w) {
   return tide__side_write_back(&w->out, w->op == TIDE_RANK_AVG ? w->group->size : 1);
 }
 
+/* ---- on streams ---- */
+
+static tide_status mark_written(tide_work *w, tide_stream *stream) {
+  TRY(host.event_new(&w->written, 0));
+  return host.event_record(w->written, stream);
+}
+
+/* Once: the current stream waits for the end, and writes what it gives. */
+static tide_status deliver(tide_work *w, tide_host_job *job, tide_stream *stream) {
+  tide__progress_lock();
+  tide_status status = TIDE_OK;
+  if (w->state == WORK_FAILED)
+    status = tide__dist_fail(w->status, "%s", w->message ? w->message : "distributed: it has failed before");
+  else if (w->note.kind != TIDE_SEND_RANKS && w->state < WORK_COMPLETE)
+    status = host.host_job_wait(job, stream);
+  if (status == TIDE_OK) w->is_awaited = true;
+  tide__progress_unlock();
+  TRY(status);
+  if (has_result(w)) TRY(tide__side_write_back(&w->out, w->op == TIDE_RANK_AVG ? w->group->size : 1));
+  return mark_written(w, stream);
+}
+
+tide_status tide__work_order(bool *ordered, tide_work *w) {
+  tide_stream *stream;
+  *ordered = w->is_streamed;
+  if (!*ordered) return TIDE_OK;
+  TRY(host.current_stream(&stream, w->out.device != TIDE_CPU ? w->out.device : w->in.device));
+  return w->written ? host.stream_wait_event(stream, w->written) : deliver(w, job_of(w), stream);
+}
+
 /* ---- waiting ---- */
 
-static tide_status rest(tide_work *w, const char **notice) {
+/* A look at the time; *nap: seconds until the next look. */
+tide_status tide__work_wait(tide_work *w, const char **notice, double *nap) {
   double now = tide__dist_now();
   bool is_over = false;
   if (!w->started) w->started = now;
   double waited = now - w->started;
+  *nap = waited < (tide__crowded ? 2e-5 : 0.01) ? 0 : waited < 0.01 ? 1e-5 : waited < 1 ? 5e-5 : 5e-4;
   if (w->message && w->state == WORK_RUNNING && now - w->seen > 2) {
     tide_status status = tide__dist_fail(w->status, "%s", w->message);
-    return free(w->message), w->message = NULL, fail_work(w, status);
+    return free(w->message), w->message = NULL, tide__work_fail(w, status);
   }
-  if (!mpi && is_message(w) && w->state == WORK_RUNNING && !queue)
-    return fail_work(
+  if (!mpi && tide__is_message(w) && w->state == WORK_RUNNING && !queue && (waited > 1 || !job_of(w)))
+    return tide__work_fail(
         w, tide__dist_fail(TIDE_STATE,
                            "%s: this rank is alone, and has not started the other half of the message, expected "
                            "sendrecv, or isend and irecv before their waits",
                            w->note.name));
   const char *text = waited > 0.01 ? tide__missing_report(w, waited, &is_over) : NULL;
-  if (is_over && w->note.kind != TIDE_LEAVE_RANKS && text) return fail_work(w, tide__dist_fail(TIDE_STATE, "%s", text));
-  if (text && notice) *notice = text;
-  if (waited < (tide__crowded ? 2e-5 : 0.01)) return sched_yield(), TIDE_OK;
-  nanosleep(&(struct timespec){0, waited < 0.01 ? 10000 : waited < 1 ? 50000 : 500000}, NULL);
+  if (is_over && w->note.kind != TIDE_LEAVE_RANKS && text)
+    return tide__work_fail(w, tide__dist_fail(TIDE_STATE, "%s", text));
+  if (text) *notice = text;
   return TIDE_OK;
 }
 
-tide_status tide__work_poll(bool *done, tide_work *w, const char **notice) {
+/* With the lock held. */
+static tide_status look(tide_work *w, const char **notice, double *nap) {
+  static char shown[2048]; /* another thread may report meanwhile */
+  const char *text = NULL;
   if (!tide__world && w->state < WORK_COMPLETE)
     return tide__dist_fail(TIDE_STATE, "%s: the group of processes has been left before this was done", w->note.name);
   int spins = tide__crowded ? 20 : 1000;
+  int rounds = w->tests < spins ? spins : 1;
+  for (int i = 0; i < rounds && w->state < WORK_COMPLETE; i++) tide__work_advance(w);
+  w->tests += rounds;
+  if (w->state < WORK_COMPLETE) TRY(tide__work_wait(w, &text, nap));
+  if (text) snprintf(shown, sizeof shown, "%s", text);
+  if (text && notice) *notice = shown;
+  return TIDE_OK;
+}
+
+static tide_status end_of(bool *done, tide_work *w, tide__state state) {
+  if (state == WORK_FAILED)
+    return tide__dist_fail(w->status, "%s", w->message ? w->message : "distributed: it has failed before");
+  if (state < WORK_COMPLETE) return TIDE_OK;
+  if (w->is_streamed) {
+    bool ordered;
+    if (!w->written) TRY(tide__work_order(&ordered, w));
+    return host.event_query(done, w->written);
+  }
+  if (w->note.kind == TIDE_LEAVE_RANKS) TRY(tide__progress_failure());
+  tide__progress_lock(); /* to make a group waits for the others, who come at once */
+  tide_status status = state == WORK_COMPLETE ? finish(w) : TIDE_OK;
+  if (status != TIDE_OK) tide__work_fail(w, status);
+  tide__progress_unlock();
+  *done = status == TIDE_OK;
+  return status;
+}
+
+tide_status tide__work_poll(bool *done, tide_work *w, const char **notice) {
+  double nap = -1;
   *done = false;
   if (notice) *notice = NULL;
-  int rounds = w->tests < spins ? spins : 1;
-  for (int i = 0; i < rounds && w->state < WORK_COMPLETE; i++) advance(w);
-  w->tests += rounds;
-  if (w->state < WORK_COMPLETE) TRY(rest(w, notice));
-  if (w->state == WORK_COMPLETE) {
-    tide_status status = finish(w);
-    if (status != TIDE_OK) return fail_work(w, status);
-  }
-  if (w->state == WORK_FAILED)
-    return tide__dist_fail(w->status, "%s", w->message ? w->message : "distributed: it has failed");
-  *done = w->state == WORK_DONE;
-  return TIDE_OK;
+  tide__progress_lock();
+  tide_status status = look(w, notice, &nap);
+  tide__state state = w->state;
+  tide__progress_unlock();
+  TRY(status);
+  if (nap >= 0) tide__progress_nap(nap);
+  return end_of(done, w, state);
 }
 
 /* ---- starting ---- */
-
-static const char *arg_in(const tide_work *w) { return w->note.kind == TIDE_SEND_RANKS ? "x" : "input"; }
-
-/* The tensors of a side have one dtype, and lie on one device. */
-static tide_status check_list(const tide_work *w, const char *what, tide_tensor *const *list, int n) {
-  for (int i = 0; i < n; i++) {
-    tide_dtype dtype = host.tensor_dtype(list[i]);
-    if ((int)dtype != w->note.dtype)
-      return tide__dist_fail(TIDE_DTYPE, "%s: %s[%d]: got %s, expected %s as the others", w->note.name, what, i + 1,
-                             host.dtype_name(dtype), host.dtype_name((tide_dtype)w->note.dtype));
-    if (host.tensor_device(list[i]) != host.tensor_device(list[0]))
-      return tide__dist_fail(TIDE_DEVICE, "%s: %s[%d]: it is on another device than the first, expected the same",
-                             w->note.name, what, i + 1);
-  }
-  return TIDE_OK;
-}
-
-/* A list has one part for each rank, all of the same number of elements, or is one tensor of all parts. */
-static tide_status check_parts(const tide_work *w, const char *what, tide_tensor *const *list, int n, int64_t part) {
-  int size = w->group->size;
-  if (n != 1 && n != size)
-    return tide__dist_fail(TIDE_VALUE, "%s: %s: got %d tensors, expected one for each of the %d ranks", w->note.name,
-                           what, n, size);
-  int64_t expected = n == size ? part : part * size;
-  for (int i = 0; i < n; i++)
-    if (host.tensor_numel(list[i]) != expected)
-      return tide__dist_fail(TIDE_SHAPE, "%s: %s%s: got %lld elements, expected %lld%s", w->note.name, what,
-                             n == size && n > 1 ? " of a rank" : "", (long long)host.tensor_numel(list[i]),
-                             (long long)expected, n == size ? "" : ", a part for each rank");
-  return TIDE_OK;
-}
-
-static tide_status split_of(int64_t **out, const tide_work *w, const char *what, tide_tensor *const *list, int n,
-                            const int64_t *rows) {
-  int size = w->group->size;
-  int64_t *split = calloc((size_t)size, sizeof *split), numel = n ? host.tensor_numel(list[0]) : 0, total = 0;
-  *out = split;
-  if (!split) return tide__dist_fail(TIDE_MEMORY, "%s: no memory for %d sizes", w->note.name, size);
-  int64_t first = n && host.tensor_ndim(list[0]) ? host.tensor_size(list[0])[0] : 1, row = first ? numel / first : 0;
-  for (int i = 0; i < size; i++) {
-    split[i] = n == size && !rows ? host.tensor_numel(list[i]) : rows ? rows[i] * row : numel / size;
-    if (split[i] < 0)
-      return tide__dist_fail(TIDE_VALUE, "%s: %s: got a negative size for rank %d", w->note.name, what, i);
-    total += split[i];
-  }
-  if (n == 1 && total != numel)
-    return tide__dist_fail(TIDE_SHAPE,
-                           "%s: %s: the sizes for ranks have %lld elements, expected the %lld of the tensor",
-                           w->note.name, what, (long long)total, (long long)numel);
-  if (n != 1 && n != size)
-    return tide__dist_fail(TIDE_VALUE, "%s: %s: got %d tensors, expected one for each of the %d ranks", w->note.name,
-                           what, n, size);
-  return TIDE_OK;
-}
-
-static tide_status check_all_to_all(tide_work *w, const tide_distributed_call *c) {
-  int size = w->group->size;
-  bool equal = c->ins == 1 && c->outs == 1 && !c->in_split && !c->out_split;
-  w->note.numel = equal ? host.tensor_numel(c->in[0]) : -1;
-  if (equal && (w->note.numel % size || host.tensor_numel(c->out[0]) != w->note.numel))
-    return tide__dist_fail(TIDE_SHAPE,
-                           "%s: got %lld and %lld elements, expected as many in both, a multiple of the %d ranks",
-                           w->note.name, (long long)w->note.numel, (long long)host.tensor_numel(c->out[0]), size);
-  if (equal) return TIDE_OK;
-  TRY(split_of(&w->in_split, w, "input", c->in, c->ins, c->in_split));
-  TRY(split_of(&w->out_split, w, "output", c->out, c->outs, c->out_split));
-  int me = w->group->rank;
-  if (w->in_split[me] != w->out_split[me])
-    return tide__dist_fail(TIDE_SHAPE, "%s: got %lld elements for this rank itself and room for %lld, expected as many",
-                           w->note.name, (long long)w->in_split[me], (long long)w->out_split[me]);
-  return TIDE_OK;
-}
-
-static bool reduces(int kind) {
-  return kind == TIDE_ALL_REDUCE_RANKS || kind == TIDE_REDUCE_RANKS || kind == TIDE_REDUCE_SCATTER_RANKS;
-}
-
-static tide_status check_op(const tide_work *w) {
-  char kind = w->note.dtype < 0 ? 'F' : host.dtype_kind((tide_dtype)w->note.dtype);
-  const char *dtype = w->note.dtype < 0 ? "" : host.dtype_name((tide_dtype)w->note.dtype);
-  if (!reduces(w->note.kind)) return TIDE_OK;
-  if (kind == 'C' && (w->op == TIDE_RANK_MIN || w->op == TIDE_RANK_MAX))
-    return tide__dist_fail(TIDE_DTYPE, "%s: op: got min or max of %s, expected sum, prod or avg", w->note.name, dtype);
-  if (kind != 'C' && kind != 'F' && w->op == TIDE_RANK_AVG)
-    return tide__dist_fail(TIDE_DTYPE, "%s: op: got avg of %s, expected a floating dtype, or sum", w->note.name, dtype);
-  return TIDE_OK;
-}
-
-static tide_status check_sizes(tide_work *w, const tide_distributed_call *c) {
-  bool is_root = w->root == w->group->rank;
-  const tide_tensor *one = c->outs ? c->out[0] : NULL;
-  switch (c->kind) {
-  case TIDE_ALL_GATHER_RANKS:
-    w->note.numel = host.tensor_numel(c->in[0]);
-    return check_parts(w, "output", c->out, c->outs, w->note.numel);
-  case TIDE_GATHER_RANKS:
-    w->note.numel = host.tensor_numel(c->in[0]);
-    return is_root ? check_parts(w, "gather_list", c->out, c->outs, w->note.numel) : TIDE_OK;
-  case TIDE_SCATTER_RANKS:
-    w->note.numel = host.tensor_numel(one);
-    return is_root ? check_parts(w, "scatter_list", c->in, c->ins, w->note.numel) : TIDE_OK;
-  case TIDE_REDUCE_SCATTER_RANKS:
-    w->note.numel = host.tensor_numel(one);
-    return check_parts(w, "input", c->in, c->ins, w->note.numel);
-  case TIDE_ALL_TO_ALL_RANKS: return check_all_to_all(w, c);
-  default: w->note.numel = one ? host.tensor_numel(one) : c->ins ? host.tensor_numel(c->in[0]) : 0;
-  }
-  return TIDE_OK;
-}
-
-static tide_status check_peer(tide_work *w, const tide_distributed_call *c) {
-  bool any = c->kind == TIDE_RECV_RANKS && c->peer == TIDE_ANY_RANK;
-  w->root = any ? TIDE_ANY_RANK : tide__group_find(w->group, c->peer);
-  bool needs = is_message(w) || c->kind == TIDE_BROADCAST_RANKS || c->kind == TIDE_REDUCE_RANKS ||
-               c->kind == TIDE_GATHER_RANKS || c->kind == TIDE_SCATTER_RANKS;
-  if (needs && w->root < 0 && !any)
-    return tide__dist_fail(TIDE_VALUE, "%s: got rank %d, expected one of the %d ranks of the group, counted from 0",
-                           c->name, c->peer, w->group->size);
-  if (is_message(w) && (c->tag < 0 || c->tag >= 32000))
-    return tide__dist_fail(TIDE_VALUE, "%s: tag: got %d, expected 0 to 31999", c->name, c->tag);
-  return TIDE_OK;
-}
 
 static bool overlap(const tide__side *a, const tide__side *b) {
   const char *ends[2] = {a->bytes + a->numel * (int64_t)host.dtype_size(a->dtype),
@@ -466,18 +402,32 @@ static bool overlap(const tide__side *a, const tide__side *b) {
   return a->count && b->count && a->bytes < ends[1] && b->bytes < ends[0];
 }
 
+static bool is_in_place(const tide_work *w) {
+  int kind = w->note.kind;
+  return kind == TIDE_ALL_REDUCE_RANKS || kind == TIDE_REDUCE_RANKS ||
+         (kind == TIDE_BROADCAST_RANKS && w->root == w->group->rank);
+}
+
 static tide_status make_sides(tide_work *w, const tide_distributed_call *c) {
-  bool is_root = w->root == w->group->rank;
+  bool is_root = w->root == w->group->rank, may_be_job = tide__progress_can();
   bool takes = c->kind != TIDE_SCATTER_RANKS || is_root, gives = c->kind != TIDE_GATHER_RANKS || is_root;
   tide_dtype dtype = (tide_dtype)w->note.dtype;
-  if (reduces(c->kind) && host.dtype_kind(dtype) == 'F' && host.dtype_size(dtype) == 2) dtype = TIDE_FLOAT32;
-  bool in_place =
-      c->kind == TIDE_ALL_REDUCE_RANKS || c->kind == TIDE_REDUCE_RANKS || (c->kind == TIDE_BROADCAST_RANKS && is_root);
-  TRY(tide__side_make(&w->out, c->out, gives ? c->outs : 0, dtype, in_place, false));
-  TRY(tide__side_make(&w->in, c->in, takes ? c->ins : 0, dtype, true, false));
+  if (tide__reduces(c->kind) && host.dtype_kind(dtype) == 'F' && host.dtype_size(dtype) == 2) dtype = TIDE_FLOAT32;
+  tide__side_use out = {is_in_place(w), false, may_be_job, false}, in = {true, false, may_be_job, true};
+  TRY(tide__side_make(&w->out, c->out, gives ? c->outs : 0, dtype, out));
+  in.apart = w->out.job; /* the script may go on and change it */
+  TRY(tide__side_make(&w->in, c->in, takes ? c->ins : 0, dtype, in));
   if (!overlap(&w->in, &w->out)) return TIDE_OK;
   tide__side_clear(&w->in);
-  return tide__side_make(&w->in, c->in, c->ins, dtype, true, true);
+  in.apart = true;
+  return tide__side_make(&w->in, c->in, c->ins, dtype, in);
+}
+
+/* A rank alone moves values on its device, as work of the current stream. */
+static bool is_passed(const tide_work *w, const tide_distributed_call *c) {
+  int device = c->outs ? host.tensor_device(c->out[0]) : TIDE_CPU;
+  return w->group->size == 1 && !tide__is_message(w) && device != TIDE_CPU &&
+         (!c->ins || host.tensor_device(c->in[0]) == device);
 }
 
 /* What fits of the text; the place is all 0. */
@@ -498,12 +448,27 @@ static void make_note(tide_work *w, const tide_distributed_call *c, const int *r
 }
 
 static tide_status prepare(tide_work *w, const tide_distributed_call *c) {
-  TRY(check_peer(w, c));
-  TRY(check_list(w, arg_in(w), c->in, c->ins));
-  TRY(check_list(w, "output", c->out, c->outs));
-  TRY(check_op(w));
-  TRY(check_sizes(w, c));
-  return make_sides(w, c);
+  TRY(tide__check_call(w, c));
+  if (!is_passed(w, c)) {
+    TRY(make_sides(w, c));
+    w->is_streamed = job_of(w) && (w->out.job || !w->out.count);
+    return TIDE_OK;
+  }
+  tide_stream *stream;
+  w->state = WORK_DONE, w->is_streamed = true;
+  TRY(tide__side_pass(&w->in, &w->out, c));
+  TRY(host.current_stream(&stream, w->out.device));
+  return mark_written(w, stream);
+}
+
+/* With the lock held: it begins, if it can. */
+static void enter(tide_work *w) {
+  if (!tide__is_message(w)) w->note.sequence = ++w->group->sequence;
+  if (w->state == WORK_DONE) return;
+  w->is_queued = true;
+  *queue_end = w, queue_end = &w->next;
+  begin_queued();
+  if (w->is_streamed) tide__progress_add(w);
 }
 
 static tide_status check_group(const tide_distributed_call *c, const tide_group *g) {
@@ -511,6 +476,7 @@ static tide_status check_group(const tide_distributed_call *c, const tide_group 
     return tide__dist_fail(TIDE_STATE, "%s: there is no group of processes, expected init_process_group before",
                            c->name);
   if (g->rank < 0) return tide__dist_fail(TIDE_STATE, "%s: group: this rank is not in it", c->name);
+  TRY(tide__progress_failure());
   if (g->failure && c->kind != TIDE_LEAVE_RANKS)
     return tide__dist_fail(TIDE_STATE, "%s: the group has failed before: %s", c->name, g->failure);
   return TIDE_OK;
@@ -519,7 +485,9 @@ static tide_status check_group(const tide_distributed_call *c, const tide_group 
 tide_status tide__work_start(tide_work **out, const tide_distributed_call *c, const int *ranks, int n) {
   tide_group *g = c->group ? c->group : tide__world;
   TRY(check_group(c, g));
+  tide__progress_lock();
   if (orphans) sweep_orphans();
+  tide__progress_unlock();
   tide_work *w = calloc(1, sizeof *w);
   int *kept = ranks ? malloc((size_t)n * sizeof *kept) : NULL;
   if (!w || (ranks && !kept))
@@ -531,11 +499,10 @@ tide_status tide__work_start(tide_work **out, const tide_distributed_call *c, co
   if (ranks) memcpy(kept, ranks, (size_t)n * sizeof *kept);
   make_note(w, c, ranks, n);
   tide_status status = prepare(w, c);
-  if (status != TIDE_OK) return free_work(w), status;
-  if (!is_message(w)) w->note.sequence = ++g->sequence;
-  w->is_queued = true;
-  *queue_end = w, queue_end = &w->next;
-  begin_queued();
+  if (status != TIDE_OK) return tide__work_free(w), status;
+  tide__progress_lock();
+  enter(w);
+  tide__progress_unlock();
   *out = w;
   return TIDE_OK;
 }

@@ -12,6 +12,8 @@ local what, tide_program = arg[1], arg[2]
 -- each by itself.
 local environment = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 "
   .. "OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_orte_abort_timeout=10"
+-- For what fails on devices.
+local simulated = "env TIDE_SIM_DEVICES=2 TIDE_SIM_CLOCK=virtual "
 
 local function read(command)
   local pipe = assert(io.popen(command))
@@ -159,6 +161,15 @@ local cases = {
     "case%.lua:%d+: waiting %d+ s in halo_exchange %(case%.lua:%d+%).-rank 1 is in barrier", limits = true, any = true },
   { "late", "if rank == 1 then local t = os.time() while os.time() - t < 600 do end end dist.barrier()",
     "case%.lua:%d+: gave up after %d+ s in barrier %(case%.lua:%d+%), operation %d+ of the group: rank 1 has not come", limits = true },
+  { "another size on a device", "local x = tide.ones(rank == 1 and 20 or 10, { device = 'cuda' }) dist.all_reduce(x) x:add_(1) x:sum():item()",
+    "case%.lua:%d+: .-ranks 0, 2: all_reduce.- of 10 float32.-rank 1: all_reduce.- of 20 float32" },
+  { "another size on a device, without a wait", "dist.all_reduce(tide.ones(rank == 1 and 20 or 10, { device = 'cuda' }))",
+    "ranks 0, 2: all_reduce.- of 10 float32.-rank 1: all_reduce.- of 20 float32" },
+  { "late on a device", "if rank == 1 then local t = os.time() while os.time() - t < 600 do end end local x = tide.ones(3, { device = 'cuda' }) "
+    .. "dist.all_reduce(x) x:sum():item()", "case%.lua:%d+: .-%d+ s in all_reduce %(case%.lua:%d+%), operation %d+ of the group: rank 1 has not come",
+    limits = true },
+  { "kill -9 while a device waits", "local x = tide.ones(3, { device = 'cuda' }) if rank == 1 then os.execute('kill -9 ' .. io.open '/proc/self/stat':read 'n') "
+    .. "end dist.all_reduce(x) x:sum():item()" },
   { "somewhere else", "if rank == 1 then dist.recv(tide.ones(1), 0) end dist.barrier()",
     "case%.lua:%d+: gave up after %d+ s in barrier.-rank 1 is in recv %(case%.lua:%d+%)", limits = true, any = true },
 }
@@ -176,7 +187,7 @@ end
 local function faults()
   for _, launcher in ipairs(launchers) do
     for _, case in ipairs(cases) do
-      local text, code = run(launcher, 3, tide_program .. " " .. write_case(case), 300)
+      local text, code = run(launcher, 3, simulated .. tide_program .. " " .. write_case(case), 300)
       local name = launcher .. ": " .. case[1]
       if not code or code == 0 or code == 124 or (case.code and code ~= case.code) then
         complain(name, text, "exit code %s, expected %s", code, case.code or "one that is not 0")

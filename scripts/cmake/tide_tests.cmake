@@ -214,6 +214,8 @@ if(NOT TIDE_SANITIZE)
   tide_test(ranks/programs 60 COMMAND ${ranks} programs $<TARGET_FILE:tide_runner> 4 150)
   tide_test(ranks/examples 60 COMMAND ${ranks} examples $<TARGET_FILE:tide_runner> 2 3 4)
   tide_test(ranks/saves 60 COMMAND ${ranks} saves $<TARGET_FILE:tide_runner> 8)
+  tide_test(ranks/programs-sim 60 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual
+    COMMAND ${ranks} programs $<TARGET_FILE:tide_runner> 4 150)
   tide_test(ranks/faults 120 COMMAND ${ranks} faults $<TARGET_FILE:tide_runner>)
 endif()
 # Kernels written in Lua on a machine without a compiler: by the interpreter alone.

@@ -43,7 +43,7 @@ end
 
 local checked = 0
 local function check(what, x, expected)
-  local got = x:to(tide.float64):totable()
+  local got = x:to(tide.float64):to("cpu"):totable()
   for i = 1, #expected do
     if got[i] ~= expected[i] then
       error(("%s: place %d: got %s, expected %s"):format(what, i, got[i], expected[i]))
@@ -57,8 +57,12 @@ local function later(work, what, x, expected)
   if work then pending[#pending + 1] = { work, what, x, expected } else check(what, x, expected) end
 end
 
+-- TIDE_DEVICE=cuda: on devices, where all that is queued in between is queued on streams.
+local device = (os.getenv "TIDE_DEVICE" or "cpu") ~= "cpu" and "cuda" or "cpu"
+local function zeros(n, dtype) return tide.zeros(n, { dtype = dtype, device = device }) end
+
 local function tensor(numbers, dtype)
-  local x = tide.tensor(numbers, { dtype = dtype })
+  local x = tide.tensor(numbers, { dtype = dtype, device = device })
   return draw(3) == 1 and tide.stack({ x, x }, 2):select(2, 1) or x -- strided now and then: `draw` is the same on all
 end
 
@@ -92,7 +96,7 @@ end
 
 function operations.all_gather(group, ranks, place, dtype, n, opts)
   local held = fresh(n)
-  local x, out = tensor(held[rank + 1], dtype), tide.zeros(n * #ranks, { dtype = dtype })
+  local x, out = tensor(held[rank + 1], dtype), zeros(n * #ranks, dtype)
   if place then later(dist.all_gather_into_tensor(out, x, { group = group, async_op = opts }), "all_gather", out, join(held, ranks)) end
 end
 
@@ -102,7 +106,7 @@ function operations.reduce_scatter(group, ranks, place, dtype, n, opts)
     expected[i] = 0
     for _, r in ipairs(ranks) do expected[i] = expected[i] + held[r + 1][((place or 1) - 1) * n + i] end
   end
-  local x, out = tensor(held[rank + 1], dtype), tide.zeros(n, { dtype = dtype })
+  local x, out = tensor(held[rank + 1], dtype), zeros(n, dtype)
   if place then later(dist.reduce_scatter_tensor(out, x, { group = group, async_op = opts }), "reduce_scatter", out, expected) end
 end
 
@@ -111,13 +115,13 @@ function operations.all_to_all(group, ranks, place, dtype, n, opts)
   for _, r in ipairs(ranks) do
     for i = 1, n do expected[#expected + 1] = held[r + 1][((place or 1) - 1) * n + i] end
   end
-  local x, out = tensor(held[rank + 1], dtype), tide.zeros(n * #ranks, { dtype = dtype })
+  local x, out = tensor(held[rank + 1], dtype), zeros(n * #ranks, dtype)
   if place then later(dist.all_to_all_single(out, x, { group = group, async_op = opts }), "all_to_all", out, expected) end
 end
 
 function operations.shift(group, ranks, place, dtype, n)
   local held, by, tag = fresh(n), draw(#ranks), draw(100)
-  local x, y = tensor(held[rank + 1], dtype), tide.zeros(n, { dtype = dtype })
+  local x, y = tensor(held[rank + 1], dtype), zeros(n, dtype)
   if not place then return end
   local to, from = ranks[(place - 1 + by) % #ranks + 1], ranks[(place - 1 - by) % #ranks + 1]
   dist.sendrecv(x, to, y, from, { group = group, tag = tag })
@@ -126,7 +130,7 @@ end
 
 function operations.messages(group, ranks, place, dtype, n)
   local held, src, dst, tag = fresh(n), draw(#ranks), draw(#ranks), draw(100)
-  local x, y = tensor(held[rank + 1], dtype), tide.zeros(n, { dtype = dtype })
+  local x, y = tensor(held[rank + 1], dtype), zeros(n, dtype)
   if place == dst then later(dist.irecv(y, ranks[src], { group = group, tag = tag }), "irecv", y, held[ranks[src] + 1]) end
   if place == src then pending[#pending + 1] = { dist.isend(x, ranks[dst], { group = group, tag = tag }), "isend", x, held[rank + 1] } end
 end

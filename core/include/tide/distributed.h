@@ -14,13 +14,14 @@
 #define TIDE_DISTRIBUTED_H
 
 #include "tide/debug.h"
+#include "tide/host_job.h"
 #include "tide/tide.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define TIDE_DISTRIBUTED_VERSION 1
+#define TIDE_DISTRIBUTED_VERSION 2
 
 typedef struct tide_group tide_group;
 typedef struct tide_work tide_work;
@@ -80,7 +81,8 @@ typedef struct tide_distributed_host {
     tide_empty, tide_tensor_retain, tide_tensor_release, tide_tensor_numel, tide_tensor_dtype, tide_tensor_device,     \
     tide_tensor_ndim, tide_tensor_size, tide_tensor_is_contiguous, tide_tensor_data, tide_copy, tide_narrow,           \
     tide_view, tide_elementwise, tide_current_stream, tide_event_new, tide_event_release, tide_event_record,           \
-    tide_event_query }
+    tide_event_query, tide_stream_wait_event, tide_host_job_new, tide_host_job_release, tide_host_job_begin,           \
+    tide_host_job_ready, tide_host_job_wait, tide_host_job_end }
 /* clang-format on */
 
 typedef struct tide_distributed {
@@ -102,6 +104,8 @@ typedef struct tide_distributed {
   int (*local_size)(void);
   const char *(*library)(void); /* "libmpi.so.40, Open MPI v4.1.4, ...", or "" without MPI */
   void (*set_limits)(double notice, double timeout);
+  /* What is worth telling of operations that streams wait for: called by another thread. NULL: nothing. */
+  void (*set_teller)(void (*tell)(const char *text));
   void (*set_check)(tide_rank_check check);
   tide_rank_check (*get_check)(void);
 
@@ -110,6 +114,10 @@ typedef struct tide_distributed {
   /* Goes on with all operations; is this one done? Takes microseconds, or naps where it has waited for long. Fails if
    * the operation has failed. *notice, which may be NULL, becomes a text that is worth telling, or NULL. */
   tide_status (*poll)(bool *done, tide_work *work, const char **notice);
+  /* Makes later work of the current stream wait for the operation and find what it gives; the host does not wait.
+   * *ordered: false for what has no tensors of a device, and where streams cannot wait for the host: poll it. A failure
+   * that comes later is that of the next wait for the device, or of the next call here. */
+  tide_status (*order)(bool *ordered, tide_work *work);
   int (*source)(const tide_work *work); /* of a RECV that is done: who sent it */
   void (*release)(tide_work *work);     /* NULL is allowed; an operation that runs goes on */
   /* Begins a group of these ranks, in this order; all ranks call it. The work's group is there when it is done: NULL

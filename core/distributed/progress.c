@@ -1,0 +1,222 @@
+/* progress.c: the thread that goes on with operations of streams, and the lock of this library.
+ *
+ * A stream waits for the end of a job of the host, while the script queues further work or waits for the device. So a
+ * thread tests what runs. It exists from the first such operation on, and sleeps while there is none. It spins for as
+ * long as a collective takes, then naps.
+ *
+ * Where MPI was initialised for calls of one thread alone there is no thread, and scripts wait themselves.
+ *
+ * Invariant: MPI is called with the lock held, except to begin and to finalize. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "distributed/room.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
+static pthread_t thread;
+static bool runs, quits, is_allowed = true;
+static tide_work *running;
+static void (*tell)(const char *text);
+
+/* Streams wait behind it until somebody has heard why. */
+typedef struct failure {
+  struct failure *next;
+  tide_host_job *job;
+  bool is_silent; /* no stream waits */
+  const tide_group *group;
+  tide_status status;
+  char *message;
+} failure;
+static failure *failures;
+
+void tide__progress_lock(void) { pthread_mutex_lock(&lock); }
+void tide__progress_unlock(void) { pthread_mutex_unlock(&lock); }
+bool tide__progress_can(void) { return is_allowed; }
+void tide__progress_tell(void (*fn)(const char *text)) { tell = fn; }
+void tide__progress_allow(bool allowed) { is_allowed = allowed; }
+
+void tide__progress_nap(double seconds) {
+  if (seconds > 0)
+    nanosleep(&(struct timespec){0, (long)(seconds * 1e9)}, NULL);
+  else
+    sched_yield();
+}
+
+/* ---- ends ---- */
+
+static tide_host_job *take(tide_host_job **at) {
+  tide_host_job *job = *at;
+  *at = NULL;
+  return job;
+}
+
+static void end_jobs(tide_work *w) {
+  host.host_job_release(take(&w->in.job));
+  host.host_job_release(take(&w->out.job));
+}
+
+/* A group that has failed does nothing more: its streams go on, and the first failure is what is heard of. */
+static void fail_others(const tide_work *first) {
+  for (tide_work *w = running; w; w = w->running)
+    if (w != first && w->group == first->group && w->state < WORK_COMPLETE && !tide__is_message(w))
+      tide__work_fail(w, tide__dist_fail(first->status, "%s", first->message));
+}
+
+static bool is_group_known(const tide_group *group) {
+  const failure *f = failures;
+  while (f && f->group != group) f = f->next;
+  return f;
+}
+
+static void drop_first(failure **at) {
+  failure *f = *at;
+  *at = f->next;
+  host.host_job_release(f->job);
+  free(f->message);
+  free(f);
+}
+
+/* Takes the job, whose end is a failure. */
+static void keep_failure(const tide_work *w, tide_host_job *job) {
+  failure *f = calloc(1, sizeof *f);
+  char *message = strdup(w->message ? w->message : "distributed: it has failed");
+  if (!f || !message) return free(f), free(message), host.host_job_release(job);
+  host.host_job_end(job, w->status, message);
+  *f = (failure){failures, job, w->note.kind == TIDE_SEND_RANKS, w->group, w->status, message};
+  failures = f;
+}
+
+static bool is_heard_of(const failure *f) {
+  bool heard = true;
+  if (f->is_silent) return false;
+  return host.host_job_ready(&heard, f->job) != TIDE_OK || heard;
+}
+
+static void forget_failures(void) {
+  for (failure **at = &failures; *at;) {
+    if (is_heard_of(*at))
+      drop_first(at);
+    else
+      at = &(*at)->next;
+  }
+}
+
+tide_status tide__progress_failure(void) {
+  tide_status status = TIDE_OK;
+  pthread_mutex_lock(&lock);
+  forget_failures();
+  if (failures) {
+    status = tide__dist_fail(failures->status, "%s", failures->message);
+    drop_first(&failures);
+  }
+  pthread_mutex_unlock(&lock);
+  return status;
+}
+
+/* It is done, or has failed: what it holds is released, then its streams go on. */
+static void leave(tide_work *w) {
+  bool is_first = w->state == WORK_FAILED && w->is_awaited && (tide__is_message(w) || !is_group_known(w->group));
+  if (w->state == WORK_FAILED && w->group->failure) fail_others(w);
+  tide_host_job *in = take(&w->in.job), *out = take(&w->out.job);
+  if (is_first) keep_failure(w, out ? out : in);
+  if (is_first && out)
+    out = NULL;
+  else if (is_first)
+    in = NULL;
+  w->is_running = false;
+  if (!w->refs && !w->is_queued && tide__work_is_over(w)) tide__work_free(w);
+  host.host_job_release(in), host.host_job_release(out);
+}
+
+bool tide__progress_is_busy(void) {
+  const tide_work *w = running;
+  while (w && w->note.kind == TIDE_RECV_RANKS && !w->is_awaited) w = w->running;
+  return w;
+}
+
+/* ---- the thread ---- */
+
+static void look(tide_work *w, double *nap) {
+  const char *notice = NULL;
+  double wanted = 5e-5;
+  tide__work_advance(w);
+  bool waits = w->state == WORK_CHECKING || w->state == WORK_RUNNING;
+  if (waits && (w->is_awaited || w->message)) tide__work_wait(w, &notice, &wanted);
+  if (notice && tell) tell(notice);
+  if (wanted < *nap) *nap = wanted;
+}
+
+static double look_at_all(void) {
+  double nap = 5e-4;
+  for (tide_work **at = &running; *at;) {
+    tide_work *w = *at;
+    look(w, &nap);
+    if (w->state < WORK_COMPLETE) {
+      at = &w->running;
+      continue;
+    }
+    *at = w->running, w->running = NULL;
+    leave(w);
+    nap = 0;
+  }
+  return nap;
+}
+
+static void *run(void *unused) {
+  int quiet = 0;
+  pthread_mutex_lock(&lock);
+  while (!quits) {
+    if (!running) {
+      pthread_cond_wait(&wake, &lock);
+      quiet = 0;
+      continue;
+    }
+    double nap = look_at_all();
+    quiet = nap > 0 ? quiet + 1 : 0;
+    pthread_mutex_unlock(&lock);
+    tide__progress_nap(quiet < (tide__crowded ? 20 : 1000) ? 0 : nap);
+    pthread_mutex_lock(&lock);
+  }
+  pthread_mutex_unlock(&lock);
+  return unused;
+}
+
+static bool start(void) {
+  quits = false;
+  return runs = pthread_create(&thread, NULL, run, NULL) == 0;
+}
+
+void tide__progress_add(tide_work *w) {
+  if (!runs && !start()) {
+    tide__work_fail(w, tide__dist_fail(TIDE_MEMORY, "%s: no thread could be started", w->note.name));
+    end_jobs(w);
+    return;
+  }
+  forget_failures();
+  tide_work **at = &running;
+  while (*at) at = &(*at)->running;
+  w->is_running = true, w->running = NULL, *at = w;
+  pthread_cond_signal(&wake);
+}
+
+void tide__progress_end(void) {
+  pthread_mutex_lock(&lock);
+  quits = true;
+  pthread_cond_signal(&wake);
+  pthread_mutex_unlock(&lock);
+  if (runs) pthread_join(thread, NULL);
+  runs = false;
+  pthread_mutex_lock(&lock);
+  while (running) {
+    tide_work *w = running;
+    running = w->running, w->running = NULL;
+    end_jobs(w);
+    w->is_running = false;
+  }
+  while (failures) drop_first(&failures);
+  pthread_mutex_unlock(&lock);
+}
