@@ -117,17 +117,41 @@ static int lgroup_size(lua_State *L, ltide_call *c) {
 
 /* {==== The process */
 
+static bool has_connected;
+
 /* Each process of a machine begins with a device of its own. */
 static void choose_device(lua_State *L, const tide_distributed *d) {
   int devices = tide_is_available() ? tide_device_count() : 0;
   if (devices > 0) ltide_try(L, tide_current_set_device(d->local_rank() % devices));
 }
 
+/* The GPU of this rank for collectives by NCCL; -1: another rank of this machine may have the same one. */
+static int get_device(const tide_distributed *d) {
+  const tide_device_props *props;
+  int device = tide_current_device(), devices = tide_is_available() ? tide_device_count() : 0;
+  if (devices < 1) return -1;
+  bool is_simulated = tide_device_get_props(&props, device) == TIDE_OK && props->simulated;
+  return is_simulated || d->local_size() <= devices ? device : -1;
+}
+
+static int script_line(lua_State *L, const char **file);
+static void connect_ranks(lua_State *L, const tide_distributed *d, tide_group *group, bool must) {
+  const char *file;
+  int line = script_line(L, &file);
+  if (!must && d->size(group) < 2) return;
+  tide_work **u = new_work(L);
+  ltide_try(L, d->connect(u, group, get_device(d), must, file, line));
+  wait_on_host(L, *u);
+  lua_pop(L, 1);
+}
+
 static int linit(lua_State *L, ltide_call *c) {
   const char *backend = c->v[0].given ? c->v[0].text : "auto";
   tide_distributed_config config = {.struct_size = sizeof config};
-  if (strcmp(backend, "auto") != 0 && strcmp(backend, "mpi") != 0)
-    return ltide_error(L, "ValueError", "init_process_group: backend: got '%s', expected 'auto' or 'mpi'", backend);
+  bool is_nccl = !strcmp(backend, "nccl");
+  if (strcmp(backend, "auto") != 0 && strcmp(backend, "mpi") != 0 && !is_nccl)
+    return ltide_error(L, "ValueError", "init_process_group: backend: got '%s', expected 'auto', 'mpi' or 'nccl'",
+                       backend);
   config.needs_mpi = *backend == 'm';
   if (c->v[1].given) config.timeout = c->v[1].number;
   if (c->v[2].given) config.notice = c->v[2].number;
@@ -137,6 +161,8 @@ static int linit(lua_State *L, ltide_call *c) {
   ltide_try(L, d->init(&config));
   ltide_distributed_joined();
   choose_device(L, d);
+  if (*backend != 'm' && !d->uses_nccl(NULL) && (is_nccl || !has_connected)) connect_ranks(L, d, NULL, is_nccl);
+  has_connected |= *backend != 'm';
   return 0;
 }
 
@@ -161,6 +187,7 @@ static int ldestroy(lua_State *L, ltide_call *c) {
   ltide_try(L, d->leave(u, file, line));
   ltide_distributed_wait(L, *u);
   d->end();
+  has_connected = false;
   return 0;
 }
 
@@ -168,6 +195,11 @@ static int lis_initialized(lua_State *L, ltide_call *c) {
   (void)c;
   const tide_distributed *d = ltide_distributed_opened();
   return ltide_give_boolean(L, d && d->is_initialized());
+}
+
+static int lis_available(lua_State *L, ltide_call *c) {
+  (void)c;
+  return ltide_give_boolean(L, ltide_distributed_open());
 }
 
 static int lis_launched(lua_State *L, ltide_call *c) {
@@ -191,7 +223,7 @@ static int llocal_rank(lua_State *L, ltide_call *c) {
 static int lget_backend(lua_State *L, ltide_call *c) {
   (void)c;
   const char *library = get_joined(L)->library();
-  lua_pushstring(L, *library ? "mpi" : "alone");
+  lua_pushstring(L, get_joined(L)->uses_nccl(NULL) ? "nccl" : *library ? "mpi" : "alone");
   lua_pushstring(L, library);
   return 2;
 }
@@ -451,6 +483,7 @@ static int lnew_group(lua_State *L, ltide_call *c) {
   ltide_try(L, d->group_new(u, ranks, n, file, line));
   ltide_distributed_wait(L, *u);
   *group = d->group_of(*u);
+  if (*group && d->uses_nccl(NULL)) connect_ranks(L, d, *group, false);
   if (!*group) lua_pushboolean(L, false);
   return 1;
 }

@@ -8,6 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* ncclUniqueId, which is passed by value. */
+typedef struct tide__nccl_id {
+  char bytes[128];
+} tide__nccl_id;
+
 #define LIBRARY(id, title, place, names, missing, older) typedef struct tide__##id {
 #define CALL(member, symbol, result, arguments)          result(*member) arguments;
 #define FOUR(member, names, result, arguments)           result(*member[4]) arguments;

@@ -45,7 +45,7 @@ static tide_status run_points(tide__collective *o, tide__collective_tracker *tra
 }
 
 /* What travels unchanged travels as bytes; complex sums are sums of their parts; of bool values or is the larger. */
-static void translate(tide_collective_call *call, tide_dtype dtype) {
+void tide__collective_translate(tide_collective_call *call, tide_dtype dtype) {
   bool joins = call->kind == TIDE_COLLECTIVE_REDUCE || call->kind == TIDE_COLLECTIVE_ALL_REDUCE ||
                call->kind == TIDE_COLLECTIVE_REDUCE_SCATTER;
   call->dtype = dtype;
@@ -92,7 +92,7 @@ static bool translated(tide__collective *o) {
   for (int i = 0; i < o->call.n; i++) captured |= o->streams[i]->capture != NULL;
   if (captured || o->call.n == 1 || !t) return false;
   tide_collective_call call = o->call;
-  translate(&call, (tide_dtype)o->in[0]->dtype);
+  tide__collective_translate(&call, (tide_dtype)o->in[0]->dtype);
   if (!t->takes(call.dtype) || t->version(&version[0], &version[1], &version[2]) != TIDE_OK) return false;
   o->call = call;
   return true;

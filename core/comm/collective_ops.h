@@ -17,5 +17,7 @@ typedef struct tide__collective {
 /* Queues it: over the backend's collectives if they take it, else over the other. */
 tide_status tide__collective_queue(tide__collective *o);
 tide_status tide__collective_peers(tide__collective *o);
+/* collective.c: what the backend is to do for values of that dtype. */
+void tide__collective_translate(tide_collective_call *call, tide_dtype dtype);
 
 #endif

@@ -229,5 +229,6 @@ void tide__comm_shutdown(void) {
     ring[i].entry = NULL, ring[i].room = 0;
   }
   pthread_mutex_unlock(&lock);
+  tide__rank_shutdown();
   tide__communicator_shutdown();
 }

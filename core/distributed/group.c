@@ -128,6 +128,7 @@ tide_status tide__group_join(const tide_distributed_config *config) {
 void tide__group_leave(void) {
   int flag = 0;
   tide__progress_end();
+  if (tide__world) host.nccl_rank_release(tide__world->nccl), tide__world->nccl = NULL;
   if (is_ours && !mpi->Finalized(&flag) && !flag) mpi->Finalize();
   tide_group *world = tide__world;
   is_ours = false, tide__world = NULL;
@@ -164,6 +165,7 @@ tide_status tide__group_split(tide_group **out, const int *ranks, int n, uint64_
 /* Its communicators stay: freeing them is a collective operation, which a collector's order is not fit for. */
 void tide__group_release(tide_group *group) {
   if (!group || --group->refs > 0 || group == tide__world) return;
+  host.nccl_rank_release(group->nccl);
   free(group->ranks), free(group->failure);
   free(group);
 }

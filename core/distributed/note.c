@@ -48,6 +48,7 @@ void tide__note_text(char *text, size_t size, const tide__note *n, bool whole) {
   if (whole && has_op(n->kind)) tide__append(text, size, " (%s)", ops[n->op]);
   if (whole && n->dtype != TIDE_DTYPE_NONE)
     tide__append(text, size, " of %lld %s", (long long)n->numel, host.dtype_name((tide_dtype)n->dtype));
+  if (whole && n->kind != TIDE_NEW_GROUP_RANKS && n->extra) tide__append(text, size, " by NCCL");
   if (whole && has_root(n->kind)) tide__append(text, size, ", root %d", n->peer);
   if (n->line) tide__append(text, size, " (%s:%d)", n->file, n->line);
 }

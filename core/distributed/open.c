@@ -42,6 +42,24 @@ static tide_status leave(tide_work **out, const char *file, int line) {
   return tide__work_start(out, &call, NULL, 0);
 }
 
+static tide_status connect_group(tide_work **out, tide_group *group, int device, bool must, const char *file,
+                                 int line) {
+  tide_distributed_call call = {.struct_size = sizeof call,
+                                .kind = TIDE_CONNECT_RANKS,
+                                .group = group,
+                                .name = "init_process_group",
+                                .file = file,
+                                .line = line,
+                                .peer = device,
+                                .tag = must};
+  return tide__work_start(out, &call, NULL, 0);
+}
+
+static bool uses_nccl(const tide_group *group) {
+  const tide_group *g = group ? group : tide__world;
+  return g && g->nccl;
+}
+
 static tide_status group_new(tide_work **out, const int *ranks, int n, const char *file, int line) {
   tide_distributed_call call = {
       .struct_size = sizeof call, .kind = TIDE_NEW_GROUP_RANKS, .name = "new_group", .file = file, .line = line};
@@ -98,6 +116,8 @@ static const tide_distributed table = {sizeof table,
                                        group_of,
                                        group_retain,
                                        tide__group_release,
+                                       connect_group,
+                                       uses_nccl,
                                        group_rank,
                                        tide__is_told_elsewhere,
                                        describe,

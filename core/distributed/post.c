@@ -201,6 +201,18 @@ static tide_status post_parts(tide_work *w, int64_t part) {
   return TIDE_OK;
 }
 
+tide_status tide__post_agree(tide_work *w, int32_t *value) {
+  if (w->group->size == 1) return TIDE_OK;
+  POST(Iallreduce, -1, in_place(), value, 1, mpi_const.int32, mpi_const.min, w->group->data);
+  return TIDE_OK;
+}
+
+tide_status tide__post_bytes(tide_work *w, void *bytes, int n) {
+  if (w->group->size == 1) return TIDE_OK;
+  POST(Ibcast, -1, bytes, n, mpi_const.byte, 0, w->group->data);
+  return TIDE_OK;
+}
+
 /* What a rank alone does. */
 static tide_status post_alone(tide_work *w) {
   bool moves = w->in.bytes && w->out.bytes;
@@ -212,7 +224,9 @@ tide_status tide__post(tide_work *w) {
   const tide_group *g = w->group;
   if (g->size == 1 && w->note.kind != TIDE_SEND_RANKS && w->note.kind != TIDE_RECV_RANKS) return post_alone(w);
   int64_t bytes;
+  if (w->is_nccl) return TIDE_OK; /* it is queued */
   switch (w->note.kind) {
+  case TIDE_CONNECT_RANKS: return tide__post_agree(w, tide__connect_agree(w));
   case TIDE_BROADCAST_RANKS: return post_broadcast(w);
   case TIDE_ALL_REDUCE_RANKS: return post_reduce(w, NULL, w->out.bytes, w->out.numel, -1);
   case TIDE_REDUCE_RANKS:

@@ -26,8 +26,8 @@ static void (*tell)(const char *text);
 typedef struct failure {
   struct failure *next;
   tide_host_job *job;
-  bool is_silent; /* no stream waits */
-  const tide_group *group;
+  tide_group *group; /* a reference */
+  bool is_nccl;      /* its communicator is to be aborted then, and the streams go on */
   tide_status status;
   char *message;
 } failure;
@@ -75,6 +75,8 @@ static bool is_group_known(const tide_group *group) {
 static void drop_first(failure **at) {
   failure *f = *at;
   *at = f->next;
+  if (f->is_nccl) host.nccl_rank_abort(f->group->nccl);
+  tide__group_release(f->group);
   host.host_job_release(f->job);
   free(f->message);
   free(f);
@@ -86,13 +88,13 @@ static void keep_failure(const tide_work *w, tide_host_job *job) {
   char *message = strdup(w->message ? w->message : "distributed: it has failed");
   if (!f || !message) return free(f), free(message), host.host_job_release(job);
   host.host_job_end(job, w->status, message);
-  *f = (failure){failures, job, w->note.kind == TIDE_SEND_RANKS, w->group, w->status, message};
+  w->group->refs++;
+  *f = (failure){failures, job, w->group, w->is_nccl, w->status, message};
   failures = f;
 }
 
 static bool is_heard_of(const failure *f) {
   bool heard = true;
-  if (f->is_silent) return false;
   return host.host_job_ready(&heard, f->job) != TIDE_OK || heard;
 }
 
@@ -170,12 +172,13 @@ static void *run(void *unused) {
   int quiet = 0;
   pthread_mutex_lock(&lock);
   while (!quits) {
-    if (!running) {
+    if (!running && !failures) {
       pthread_cond_wait(&wake, &lock);
       quiet = 0;
       continue;
     }
     double nap = look_at_all();
+    forget_failures();
     quiet = nap > 0 ? quiet + 1 : 0;
     pthread_mutex_unlock(&lock);
     tide__progress_nap(quiet < (tide__crowded ? 20 : 1000) ? 0 : nap);
@@ -196,7 +199,6 @@ void tide__progress_add(tide_work *w) {
     end_jobs(w);
     return;
   }
-  forget_failures();
   tide_work **at = &running;
   while (*at) at = &(*at)->running;
   w->is_running = true, w->running = NULL, *at = w;

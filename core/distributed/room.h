@@ -56,6 +56,8 @@ struct tide_group {
   uint64_t id;          /* the same on all ranks */
   uint64_t sequence;    /* operations started in it */
   char *failure;        /* why nothing further goes on in it, or NULL */
+  tide_nccl_rank *nccl; /* for tensors of `device`, or NULL */
+  int device;
 };
 extern tide_group *tide__world; /* NULL before init */
 extern int tide__local_rank, tide__local_size;
@@ -106,6 +108,12 @@ typedef struct tide__side_use {
 } tide__side_use;
 tide_status tide__side_make(tide__side *side, tide_tensor *const *tensors, int n, tide_dtype dtype, tide__side_use use);
 tide_status tide__side_ready(bool *ready, const tide__side *side); /* are the bytes there? */
+/* For what stays on the device. The values in one piece; spread: back to the tensors; mark: the job begins here. */
+tide_status tide__side_keep(tide__side *side, tide_tensor *const *tensors, int n, tide_dtype dtype);
+tide_status tide__side_line(tide_tensor **out, tide__side *side, bool reads);
+tide_status tide__side_spread(tide__side *side, tide_tensor *line);
+tide_status tide__side_mark(tide__side *side);
+void tide__side_drop(tide__side *side); /* its tensors: what is queued uses their memory before it serves again */
 /* The outputs become the inputs, all on one device, as work of the current stream. */
 tide_status tide__side_pass(tide__side *in, tide__side *out, const tide_distributed_call *call);
 tide_status tide__side_write_back(tide__side *side, int divisor); /* divided first where divisor > 1 */
@@ -121,6 +129,8 @@ typedef enum tide__state {
   WORK_DONE,
   WORK_FAILED
 } tide__state;
+
+typedef struct tide__connect tide__connect;
 
 struct tide_work {
   int refs;
@@ -140,8 +150,10 @@ struct tide_work {
   /* The comparison: hash and its complement, here and the greatest of all ranks. */
   uint64_t check[2], greatest[2], check_request;
   bool is_queued, is_checked, is_comparing;
-  bool is_running;     /* progress.c has it */
-  bool is_awaited;     /* by the host, or by a stream */
+  bool is_running; /* progress.c has it */
+  bool is_awaited; /* by the host, or by a stream */
+  bool is_nccl;    /* NCCL does it */
+  tide__connect *connect;
   bool is_streamed;    /* the current stream waits for it, not the host */
   tide_event *written; /* behind what the stream writes, or NULL */
   tide__note *notes;   /* of all ranks, when they do not agree */
@@ -192,6 +204,19 @@ void tide__work_end(void); /* the group of all is left: nothing of it meets what
 tide_status tide__file_new(const char *path, const char *like, int64_t bytes);
 tide_status tide__file_write(const char *path, const tide_file_part *parts, int n);
 tide_status tide__file_rename(const char *from, const char *to);
+/* ---- nccl.c: collectives on the device; connecting for them ---- */
+
+tide_status tide__connect_begin(tide_work *work, int device, bool must);
+int32_t *tide__connect_agree(tide_work *work);
+tide_status tide__connect_next(bool *done, tide_work *work);
+void tide__connect_free(tide_work *work);
+bool tide__nccl_can(const tide_work *work, const tide_distributed_call *call);
+tide_status tide__nccl_queue(tide_work *work, const tide_distributed_call *call);
+tide_status tide__nccl_test(bool *done, const tide_work *work);
+/* post.c: the least of all ranks; the first rank's bytes. */
+tide_status tide__post_agree(tide_work *work, int32_t *value);
+tide_status tide__post_bytes(tide_work *work, void *bytes, int n);
+
 /* ---- progress.c: the thread that goes on with work of streams ---- */
 
 void tide__progress_lock(void); /* of all works, groups, and calls of MPI */

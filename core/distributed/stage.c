@@ -53,6 +53,13 @@ static tide_status keep(tide__side *side, tide_tensor *const *tensors, int n) {
   return TIDE_OK;
 }
 
+void tide__side_drop(tide__side *side) {
+  for (int i = 0; i < side->count; i++) host.tensor_release(side->tensors[i]);
+  side->count = 0;
+  host.tensor_release(side->packed);
+  side->packed = NULL;
+}
+
 /* ---- devices ---- */
 
 /* The values in one piece on the device: the tensor itself as a line, or `packed`. */
@@ -65,11 +72,6 @@ static tide_status get_line(tide_tensor **out, tide__side *side) {
   return TIDE_OK;
 }
 
-static tide_status read_line(tide__side *side, tide_tensor *line) {
-  if (line == side->packed) TRY(copy_parts(side, line, false));
-  return host.copy(side->staged, line, true);
-}
-
 static tide_status begin(tide__side *side) {
   tide_stream *stream;
   TRY(host.current_stream(&stream, side->device));
@@ -78,10 +80,29 @@ static tide_status begin(tide__side *side) {
   return host.event_record(side->ready, stream);
 }
 
+tide_status tide__side_keep(tide__side *side, tide_tensor *const *tensors, int n, tide_dtype dtype) {
+  side->dtype = dtype;
+  return keep(side, tensors, n);
+}
+
+tide_status tide__side_line(tide_tensor **out, tide__side *side, bool reads) {
+  TRY(get_line(out, side));
+  return reads && *out == side->packed ? copy_parts(side, *out, false) : TIDE_OK;
+}
+
+tide_status tide__side_spread(tide__side *side, tide_tensor *line) {
+  return line == side->packed ? copy_parts(side, line, true) : TIDE_OK;
+}
+
+tide_status tide__side_mark(tide__side *side) {
+  TRY(host.host_job_new(&side->job, side->device));
+  return begin(side);
+}
+
 static tide_status fetch(tide__side *side) {
   tide_tensor *line;
-  TRY(get_line(&line, side));
-  tide_status status = read_line(side, line);
+  TRY(tide__side_line(&line, side, true));
+  tide_status status = host.copy(side->staged, line, true);
   host.tensor_release(line);
   TRY(status);
   return begin(side);
@@ -95,7 +116,7 @@ static tide_status divide(tide_tensor *x, int divisor) {
 static tide_status write_line(tide__side *side, tide_tensor *line, int divisor) {
   TRY(host.copy(line, side->staged, true));
   TRY(divide(line, divisor));
-  return line == side->packed ? copy_parts(side, line, true) : TIDE_OK;
+  return tide__side_spread(side, line);
 }
 
 static tide_status deliver(tide__side *side, int divisor) {
@@ -118,14 +139,6 @@ static tide_status stage(tide__side *side, bool reads, bool may_be_job) {
   return reads ? fetch(side) : TIDE_OK;
 }
 
-/* What is queued reads them before their memory serves again. */
-static void drop_tensors(tide__side *side) {
-  for (int i = 0; i < side->count; i++) host.tensor_release(side->tensors[i]);
-  side->count = 0;
-  host.tensor_release(side->packed);
-  side->packed = NULL;
-}
-
 tide_status tide__side_make(tide__side *side, tide_tensor *const *tensors, int n, tide_dtype dtype,
                             tide__side_use use) {
   side->dtype = dtype;
@@ -133,7 +146,7 @@ tide_status tide__side_make(tide__side *side, tide_tensor *const *tensors, int n
   if (!n) return TIDE_OK;
   if (use.apart || side->device != TIDE_CPU || !is_own(side)) {
     tide_status status = stage(side, use.reads, use.may_be_job);
-    if (use.once) drop_tensors(side);
+    if (use.once) tide__side_drop(side);
     return status;
   }
   side->bytes = host.tensor_data(tensors[0]);
@@ -142,15 +155,14 @@ tide_status tide__side_make(tide__side *side, tide_tensor *const *tensors, int n
 
 tide_status tide__side_pass(tide__side *in, tide__side *out, const tide_distributed_call *c) {
   tide_tensor *from = NULL, *to = NULL;
-  out->dtype = in->dtype = host.tensor_dtype(c->out[0]);
-  TRY(keep(out, c->out, c->outs));
-  TRY(keep(in, c->in, c->ins));
+  tide_dtype dtype = host.tensor_dtype(c->out[0]);
+  TRY(tide__side_keep(out, c->out, c->outs, dtype));
+  TRY(tide__side_keep(in, c->in, c->ins, dtype));
   if (!in->count || !in->numel) return TIDE_OK;
-  tide_status status = get_line(&from, in);
-  if (status == TIDE_OK && from == in->packed) status = copy_parts(in, from, false);
-  if (status == TIDE_OK) status = get_line(&to, out);
+  tide_status status = tide__side_line(&from, in, true);
+  if (status == TIDE_OK) status = tide__side_line(&to, out, false);
   if (status == TIDE_OK) status = host.copy(to, from, true);
-  if (status == TIDE_OK && to == out->packed) status = copy_parts(out, to, true);
+  if (status == TIDE_OK) status = tide__side_spread(out, to);
   host.tensor_release(from), host.tensor_release(to);
   return status;
 }
@@ -169,7 +181,7 @@ tide_status tide__side_ready(bool *ready, const tide__side *side) {
 }
 
 void tide__side_clear(tide__side *side) {
-  drop_tensors(side);
+  tide__side_drop(side);
   free(side->tensors);
   host.tensor_release(side->staged);
   host.event_release(side->ready), host.host_job_release(side->job);

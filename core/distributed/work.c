@@ -135,6 +135,7 @@ void tide__work_end(void) {
 /* ---- going on ---- */
 
 static tide_status is_ready(bool *ready, const tide_work *w) {
+  if (w->is_nccl) return *ready = true, TIDE_OK;
   TRY(tide__side_ready(ready, &w->in));
   return *ready ? tide__side_ready(ready, &w->out) : TIDE_OK;
 }
@@ -220,7 +221,10 @@ void tide__work_advance(tide_work *w) {
     if (w->state == WORK_FAILED) return;
   }
   if (w->message) return; /* only what the comparison says is missing */
+  bool done = true;
   tide_status status = test_requests(w);
+  if (status == TIDE_OK && w->is_nccl) status = tide__nccl_test(&done, w);
+  if (status == TIDE_OK && w->connect && w->tested == w->count) status = tide__connect_next(&done, w);
   if (status != TIDE_OK && w->is_checked) { /* perhaps because ranks do not agree, which says more */
     w->message = strdup(host.error_get()->message);
     w->status = status, w->seen = tide__dist_now();
@@ -229,7 +233,7 @@ void tide__work_advance(tide_work *w) {
     cancel_rest(w);
   } else if (w->note.kind == TIDE_LEAVE_RANKS && tide__progress_is_busy()) {
     return; /* nothing ends before all that was begun */
-  } else if (w->tested == w->count && compared && (mpi || !tide__is_message(w))) {
+  } else if (done && w->tested == w->count && compared && (mpi || !tide__is_message(w))) {
     w->state = WORK_COMPLETE;
   }
 }
@@ -241,6 +245,7 @@ void tide__work_free(tide_work *w) {
   tide__group_release(w->group), tide__group_release(w->made);
   free(w->in_split), free(w->out_split), free(w->requests), free(w->expected), free(w->notes), free(w->new_ranks);
   free(w->message);
+  tide__connect_free(w);
   host.event_release(w->written);
   free(w);
 }
@@ -448,15 +453,24 @@ static void make_note(tide_work *w, const tide_distributed_call *c, const int *r
 }
 
 static tide_status prepare(tide_work *w, const tide_distributed_call *c) {
+  tide_stream *stream;
   TRY(tide__check_call(w, c));
+  if (c->kind == TIDE_CONNECT_RANKS) return tide__connect_begin(w, c->peer, c->tag);
+  if (tide__nccl_can(w, c)) {
+    w->is_nccl = w->is_streamed = w->is_awaited = true;
+    w->note.extra = 1;
+    TRY(tide__nccl_queue(w, c));
+    TRY(host.current_stream(&stream, w->out.device));
+    return mark_written(w, stream);
+  }
   if (!is_passed(w, c)) {
     TRY(make_sides(w, c));
     w->is_streamed = job_of(w) && (w->out.job || !w->out.count);
     return TIDE_OK;
   }
-  tide_stream *stream;
   w->state = WORK_DONE, w->is_streamed = true;
   TRY(tide__side_pass(&w->in, &w->out, c));
+  tide__side_drop(&w->in), tide__side_drop(&w->out);
   TRY(host.current_stream(&stream, w->out.device));
   return mark_written(w, stream);
 }

@@ -106,7 +106,7 @@ static void open_place(tide_host_job *job) {
 void tide_host_job_end(tide_host_job *job, tide_status status, const char *message) {
   if (!job) return;
   pthread_mutex_lock(&lock);
-  char *failure = status != TIDE_OK && job->awaited && job->place && message ? strdup(message) : NULL;
+  char *failure = status != TIDE_OK && (job->awaited || job->begun) && job->place && message ? strdup(message) : NULL;
   if (failure && !job->ended) {
     job->ended = true, job->failure = failure, job->status = status;
     atomic_fetch_add_explicit(&tide__overdue_watched, 1, memory_order_relaxed);

@@ -3,7 +3,7 @@
 --                            tide scripts/checks/ranks.lua programs TIDE N COUNT  random ones of spec/stress/ranks*.lua
 --                            tide scripts/checks/ranks.lua examples TIDE N...    the same results on all numbers of ranks
 --                            tide scripts/checks/ranks.lua saves TIDE COUNT       ranks killed while they save
---                            tide scripts/checks/ranks.lua faults TIDE
+--                            tide scripts/checks/ranks.lua faults TIDE [WORD]     those whose name has the word
 -- Exits with 77 where there is no launcher. Its limits are for hangs.
 
 local what, tide_program = arg[1], arg[2]
@@ -185,8 +185,12 @@ local function write_case(case)
 end
 
 local function faults()
+  local chosen = {}
+  for _, case in ipairs(cases) do
+    if case[1]:find(arg[3] or "", 1, true) then chosen[#chosen + 1] = case end
+  end
   for _, launcher in ipairs(launchers) do
-    for _, case in ipairs(cases) do
+    for _, case in ipairs(chosen) do
       local text, code = run(launcher, 3, simulated .. tide_program .. " " .. write_case(case), 300)
       local name = launcher .. ": " .. case[1]
       if not code or code == 0 or code == 124 or (case.code and code ~= case.code) then
@@ -205,7 +209,7 @@ local function faults()
     end
     -- A library that does not belong to the launcher.
     local other = launcher:find "openmpi" and "libmpich.so.12" or "libmpi.so.40"
-    if #launchers == 2 then
+    if #launchers == 2 and not arg[3] then
       local text, code = run(launcher, 2, "env TIDE_MPI_LIBRARY=" .. other .. " " .. tide_program .. " " .. write_case { 0, "" }, 300)
       if code == 0 or not text:find "the launcher started 2 processes" then complain(launcher .. ": " .. other, text, "exit code %s", code) end
     end
@@ -213,6 +217,6 @@ local function faults()
 end
 
 if what == "specs" then specs() elseif what == "programs" then programs() elseif what == "saves" then saves() elseif what == "examples" then examples() else faults() end
-os.execute("rm -r " .. folder)
+os.execute("rm -rf " .. folder .. " /dev/shm/tide-nccl-*") -- also what a killed double of NCCL has left
 print(("ranks: %s: %d launches, %d failures"):format(what, count, failures))
 os.exit(failures == 0 and 0 or 1)

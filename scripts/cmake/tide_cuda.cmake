@@ -5,7 +5,7 @@ if(TIDE_CUDA STREQUAL "OFF")
   return()
 endif()
 
-file(GLOB cuda_sources CONFIGURE_DEPENDS core/backend/library.c core/os/posix.c core/backend/cuda/*.c kernels/*.cu)
+file(GLOB cuda_sources CONFIGURE_DEPENDS core/backend/library.c core/backend/nccl.c core/os/posix.c core/backend/cuda/*.c kernels/*.cu)
 
 find_program(TIDE_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
 mark_as_advanced(TIDE_NVCC)

@@ -88,6 +88,11 @@ add_library(nvtx_recorder MODULE spec/c/nvtx_recorder.c)
 target_link_libraries(nvtx_recorder PRIVATE tide_flags)
 set_target_properties(nvtx_recorder PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
 
+# ---- NCCL for simulated devices of several processes: TIDE_NCCL_LIBRARY names it ----
+add_library(nccl_double MODULE spec/c/nccl_double.c)
+target_link_libraries(nccl_double PRIVATE tide_flags Threads::Threads)
+set_target_properties(nccl_double PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
+
 # ---- an end to long sleeps of simulated devices, for the specs of what is ordered: loaded into the runner ----
 add_library(wake MODULE spec/c/wake.c)
 target_include_directories(wake PRIVATE core/include)
@@ -216,6 +221,21 @@ if(NOT TIDE_SANITIZE)
   tide_test(ranks/saves 60 COMMAND ${ranks} saves $<TARGET_FILE:tide_runner> 8)
   tide_test(ranks/programs-sim 60 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual
     COMMAND ${ranks} programs $<TARGET_FILE:tide_runner> 4 150)
+  # The same over a double of NCCL.
+  foreach(kind IN ITEMS specs programs)
+    set(counts 1 2 3 4)
+    if(kind STREQUAL "programs")
+      set(counts 4 150)
+    endif()
+    tide_test(ranks/${kind}-nccl 60 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=1 TIDE_SIM_CLOCK=virtual
+      TIDE_NCCL_LIBRARY=$<TARGET_FILE:nccl_double> COMMAND ${ranks} ${kind} $<TARGET_FILE:tide_runner> ${counts})
+  endforeach()
+  tide_test(ranks/alone-nccl 60 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=1 TIDE_SIM_CLOCK=virtual TIDE_RANKS_BACKEND=nccl
+    TIDE_NCCL_LIBRARY=$<TARGET_FILE:nccl_double> COMMAND ${ranks} specs $<TARGET_FILE:tide_runner> 1)
+  tide_test(c/nccl_rank_test-double 30 ENV TIDE_NCCL_LIBRARY=$<TARGET_FILE:nccl_double>
+    COMMAND $<TARGET_FILE:nccl_rank_test>)
+  tide_test(ranks/faults-nccl 60 ENV TIDE_NCCL_LIBRARY=$<TARGET_FILE:nccl_double>
+    COMMAND ${ranks} faults $<TARGET_FILE:tide_runner> device)
   tide_test(ranks/faults 120 COMMAND ${ranks} faults $<TARGET_FILE:tide_runner>)
 endif()
 # Kernels written in Lua on a machine without a compiler: by the interpreter alone.

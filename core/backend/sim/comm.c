@@ -15,7 +15,9 @@
 #include "sim.h"
 
 #include "backend/cpu/cpu.h"
+#include "backend/nccl.h"
 #include "base/base.h"
+#include "os/os.h"
 
 static const double LAUNCH = 3e-6, BYTES_PER_SECOND = 4e12;
 
@@ -212,12 +214,90 @@ static void comm_close(void *impl, bool abort) {
   free(comm);
 }
 
+/* ---- one rank of several processes: by a double of NCCL that knows simulated devices, as the specs have one ---- */
+
+/* What the double does with a device. A stream runs `fn` when it gets there; the rest is as in backend.h. */
+typedef struct sim_face {
+  tide_status (*queue)(void *stream, void (*fn)(void *user), void *user);
+  void *(*seen)(int device, const void *ptr, size_t bytes);
+  tide_status (*meet_new)(void **out, int device);
+  tide_status (*meet_wait)(void *stream, void *place);
+  void (*meet_open)(void *place);
+  void (*meet_free)(void *place);
+} sim_face;
+
+static tide_status run_host(const sim_args *args) {
+  args->host.fn(args->host.user);
+  return TIDE_OK;
+}
+
+static tide_status queue_host(void *stream, void (*fn)(void *user), void *user) {
+  sim_op *op = tide__sim_op_new(SIM_KERNEL);
+  if (!op) return TIDE_MEMORY;
+  op->run = run_host;
+  op->args.host.fn = fn, op->args.host.user = user;
+  return tide__sim_submit(stream, op, LAUNCH, "nccl");
+}
+
+static void *seen_locked(int device, const void *ptr, size_t bytes) {
+  pthread_mutex_lock(&tide__sim.lock);
+  void *seen = tide__sim_seen(device, ptr, bytes);
+  pthread_mutex_unlock(&tide__sim.lock);
+  return seen;
+}
+
+static bool has_double;
+static void attach(void) {
+  static const sim_face face = {queue_host,          seen_locked,         tide__sim_meet_new,
+                                tide__sim_meet_wait, tide__sim_meet_open, tide__sim_meet_free};
+  const char *path = getenv("TIDE_NCCL_LIBRARY");
+  void *library = path && *path ? tide__os_library(path, false) : NULL;
+  void (*use)(const sim_face *face) = NULL;
+  if (library) *(void **)&use = tide__os_symbol(library, "tide_simulated_devices");
+  if (use) use(&face), has_double = true;
+}
+
+static tide_status check_double(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, attach);
+  if (has_double) return TIDE_OK;
+  return tide__sim.host->fail(TIDE_SUPPORT, "nccl: simulated devices of several processes do not meet");
+}
+
+static tide_status rank_id(unsigned char *id) {
+  TIDE_TRY(check_double());
+  return tide__nccl_rank_id(tide__sim.host, id);
+}
+
+static tide_status rank_open(void **out, int device, const unsigned char *id, int n, int rank) {
+  TIDE_TRY(check_double());
+  return tide__nccl_rank_open(tide__sim.host, out, device, id, n, rank);
+}
+
+static tide_status rank_ready(bool *ready, int device, void *comm) {
+  return tide__nccl_rank_ready(tide__sim.host, ready, device, comm);
+}
+
+static tide_status rank_run(int device, void *comm, const tide_collective_call *call) {
+  return tide__nccl_check(tide__sim.host, device, "nccl", tide__nccl_call(call, 0, comm, call->stream[0]));
+}
+
+static void rank_close(int device, void *comm, bool abort) {
+  (void)device;
+  tide__nccl_rank_close(comm, abort);
+}
+
 const tide_collective *tide__sim_collective(void) {
   static const tide_collective table = {.version = version,
                                         .takes = takes,
                                         .open = comm_open,
                                         .run = comm_run,
                                         .health = comm_health,
-                                        .close = comm_close};
+                                        .close = comm_close,
+                                        .rank_id = rank_id,
+                                        .rank_open = rank_open,
+                                        .rank_ready = rank_ready,
+                                        .rank_run = rank_run,
+                                        .rank_close = rank_close};
   return &table;
 }

@@ -75,6 +75,11 @@ typedef union sim_args {
     tide_head head; /* not used */
     tide_collective_call call;
   } join;
+  struct sim_host {
+    tide_head head; /* not used */
+    void (*fn)(void *user);
+    void *user;
+  } host;
 #define KERNEL(name, args, writes, cost, library) args name;
 #include "backend/kernel.def"
 } sim_args;

@@ -15,6 +15,7 @@
 
 #include "tide/debug.h"
 #include "tide/host_job.h"
+#include "tide/nccl.h"
 #include "tide/tide.h"
 
 #ifdef __cplusplus
@@ -82,7 +83,8 @@ typedef struct tide_distributed_host {
     tide_tensor_ndim, tide_tensor_size, tide_tensor_is_contiguous, tide_tensor_data, tide_copy, tide_narrow,           \
     tide_view, tide_elementwise, tide_current_stream, tide_event_new, tide_event_release, tide_event_record,           \
     tide_event_query, tide_stream_wait_event, tide_host_job_new, tide_host_job_release, tide_host_job_begin,           \
-    tide_host_job_ready, tide_host_job_wait, tide_host_job_end }
+    tide_host_job_ready, tide_host_job_wait, tide_host_job_end, tide_nccl_rank_id, tide_nccl_rank_new,                  \
+    tide_nccl_rank_ready, tide_nccl_takes, tide_nccl_rank_queue, tide_nccl_rank_abort, tide_nccl_rank_release }
 /* clang-format on */
 
 typedef struct tide_distributed {
@@ -126,6 +128,11 @@ typedef struct tide_distributed {
   tide_group *(*group_of)(const tide_work *work); /* a reference that the caller releases */
   void (*group_retain)(tide_group *group);
   void (*group_release)(tide_group *group);
+  /* Begins to connect the ranks of the group for collectives of tensors on this device by NCCL; all of them call it
+   * once. device: -1 where this rank has none of its own. Where not all can, the work is done and tensors go through
+   * the host, or it fails if all ranks ask for that by `must`. */
+  tide_status (*connect)(tide_work **out, tide_group *group, int device, bool must, const char *file, int line);
+  bool (*uses_nccl)(const tide_group *group);
   int (*group_rank)(const tide_group *group, int index); /* of all, in the order of the group */
   /* Is the message one that all ranks of an operation get, and another one is to tell it? */
   bool (*is_told_elsewhere)(const char *message);

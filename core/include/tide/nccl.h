@@ -43,6 +43,36 @@ TIDE_API tide_status tide_nccl_all_gather(tide_tensor *const *inputs, tide_tenso
 TIDE_API tide_status tide_nccl_reduce_scatter(tide_tensor *const *inputs, tide_tensor *const *outputs, int n,
                                               tide_nccl_op op, tide_stream *const *streams);
 
+/* ---- one rank of several processes, each with a device of its own ---- */
+
+enum { TIDE_NCCL_ID = 128 };
+typedef struct tide_nccl_rank tide_nccl_rank;
+typedef enum tide_nccl_kind {
+  TIDE_NCCL_BROADCAST,
+  TIDE_NCCL_REDUCE,
+  TIDE_NCCL_ALL_REDUCE,
+  TIDE_NCCL_ALL_GATHER,
+  TIDE_NCCL_REDUCE_SCATTER,
+  TIDE_NCCL_KINDS
+} tide_nccl_kind;
+
+/* A name for a communicator, which travels from its first rank to the others. LIBRARY or SUPPORT where it cannot be. */
+TIDE_API tide_status tide_nccl_rank_id(unsigned char id[TIDE_NCCL_ID]);
+/* Begins to make the communicator of n ranks; `rank` is the number of this one. */
+TIDE_API tide_status tide_nccl_rank_new(tide_nccl_rank **out, int device, const unsigned char id[TIDE_NCCL_ID], int n,
+                                        int rank);
+/* Is it made? Fails after an error, also one of work that is queued. */
+TIDE_API tide_status tide_nccl_rank_ready(bool *ready, tide_nccl_rank *rank);
+TIDE_API bool tide_nccl_takes(tide_nccl_kind kind, tide_nccl_op op, tide_dtype dtype);
+/* Queues this rank's part on the current stream of its device, behind all that other ranks of this process have queued
+ * on that device. Both tensors are contiguous and on the device; the larger one has the parts of all. `out` may be
+ * `in`, and is NULL where a reduction has another root. */
+TIDE_API tide_status tide_nccl_rank_queue(tide_nccl_rank *rank, tide_nccl_kind kind, tide_nccl_op op, int root,
+                                          tide_tensor *in, tide_tensor *out);
+/* From any thread: what runs there ends, and its results are worth nothing. */
+TIDE_API void tide_nccl_rank_abort(tide_nccl_rank *rank);
+TIDE_API void tide_nccl_rank_release(tide_nccl_rank *rank); /* NULL is allowed */
+
 #ifdef __cplusplus
 }
 #endif
