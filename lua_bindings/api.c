@@ -1,12 +1,12 @@
 /* api.c: the functions behind tide_lua.h. */
-#include "bindings.h"
-#include "dlpack.h"
-#include "frame.h"
-#include "graph.h"
-#include "host.h"
-#include "random.h"
-#include "reload.h"
-#include "sandbox.h"
+#include "call/bindings.h"
+#include "data/dlpack.h"
+#include "host/frame.h"
+#include "device/graph.h"
+#include "host/host.h"
+#include "tensor/random.h"
+#include "host/reload.h"
+#include "host/sandbox.h"
 #include "tide_lua.h"
 
 static tide_tensor *to_tensor(lua_State *L, int index) {

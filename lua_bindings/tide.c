@@ -1,7 +1,7 @@
 /* tide.c: the module: the one file that sees every other one of the bindings, and lets them open in order. */
-#include "bindings.h"
-#include "names.h"
-#include "sandbox.h"
+#include "call/bindings.h"
+#include "call/did_you_mean.h"
+#include "host/sandbox.h"
 
 static void end(ltide_state *S) {
   ltide_handles_end(S);
@@ -12,7 +12,7 @@ static void end(ltide_state *S) {
 static int open_module(lua_State *L) {
 #define OPEN(name) ltide_open_##name,
   static void (*const openers[])(lua_State *, ltide_state *) = {
-#include "api/open.def"
+#include "call/api/open.def"
   };
   ltide_state *S = ltide_state_open(L, ltide_warn_hook, end);
   lua_createtable(L, 0, 320);

@@ -2,8 +2,8 @@
  *
  * Nearly everything does always: sums are merged in a fixed order, products have a workspace of their own. What depends
  * on which thread comes first heeds the setting: values that a scatter brings to one element meet in order
- * (kernels/indexed_order.cu), blocks of a raw kernel run one after the other on the CPU (backend/cpu/cxx.c), and a raw
- * kernel whose atomics depend on the order is refused on an accelerator. The setting is the process's. */
+ * (kernels/index/indexed_order.cu), blocks of a raw kernel run one after the other on the CPU (backend/cpu/jit/cxx.c),
+ * and a raw kernel whose atomics depend on the order is refused on an accelerator. The setting is the process's. */
 #include "determinism.h"
 
 _Atomic int tide__determinism;

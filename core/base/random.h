@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <math.h>
 
-#include "philox.h"
+#include "base/mathematics/philox.h"
 
 /* The draws of one group. */
 TIDE_FN tide_philox tide_random_group(uint64_t seed, uint64_t offset, uint64_t group) {

@@ -3,4 +3,4 @@
  * Invariant: it runs once, when the code is loaded. */
 #include "comm.h"
 
-void tide__comm_start(void) { tide__overdue_set(tide__comm_overdue); }
+void tide__comm_start(void) { tide__overdue_set(TIDE__OVERDUE_COLLECTIVE, tide__comm_overdue); }

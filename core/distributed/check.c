@@ -120,8 +120,8 @@ static tide_status check_peer(tide_work *w, const tide_distributed_call *c) {
   bool needs = tide__is_message(w) || c->kind == TIDE_BROADCAST_RANKS || c->kind == TIDE_REDUCE_RANKS ||
                c->kind == TIDE_GATHER_RANKS || c->kind == TIDE_SCATTER_RANKS;
   if (needs && w->root < 0 && !any)
-    return tide__dist_fail(TIDE_VALUE, "%s: got rank %d, expected one of the %d ranks of the group, counted from 0", c->name, c->peer,
-                           w->group->size);
+    return tide__dist_fail(TIDE_VALUE, "%s: got rank %d, expected one of the %d ranks of the group, counted from 0",
+                           c->name, c->peer, w->group->size);
   if (tide__is_message(w) && (c->tag < 0 || c->tag >= 32000))
     return tide__dist_fail(TIDE_VALUE, "%s: tag: got %d, expected 0 to 31999", c->name, c->tag);
   return TIDE_OK;

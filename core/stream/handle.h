@@ -37,16 +37,15 @@ static inline tide_status tide__sync_asked(const char *what) {
 tide_status tide__wait_on(int device, const char *what);
 /* What every wait ends with: deferred releases, passed events and dead streams are dealt with. */
 void tide__after_wait(void);
-/* Operations that may be overdue: how many; while there are any, who waits for a device asks fn. Set once. */
+/* How many operations may be overdue. While there are any, each wait for a device asks the fn of every kind. */
 extern _Atomic int tide__overdue_watched;
 typedef tide_status (*tide__overdue_fn)(int device);
-void tide__overdue_set(tide__overdue_fn fn);
+enum { TIDE__OVERDUE_JOB, TIDE__OVERDUE_COLLECTIVE, TIDE__OVERDUE_KINDS };
+void tide__overdue_set(int kind, tide__overdue_fn fn);
 tide_status tide__overdue_slow(int device);
 static inline tide_status tide__overdue(int device) {
   return atomic_load_explicit(&tide__overdue_watched, memory_order_relaxed) ? tide__overdue_slow(device) : TIDE_OK;
 }
-/* host_job.c: fails as a failed job of the host on that device, once. */
-tide_status tide__host_job_overdue(int device);
 void tide__host_job_shutdown(void);
 /* What an operation under preparation has met: a failure refuses it. */
 extern _Thread_local tide_status tide__early;

@@ -103,21 +103,8 @@ static void open_place(tide_host_job *job) {
   if (job->place) job->backend->meet_open(job->place);
 }
 
-void tide_host_job_end(tide_host_job *job, tide_status status, const char *message) {
-  if (!job) return;
-  pthread_mutex_lock(&lock);
-  char *failure = status != TIDE_OK && (job->awaited || job->begun) && job->place && message ? strdup(message) : NULL;
-  if (failure && !job->ended) {
-    job->ended = true, job->failure = failure, job->status = status;
-    atomic_fetch_add_explicit(&tide__overdue_watched, 1, memory_order_relaxed);
-  } else {
-    free(failure);
-    if (!job->ended) open_place(job);
-  }
-  pthread_mutex_unlock(&lock);
-}
-
-tide_status tide__host_job_overdue(int device) {
+/* Fails as a failed job on that device, once. */
+static tide_status raise_failure(int device) {
   char *message = NULL;
   tide_status status = TIDE_OK;
   pthread_mutex_lock(&lock);
@@ -130,6 +117,21 @@ tide_status tide__host_job_overdue(int device) {
   if (message) tide_error_set(status, message);
   free(message);
   return status;
+}
+
+void tide_host_job_end(tide_host_job *job, tide_status status, const char *message) {
+  if (!job) return;
+  pthread_mutex_lock(&lock);
+  char *failure = status != TIDE_OK && (job->awaited || job->begun) && job->place && message ? strdup(message) : NULL;
+  if (failure && !job->ended) {
+    job->ended = true, job->failure = failure, job->status = status;
+    tide__overdue_set(TIDE__OVERDUE_JOB, raise_failure);
+    atomic_fetch_add_explicit(&tide__overdue_watched, 1, memory_order_relaxed);
+  } else {
+    free(failure);
+    if (!job->ended) open_place(job);
+  }
+  pthread_mutex_unlock(&lock);
 }
 
 static void close_place(tide_host_job *job) {

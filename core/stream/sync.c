@@ -63,13 +63,16 @@ tide_status tide__launch_counted(void) {
 /* ---- waits ---- */
 
 _Atomic int tide__overdue_watched;
-static tide__overdue_fn overdue;
+static _Atomic(tide__overdue_fn) overdue[TIDE__OVERDUE_KINDS];
 
-void tide__overdue_set(tide__overdue_fn fn) { overdue = fn; }
+void tide__overdue_set(int kind, tide__overdue_fn fn) { overdue[kind] = fn; }
 
 tide_status tide__overdue_slow(int device) {
-  TIDE_TRY(tide__host_job_overdue(device));
-  return overdue(device);
+  for (int kind = 0; kind < TIDE__OVERDUE_KINDS; kind++) {
+    tide__overdue_fn fn = overdue[kind];
+    if (fn) TIDE_TRY(fn(device));
+  }
+  return TIDE_OK;
 }
 
 tide_status tide__wait_on(int device, const char *what) {

@@ -4,7 +4,7 @@ local translate = dofile((arg[0]:gsub("embed%.lua$", "translate.lua")))
 
 local out = assert(io.open(arg[1], "w"))
 for i = 2, #arg do
-  local name = arg[i]:match "[^/]*$"
+  local name = arg[i]:match "[^/]*/[^/]*$"
   local file = assert(io.open(arg[i]))
   local text = file:read "*a"
   file:close()

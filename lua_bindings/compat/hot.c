@@ -8,7 +8,7 @@
 #include "tide/sanitizer.h"
 #include "hot.h"
 #include "library.h"
-#include "script.h"
+#include "call/script.h"
 
 enum { POOL = 64 };                     /* handles made at a time */
 enum { SIZE, NUMEL, DIM };              /* what size gives, as in hot.lua */

@@ -2,7 +2,7 @@
 #ifndef LTIDE_HOT_H
 #define LTIDE_HOT_H
 
-#include "bindings.h"
+#include "call/bindings.h"
 
 /* Runs the text of hot.lua, where the host has opened Lua's own library. At the top are the module and
  * the FFI, which is popped. */

@@ -9,7 +9,7 @@
 #include <tide_headers.inc>
 
 #include "library.h"
-#include "row.h"
+#include "call/row.h"
 
 /* As this module was compiled: a struct, one of its fields, or a header. */
 static const struct place {
@@ -144,7 +144,7 @@ static int lcheck(lua_State *L, ltide_call *c) {
 
 #define PATH "tide.ffi."
 static ltide_row rows[] = {
-#include "api/ffi.def"
+#include "ffi.def"
     {0}};
 
 void ltide_library_note(void) { ltide_note_rows("tide.ffi", rows); }

@@ -2,7 +2,7 @@
 #ifndef LTIDE_LIBRARY_H
 #define LTIDE_LIBRARY_H
 
-#include "bindings.h"
+#include "call/bindings.h"
 
 /* Raises where the libtide that is there was built from other headers than this module. */
 void ltide_library_check(lua_State *L);

@@ -9,7 +9,7 @@
 
 #include "hot.h"
 #include "library.h"
-#include "script.h"
+#include "call/script.h"
 
 #undef luaopen_tide
 __attribute__((visibility("default"))) int luaopen_tide(lua_State *L);

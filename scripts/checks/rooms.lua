@@ -1,4 +1,4 @@
--- The floors of core and of the bindings: who may call whom, and how large a circle of files may be. It reads the
+-- The floors of core and of lua_bindings: who may call whom, and how large a circle of files may be. It reads the
 -- symbols of the built objects (nm -P), so what counts is what is called, not what is included. Prints every edge that is not
 -- allowed by floors.lua, with its symbols, and exits with 1 if there is one.
 -- usage, in the source tree: tide scripts/checks/rooms.lua BUILD     (any Lua 5.4 will do)
@@ -16,7 +16,12 @@ floors[#floors + 1] = house
 -- In one room, so many files may call each other in a circle.
 local most_in_circle = 8
 
--- ---- what is built ----
+local failures = 0
+local function complain(text, ...)
+  failures = failures + 1
+  print(text:format(...))
+end
+
 local function lines_of(command)
   local pipe = assert(io.popen(command))
   local out = {}
@@ -25,85 +30,40 @@ local function lines_of(command)
   return out
 end
 
-local function room_of(file) return file:match("^(backend/%w+)/") or file:match("^(%w+)/") or "the house" end
-
--- file: the source's path in core, without its suffix. needs[file] = set of symbols; home[symbol] = file.
-local files, needs, home = {}, {}, {}
-local function read_objects(folder, top)
-  local file, sources = nil, {}
-  for _, source in ipairs(lines_of(("find %s -name '*.c'"):format(top))) do sources[source] = true end
-  for _, line in ipairs(lines_of(("find '%s' -name '*.c.o' 2>/dev/null | sort | xargs -r nm -P -A 2>/dev/null"):format(folder))) do
-    local path, symbol, kind = line:match("^(.-)%.c%.o:? (%S+) (%a)")
-    -- An object whose source has gone stays in a build tree.
-    if path and sources[path:match("/(" .. top .. "/.*)$") .. ".c"] then
-      file = path:match("/" .. top .. "/(.*)$")
-      if not needs[file] then files[#files + 1], needs[file] = file, {} end
-      if kind == "U" then
-        needs[file][symbol] = true
-      elseif kind:match("[TDBRVWC]") then
-        home[symbol] = file
-      end
-    end
-  end
-end
-read_objects(build .. "/CMakeFiles/tide_objects.dir/core", "core")
-read_objects(build .. "/CMakeFiles/tide_cuda.dir/core", "core")
-read_objects(build .. "/CMakeFiles/tide_distributed.dir/core", "core")
-if #files < 50 then
-  print(("rooms: %s holds %d objects of core, expected a built tree"):format(build, #files))
-  os.exit(1)
-end
-
--- ---- edges between rooms ----
-local allowed, known = {}, {}
-for _, floor in ipairs(floors) do
-  known[floor[1]] = true
-  for _, room in ipairs(floor.calls) do allowed[floor[1] .. " -> " .. room] = true end
-end
-
-local calls, edges, failures = {}, {}, 0
-local function complain(...)
-  failures = failures + 1
-  print((...):format(select(2, ...)))
-end
-
-for _, file in ipairs(files) do
-  calls[file] = {}
-  if not known[room_of(file)] then complain("core/%s.c lies in no room that this list knows", file) end
-  for symbol in pairs(needs[file]) do
-    local to = home[symbol]
-    if to and to ~= file then
-      calls[file][to] = true
-      local edge = room_of(file) .. " -> " .. room_of(to)
-      if room_of(file) ~= room_of(to) and not allowed[edge] then
-        edges[edge] = edges[edge] or { count = 0 }
-        if not edges[edge][symbol] then
-          edges[edge].count, edges[edge][symbol] = edges[edge].count + 1, {}
-        end
-        table.insert(edges[edge][symbol], file)
-      end
-    end
-  end
-end
-
 local function sorted(t)
   local keys = {}
-  for key in pairs(t) do if key ~= "count" then keys[#keys + 1] = key end end
+  for key in pairs(t) do keys[#keys + 1] = key end
   table.sort(keys)
   return keys
 end
 
-for _, edge in ipairs(sorted(edges)) do
-  complain("%s: %d symbols, expected none", edge, edges[edge].count)
-  for _, symbol in ipairs(sorted(edges[edge])) do
-    local from = edges[edge][symbol]
-    table.sort(from)
-    print(("    %s (core/%s.c) from %s"):format(symbol, home[symbol], table.concat(from, " ")))
+-- ---- what is built ----
+-- files: the paths of sources in `top`, without suffix; needs[file]: set of symbols; home[symbol]: file.
+local function read_objects(top, targets)
+  local files, needs, home, sources = {}, {}, {}, {}
+  for _, source in ipairs(lines_of(("find %s -name '*.c'"):format(top))) do sources[source] = true end
+  for _, target in ipairs(targets) do
+    local folder = ("%s/CMakeFiles/%s.dir/%s"):format(build, target, top)
+    for _, line in ipairs(lines_of(("find '%s' -name '*.c.o' 2>/dev/null | sort | xargs -r nm -P -A 2>/dev/null"):format(folder))) do
+      local path, symbol, kind = line:match("^(.-)%.c%.o:? (%S+) (%a)")
+      -- An object whose source has gone stays in a build tree.
+      if path and sources[path:match("/(" .. top .. "/.*)$") .. ".c"] then
+        local file = path:match("/" .. top .. "/(.*)$")
+        if not needs[file] then files[#files + 1], needs[file] = file, {} end
+        if kind == "U" then
+          needs[file][symbol] = true
+        elseif kind:match("[TDBRVWC]") then
+          home[symbol] = file
+        end
+      end
+    end
   end
+  return files, needs, home
 end
 
 -- ---- circles of files: Tarjan's strongly connected components ----
-local function circles_of(counts)
+-- calls: of each file, those that it calls. counts(a, b): does this edge?
+local function circles_of(files, calls, counts)
   local index, low, on_stack, stack, circles, at = {}, {}, {}, {}, {}, 0
   local function visit(file)
     at = at + 1
@@ -133,54 +93,62 @@ local function circles_of(counts)
   return circles
 end
 
-for _, circle in ipairs(circles_of(function(a, b) return room_of(a) == room_of(b) end)) do
-  local room = room_of(circle[1])
-  local most = most_in_circle
-  if #circle > most then
-    complain("%s: a circle of %d files, expected at most %d: %s", room, #circle, most, table.concat(circle, " "))
-  elseif arg[2] == "--circles" then
-    print(("%s: a circle of %d files: %s"):format(room, #circle, table.concat(circle, " ")))
-  end
-end
 
-for _, circle in ipairs(circles_of(function() return true end)) do
-  local rooms, names = {}, {}
-  for _, file in ipairs(circle) do rooms[room_of(file)] = true end
-  for room in pairs(rooms) do names[#names + 1] = room end
-  table.sort(names)
-  if #names > 1 then
-    complain("a circle spans the rooms %s: %s", table.concat(names, ", "), table.concat(circle, " "))
+-- ---- one tree: its rooms, lowest floor first, and the room of a file ----
+local function check(top, rooms, targets, room_of)
+  local files, needs, home = read_objects(top, targets)
+  local allowed, known, calls, edges = {}, {}, {}, {}
+  if #files < 50 then complain("%s holds %d objects of %s, expected a built tree", build, #files, top) end
+  for _, room in ipairs(rooms) do
+    known[room[1]] = true
+    for _, below in ipairs(room.calls) do allowed[room[1] .. " -> " .. below] = true end
   end
-end
-
--- ---- the bindings: files on floors, and circles within one ----
-files, needs, home, calls = {}, {}, {}, {}
-read_objects(build .. "/CMakeFiles/tide_binding_objects.dir/lua_bindings", "lua_bindings")
-read_objects(build .. "/CMakeFiles/tide_runner.dir/lua_bindings", "lua_bindings")
-local bindings, floor_of = floors.bindings, {}
-for height, floor in ipairs(bindings) do
-  for _, file in ipairs(floor) do floor_of[file] = height end
-end
-for _, file in ipairs(files) do
-  calls[file] = {}
-  if not floor_of[file] then complain("lua_bindings/%s.c stands on no floor that floors.lua knows", file) end
-  for symbol in pairs(needs[file]) do
-    local to = home[symbol]
-    if to and to ~= file then
-      calls[file][to] = true
-      if (floor_of[to] or 0) > (floor_of[file] or #bindings) then
-        complain("lua_bindings/%s.c calls %s of %s.c, which is on a higher floor", file, symbol, to)
+  for _, file in ipairs(files) do
+    calls[file] = {}
+    if not known[room_of(file)] then complain("%s/%s.c lies in no room that floors.lua knows", top, file) end
+    for symbol in pairs(needs[file]) do
+      local to = home[symbol]
+      if to and to ~= file then
+        calls[file][to] = true
+        local edge = room_of(file) .. " -> " .. room_of(to)
+        if room_of(file) ~= room_of(to) and not allowed[edge] then
+          edges[edge] = edges[edge] or {}
+          edges[edge][("%s (%s/%s.c) from %s.c"):format(symbol, top, home[symbol], file)] = true
+        end
       end
     end
   end
-end
-for _, circle in ipairs(circles_of(function() return true end)) do
-  if #circle > bindings.most_in_circle then
-    complain("lua_bindings: a circle of %d files, expected at most %d: %s", #circle, bindings.most_in_circle,
-      table.concat(circle, " "))
-  elseif arg[2] == "--circles" then
-    print(("lua_bindings: a circle of %d files: %s"):format(#circle, table.concat(circle, " ")))
+  for _, edge in ipairs(sorted(edges)) do
+    complain("%s: expected no calls", edge)
+    for _, symbol in ipairs(sorted(edges[edge])) do print("    " .. symbol) end
   end
+
+  for _, circle in ipairs(circles_of(files, calls, function(a, b) return room_of(a) == room_of(b) end)) do
+    local text = ("%s/%s: a circle of %d files"):format(top, room_of(circle[1]), #circle)
+    if #circle > most_in_circle then
+      complain("%s, expected at most %d: %s", text, most_in_circle, table.concat(circle, " "))
+    elseif arg[2] == "--circles" then
+      print(text .. ": " .. table.concat(circle, " "))
+    end
+  end
+  for _, circle in ipairs(circles_of(files, calls, function() return true end)) do
+    local spans = {}
+    for _, file in ipairs(circle) do spans[room_of(file)] = true end
+    local names = sorted(spans)
+    if #names > 1 then complain("a circle spans the rooms %s: %s", table.concat(names, ", "), table.concat(circle, " ")) end
+  end
+end
+
+check("core", floors, { "tide_objects", "tide_cuda", "tide_distributed" },
+  function(file) return file:match("^(backend/%w+)/") or file:match("^(%w+)/") or "the house" end)
+check("lua_bindings", floors.bindings, { "tide_binding_objects", "tide_runner" },
+  function(file) return file:match("^(%w+)/") or "the module" end)
+
+-- ---- a folder that can be seen at a glance ----
+local most_in_folder = 40
+for _, folder in ipairs(lines_of "find core kernels lua_bindings spec -type d -not -path spec/corpus -not -path core/include/tide") do
+  local count = #lines_of(("find '%s' -maxdepth 1 -type f"):format(folder))
+  if count > most_in_folder then complain("%s holds %d files, expected at most %d", folder, count, most_in_folder) end
 end
 
 print(failures == 0 and "rooms: all kept" or ("rooms: %d broken"):format(failures))

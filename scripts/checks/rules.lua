@@ -81,8 +81,10 @@ local function is_cuda(header)
 end
 
 -- ---- rooms include the faces of those on lower floors ----
-local floors, floor_of = dofile("scripts/checks/floors.lua"), {}
-for _, floor in ipairs(floors) do floor_of[floor[1]] = floor end
+local floors = dofile("scripts/checks/floors.lua")
+local trees = { core = {}, lua_bindings = {} } -- a room by its name
+for _, room in ipairs(floors) do trees.core[room[1]] = room end
+for _, room in ipairs(floors.bindings) do trees.lua_bindings[room[1]] = room end
 
 local function has(list, what)
   for _, each in ipairs(list) do
@@ -91,18 +93,19 @@ local function has(list, what)
   return false
 end
 
-local function room_of(path)
-  local wide, narrow = path:match("^(%w+/%w+)/"), path:match("^(%w+)/")
-  return floor_of[wide] and wide or floor_of[narrow] and narrow
-end
-
 local function check_floor(path, line, header)
-  local from, to = room_of(path:sub(#"core/" + 1)), room_of(header)
+  local top, inside = path:match "^([%w_]+)/(.*)"
+  local rooms = trees[top]
+  local function room_of(name)
+    local wide, narrow = name:match("^(%w+/%w+)/"), name:match("^(%w+)/")
+    return rooms[wide] and wide or rooms[narrow] and narrow
+  end
+  local from, to = room_of(inside), room_of(header)
   if not from or not to or from == to then return end
-  if not has(floor_of[from].calls, to) then
+  if not has(rooms[from].calls, to) then
     complain(path, line, ("%s: %s stands on no floor above it"):format(header, from))
-  elseif floor_of[to].face and not has(floor_of[to].face, header:sub(#to + 2)) then
-    complain(path, line, ("%s: other rooms include of %s only %s"):format(header, to, table.concat(floor_of[to].face, ", ")))
+  elseif rooms[to].face and not has(rooms[to].face, header:sub(#to + 2)) then
+    complain(path, line, ("%s: other rooms include of %s only %s"):format(header, to, table.concat(rooms[to].face, ", ")))
   end
 end
 
@@ -118,7 +121,7 @@ local function check_include(path, line, header, quoted)
   if in_core(path) and is_posix(header) and not under(path, "core/os/", "core/backend/cuda/") then
     complain(path, line, header .. " outside core/os: the rest of core is for every system")
   end
-  if in_core(path) and quoted then check_floor(path, line, header) end
+  if under(path, "core/", "lua_bindings/") and quoted then check_floor(path, line, header) end
   if lua_headers[header] and not under(path, "lua_bindings/", "scripts/examples/host/") then
     complain(path, line, header .. " outside lua_bindings: core knows no Lua")
   end
@@ -128,16 +131,12 @@ local function check_include(path, line, header, quoted)
   if header:match("^readline/") or header:match("^fftw") or header:match("^gsl/") then
     complain(path, line, header .. " belongs to a library under the GPL")
   end
-  if under(path, "lua_bindings/") and (header:match("%.%./") or (quoted and header:match("/") and not header:match("^tide/") and not header:match("^api/[%w_]+%.def$")))
-  then
-    complain(path, line, header .. ": the bindings include only tide/*.h, Lua and their own headers")
-  end
-  if under(path, "lua_bindings/") and quoted and not header:match("/") then
-    local own = io.open("lua_bindings/" .. header) or io.open(path:match "^.*/" .. header) or (lua_headers[header] and io.open(path))
+  if under(path, "lua_bindings/") and quoted and not header:match "^tide/" and not lua_headers[header] then
+    local own = not header:match "%.%./" and (io.open(path:match "^.*/" .. header) or io.open("lua_bindings/" .. header))
     if own then
       own:close()
     else
-      complain(path, line, header .. " is no header of lua_bindings: the bindings know only tide/*.h")
+      complain(path, line, header .. ": the bindings include only tide/*.h, Lua and their own headers")
     end
   end
   if under(path, "core/include/") and quoted and not header:match("^tide/") then
@@ -242,11 +241,11 @@ local function check_documented(path, pattern, spec)
 end
 
 -- A kernel: its struct, with a comment that says what it does, and a spec that names it or that is named here.
-local specs_of = { locate = "spec/index_spec.lua", verify = "spec/ops_spec.lua" }
+local specs_of = { locate = "spec/tensor/index_spec.lua", verify = "spec/tensor/ops_spec.lua" }
 local function check_kernels()
   local path, specs = "core/backend/kernel.def", ""
   local plan = read "core/base/plan.h" .. read "core/base/fft_plan.h"
-  for _, spec in ipairs(list "ls spec/*.lua spec/c/*.[ch]") do specs = specs .. read(spec) end
+  for _, spec in ipairs(list "ls spec/*/*.lua spec/c/*.[ch] spec/c/*/*.[ch]") do specs = specs .. read(spec) end
   rows(path, "^KERNEL%(([%w_]+),", function(name, line, number)
     local args = line:match "^KERNEL%([%w_]+, ([%w_]+)"
     if not names_word(plan, "struct " .. args) then complain(path, number, args .. " is no struct of core/base/plan.h") end
@@ -255,8 +254,8 @@ local function check_kernels()
 end
 
 local function check_lists()
-  check_documented("core/include/tide/op.def", "^%u[%u_]*%(([%l%d_]+),", "spec/ops_spec.lua")
-  check_documented("core/include/tide/reduction.def", "^REDUCTION%([%u_]+, ([%l_]+),", "spec/reduce_spec.lua")
+  check_documented("core/include/tide/op.def", "^%u[%u_]*%(([%l%d_]+),", "spec/tensor/ops_spec.lua")
+  check_documented("core/include/tide/reduction.def", "^REDUCTION%([%u_]+, ([%l_]+),", "spec/tensor/reduce_spec.lua")
   check_kernels()
 end
 
@@ -288,7 +287,7 @@ end
 
 -- A function of the mathematics that C, CUDA and texts of kernels share has one definition, in these headers. Of complex
 -- numbers (C) and vectors there are others.
-local shared = { "helpers_template", "kernel_numbers", "philox", "random", "special" }
+local shared = { "mathematics/helpers_template", "mathematics/kernel_numbers", "mathematics/philox", "random", "special" }
 local suffixes = { "", "_i32", "_i64", "_f32", "_f64", "_##s", "_##S" }
 local function check_defined_once()
   local home, count = {}, 0
@@ -324,7 +323,7 @@ for _, path in ipairs(list [[find core kernels lua_bindings scripts spec .ci REA
     ! -name '*.png' ! -name '*.np[yz]' ! -name '*.safetensors' ! -name '*.bin' ! -name '*.csv' ! -name '*.pyc']]) do
   check_text(path)
 end
-for _, path in ipairs(list "ls spec/*_spec.lua") do check_cases(path) end
+for _, path in ipairs(list "ls spec/*/*_spec.lua") do check_cases(path) end
 check_lists()
 check_flags()
 print(failures == 0 and "rules: all kept" or ("rules: %d broken"):format(failures))

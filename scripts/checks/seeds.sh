@@ -5,7 +5,7 @@
 set -u
 tide=$1
 # Those specs stop at their first line on the CPU. What is compiled at run time is the same under any schedule.
-mapfile -t specs < <(grep -l '^if not D.cuda then return end' spec/*_spec.lua | grep -vE '/(jit|kernel|fft)_spec')
+mapfile -t specs < <(grep -l '^if not D.cuda then return end' spec/*/*_spec.lua | grep -vE '/(jit|kernel|fft)_spec')
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 clock_of() { [ $(($1 % 3)) = 0 ] && echo real || echo virtual; }

@@ -9,7 +9,7 @@ tests=(os process biased fiber source tensor graph comm clock order ladder quota
 command -v $compiler >/dev/null || { echo "windows: skipped, $compiler is not installed" && exit 77; }
 without=(
   core/io/png.c                                        # Debian has no libpng for MinGW
-  lua_bindings/{repl_{edit,terminal},runner_{interrupt,ranks}}.c # the runner: libedit, poll, SIGINT, launchers of MPI
+  lua_bindings/runner/{repl_{edit,terminal},runner_{interrupt,ranks}}.c # the runner: libedit, poll, SIGINT, launchers of MPI
 )
 zlib=z
 [ -e /usr/x86_64-w64-mingw32/include/zlib.h ] || { zlib='' && without+=(core/io/{archive,array,deflate,npz,safetensors}.c); }

@@ -5,7 +5,7 @@ if(TIDE_CUDA STREQUAL "OFF")
   return()
 endif()
 
-file(GLOB cuda_sources CONFIGURE_DEPENDS core/backend/library.c core/backend/nccl.c core/os/posix.c core/backend/cuda/*.c kernels/*.cu)
+file(GLOB cuda_sources CONFIGURE_DEPENDS core/backend/library.c core/backend/nccl.c core/os/posix.c core/backend/cuda/*.c kernels/*.cu kernels/*/*.cu)
 
 find_program(TIDE_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
 mark_as_advanced(TIDE_NVCC)
@@ -91,18 +91,18 @@ separate_arguments(op_flags NATIVE_COMMAND "${CMAKE_CUDA_FLAGS}")
 if(CMAKE_CUDA_HOST_COMPILER)
   list(APPEND op_flags -ccbin ${CMAKE_CUDA_HOST_COMPILER})
 endif()
-file(GLOB op_headers CONFIGURE_DEPENDS kernels/*.cuh core/include/tide/op.def core/base/helpers*.h core/base/special.h)
+file(GLOB op_headers CONFIGURE_DEPENDS kernels/*.cuh kernels/*/*.cuh core/include/tide/op.def core/base/mathematics/*.h core/base/special.h)
 add_custom_command(OUTPUT ${op_ptx}
   COMMAND ${CMAKE_CUDA_COMPILER} -ptx -rdc=true -arch=compute_${oldest} -std=c++17 --expt-relaxed-constexpr ${op_flags}
     -I${PROJECT_SOURCE_DIR}/core -I${PROJECT_SOURCE_DIR}/core/include -I${PROJECT_SOURCE_DIR}/kernels
-    -o ${op_ptx} ${PROJECT_SOURCE_DIR}/kernels/op_ptx.cu
-  DEPENDS kernels/op_ptx.cu ${op_headers} VERBATIM)
+    -o ${op_ptx} ${PROJECT_SOURCE_DIR}/kernels/loops/op_ptx.cu
+  DEPENDS kernels/loops/op_ptx.cu ${op_headers} VERBATIM)
 set_source_files_properties(core/backend/cuda/ptx.c PROPERTIES
   COMPILE_DEFINITIONS "TIDE_OP_PTX=\"${op_ptx}\"" OBJECT_DEPENDS ${op_ptx})
 
 # What is written for Hopper's own instructions is compiled for it alone, and chosen at run time.
 list(FILTER cuda_sources EXCLUDE REGEX "_hopper\\.cu$")
-file(GLOB hopper_sources CONFIGURE_DEPENDS kernels/*_hopper.cu)
+file(GLOB hopper_sources CONFIGURE_DEPENDS kernels/*/*_hopper.cu)
 add_library(tide_hopper OBJECT ${hopper_sources})
 set_target_properties(tide_hopper PROPERTIES CUDA_ARCHITECTURES 90a-real POSITION_INDEPENDENT_CODE ON)
 

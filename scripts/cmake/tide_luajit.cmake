@@ -1,4 +1,4 @@
-# The module for LuaJIT 2.1: the same files, behind lua_bindings/compat/luajit.h, and lua_bindings/lua/*.lua translated
+# The module for LuaJIT 2.1: the same files, behind lua_bindings/compat/luajit.h, and lua_bindings/*/*.lua translated
 # to what LuaJIT reads. It lies in lib/lua/5.1, where LuaJIT looks.
 set(TIDE_LUAJIT AUTO CACHE STRING "Build the module for LuaJIT: AUTO (where its headers are found, without a sanitizer), ON (or fail), OFF")
 set_property(CACHE TIDE_LUAJIT PROPERTY STRINGS AUTO ON OFF)

@@ -41,14 +41,14 @@ function(tide_test name seconds)
 endfunction()
 
 # ---- C tests: linked to the objects, so they may look at private headers ----
-file(GLOB c_tests CONFIGURE_DEPENDS spec/c/*_test.c)
+file(GLOB c_tests CONFIGURE_DEPENDS spec/c/*_test.c spec/c/*/*_test.c)
 if(TIDE_SANITIZE STREQUAL "thread")
   list(FILTER c_tests EXCLUDE REGEX "/(cpu_loops|misuse)_test") # every loop's numbers, every call, on one thread
 endif()
 foreach(source IN LISTS c_tests)
   get_filename_component(name ${source} NAME_WE)
   add_executable(${name} ${source})
-  target_include_directories(${name} PRIVATE core ${PROJECT_BINARY_DIR}/script)
+  target_include_directories(${name} PRIVATE core spec/c ${PROJECT_BINARY_DIR}/script)
   target_link_libraries(${name} PRIVATE tide_flags tide_objects)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec)
   tide_test(c/${name} 60 COMMAND $<TARGET_FILE:${name}>)
@@ -194,7 +194,7 @@ file(MAKE_DIRECTORY ${pending})
 function(tide_specs kind)
   set(specs spec)
   if(TIDE_SANITIZE STREQUAL "thread" AND kind STREQUAL "sim")
-    file(GLOB specs CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} spec/*_spec.lua)
+    file(GLOB specs CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} spec/*/*_spec.lua)
     list(FILTER specs EXCLUDE REGEX "/(argument|class|complex|compose|convolution|distribution|einsum|examples|fft|field|\
 linalg|names|npy|package|plot|print|promotion|safetensors|special|vectors)_spec")
   endif()
@@ -204,7 +204,7 @@ tide_specs(cpu TIDE_DEVICE=cpu)
 # Simulated time is virtual, so that the suite waits for nothing; what is about time runs in real time too.
 tide_specs(sim TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual)
 set(timed event_spec profiler_spec stream_spec sync_spec)
-list(TRANSFORM timed REPLACE "(.+)" "spec/\\1.lua")
+list(TRANSFORM timed REPLACE "(.+)" "spec/device/\\1.lua")
 tide_test(specs-clock 30 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=real
   TIDE_PENDING=${pending}/specs-clock COMMAND ${busted} ${timed})
 # On several ranks, by each MPI that is installed; messages in pieces of 10 bytes once. MPI's own memory and threads are
@@ -239,22 +239,22 @@ if(NOT TIDE_SANITIZE)
   tide_test(ranks/faults 120 COMMAND ${ranks} faults $<TARGET_FILE:tide_runner>)
 endif()
 # Kernels written in Lua on a machine without a compiler: by the interpreter alone.
-set(interpreted spec/kernel_lua_spec.lua spec/kernel_language_spec.lua spec/kernel_code_spec.lua spec/kernel_math_spec.lua
-  spec/kernel_barrier_spec.lua)
+set(interpreted spec/kernel/kernel_lua_spec.lua spec/kernel/kernel_language_spec.lua spec/kernel/kernel_code_spec.lua spec/kernel/kernel_math_spec.lua
+  spec/kernel/kernel_barrier_spec.lua)
 tide_test(specs-interpreted 30 ENV TIDE_DEVICE=cpu TIDE_CXX=/nonexistent COMMAND ${busted} ${interpreted})
 tide_test(specs-interpreted-sim 30 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual
   TIDE_CXX=/nonexistent COMMAND ${busted} ${interpreted})
 # Memory that other streams use, where devices reach each other in other ways.
 foreach(fault IN ITEMS nccl peer)
   tide_test(specs-memory-without-${fault} 600 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual
-    TIDE_SIM_FAULT=${fault}:off COMMAND ${busted} spec/memory_use_spec.lua)
+    TIDE_SIM_FAULT=${fault}:off COMMAND ${busted} spec/device/memory_use_spec.lua)
 endforeach()
 # Linear algebra by each LAPACK that is here, by name: which one a machine prefers depends on its packages.
 find_library(TIDE_OPENBLAS NAMES libopenblas.so.0)
 find_file(TIDE_LAPACK_REFERENCE liblapack.so.3 PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/lapack NO_DEFAULT_PATH)
 mark_as_advanced(TIDE_OPENBLAS TIDE_LAPACK_REFERENCE)
 function(tide_lapack_specs name library)
-  set(linalg spec/linalg_spec.lua spec/matmul_spec.lua spec/einsum_spec.lua)
+  set(linalg spec/tensor/linalg_spec.lua spec/tensor/matmul_spec.lua spec/tensor/einsum_spec.lua)
   tide_test(specs-${name} 60 ENV TIDE_DEVICE=cpu TIDE_LAPACK=${library} ${ARGN} COMMAND ${busted} ${linalg})
   tide_test(specs-${name}-sim 60 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual TIDE_LAPACK=${library}
     ${ARGN} COMMAND ${busted} ${linalg})
@@ -283,7 +283,7 @@ if(TIDE_GLIBC_FLOOR)
   add_library(without_mvec MODULE ${without}/empty.c)
   set_target_properties(without_mvec PROPERTIES PREFIX "" OUTPUT_NAME libmvec SUFFIX .so.1 LIBRARY_OUTPUT_DIRECTORY ${without})
   tide_test(specs-without-mvec 12 ENV TIDE_DEVICE=cpu LD_LIBRARY_PATH=${without}
-    COMMAND ${busted} spec/ops_spec.lua spec/special_spec.lua)
+    COMMAND ${busted} spec/tensor/ops_spec.lua spec/tensor/special_spec.lua)
 endif()
 # Tensors that go between tide and PyTorch in one process, where Python has one.
 if(NOT TIDE_SANITIZE)
@@ -358,7 +358,7 @@ endif()
 tide_test(stress/kernels-compiled 60 COMMAND $<TARGET_FILE:tide_runner> spec/stress/kernels.lua --compiled 1001 1024)
 tide_test(stress/fuse-compiled 60 COMMAND $<TARGET_FILE:tide_runner> spec/stress/fuse.lua --compiled 1001 1024)
 # Once more with the stream sanitizer on, which must find nothing: what uses devices and is not slow for other reasons.
-file(GLOB watched CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} spec/*_spec.lua)
+file(GLOB watched CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} spec/*/*_spec.lua)
 list(FILTER watched EXCLUDE REGEX "/(error|jit|ops|package|promotion|repl|runner)_spec")
 tide_test(specs-sanitizer 250 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual TIDE_CUDA_SANITIZER=1
   TIDE_PENDING=${pending}/specs-sanitizer COMMAND ${busted} ${watched})

@@ -1,6 +1,6 @@
--- The page of names that other libraries have and tide has not, with what there is instead: lua_bindings/api/instead.def,
+-- The page of names that other libraries have and tide has not, with what there is instead: lua_bindings/call/api/instead.def,
 -- which help and the errors read, too. Returns its Markdown.
-local path = "lua_bindings/api/instead.def"
+local path = "lua_bindings/call/api/instead.def"
 
 local titles = {
   { "ANY", "Subjects", "Names of other libraries that nothing in tide has." },
@@ -46,7 +46,7 @@ return function(root)
   for line in io.lines(root .. path) do
     if not line:find("LTIDE_FFI", 1, true) then text = text .. "\n" .. line end -- differs between Lua 5.4 and LuaJIT
   end
-  for line in io.lines(root .. "lua_bindings/names.c") do
+  for line in io.lines(root .. "lua_bindings/call/did_you_mean.c") do
     local name, value = line:match '^#define ([%u_]+)%s+"([^"]*)"$'
     if name then macros[name] = value end
   end

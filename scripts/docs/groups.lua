@@ -1,4 +1,4 @@
--- The pages of the reference: what one wants to do, its file, the nouns of the table of functions on it (lua_bindings/api),
+-- The pages of the reference: what one wants to do, its file, the nouns of the table of functions on it (lua_bindings/ROOM/api),
 -- the page of the manual that teaches it. What has no noun here is found by its path.
 return {
   { file = "make", title = "Make tensors", learn = "learn/tensors.md",

@@ -176,7 +176,7 @@ return function(rows, groups, manual, examples)
         out[#out + 1] = examples[entry.heading]
         shown_examples = shown_examples + 1
       elseif entry.rows[1].example then
-        out[#out + 1] = "```text\n" .. entry.rows[1].example .. "\n```\n" -- a session at the prompt, which spec/help_spec.lua runs
+        out[#out + 1] = "```text\n" .. entry.rows[1].example .. "\n```\n" -- a session at the prompt, which spec/help/help_spec.lua runs
         shown_examples = shown_examples + 1
       end
       for i, sentence in ipairs(details) do out[#out + 1] = "- " .. escape(sentence) .. (i == #details and "\n" or "") end

@@ -4,7 +4,7 @@
 usage: tide_kernel.py install [--tide RUNNER] [--prefix FOLDER]
 
 `install` registers the kernel for this Python, for the user or below a prefix (as of a virtual environment). Jupyter
-starts the kernel by this file. It needs ipykernel. lua_bindings/runner_notebook.c describes the protocol.
+starts the kernel by this file. It needs ipykernel. lua_bindings/runner/runner_notebook.c describes the protocol.
 """
 import argparse
 import codecs

@@ -1,5 +1,5 @@
 -- Random kernels in Lua: programs(seed) gives a text and arguments for it, the same each time. What they compute is said
--- by plain Lua (tide.kernel.interpret); spec/stress/kernels.lua and spec/kernel_random_spec.lua hold kernels to it.
+-- by plain Lua (tide.kernel.interpret); spec/stress/kernels.lua holds kernels to it.
 --
 -- Every variable keeps its kind, integer, float or boolean, as plain Lua has no other way to tell them. Loops end by
 -- construction, divisors of integers are odd, indexes are taken modulo the size, so that a program that raises is a bug.

@@ -4,10 +4,10 @@
  * Invariant: no slot is empty that core may call for any device; what a CPU has not is answered, not missing. */
 #include <string.h>
 
-#include "cxx.h"
-#include "fiber.h"
+#include "backend/cpu/jit/cxx.h"
+#include "backend/cpu/jit/fiber.h"
 #include "cpu.h"
-#include "room.h"
+#include "scratch.h"
 #include "backend/registry.h"
 #include "os/os.h"
 

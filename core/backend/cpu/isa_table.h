@@ -2,15 +2,15 @@
 #include "vector.h"
 
 #include "isa.h"
-#include "blocks.h"
+#include "backend/cpu/jit/blocks.h"
 
 #include "base/pairs.h"
-#include "loops.h"
-#include "convert.h"
-#include "fold.h"
-#include "draw.h"
-#include "product.h"
-#include "powers.h"
+#include "backend/cpu/loops/loops.h"
+#include "backend/cpu/loops/convert.h"
+#include "backend/cpu/reduce/fold.h"
+#include "backend/cpu/random/draw.h"
+#include "backend/cpu/product/product.h"
+#include "backend/cpu/loops/powers.h"
 
 static tide__loop op_loops[TIDE_OP_COUNT][TIDE_CTYPES], streamed_loops[TIDE_OP_COUNT];
 static tide__convert converts[TIDE_DTYPE_COUNT][TIDE_DTYPE_COUNT];

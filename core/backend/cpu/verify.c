@@ -2,7 +2,7 @@
  * counts. */
 #include <float.h>
 
-#include "layout.h"
+#include "backend/cpu/loops/layout.h"
 
 typedef struct work {
   const tide_verify_args *a;

@@ -1,4 +1,4 @@
-/* stop.c: ends kernels that are running, those that look for it (lua_bindings/lua/kernel_prelude.lua).
+/* stop.c: ends kernels that are running, those that look for it (lua_bindings/kernel/prelude.lua).
  *
  * They find a word of device memory for each owner of launches: the number up to which launches are to end. Behind it
  * stand the milliseconds that they report, and the address of both in page-locked memory, as a device sees it; then the

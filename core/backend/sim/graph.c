@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backend/cpu/cxx.h"
+#include "backend/cpu/jit/cxx.h"
 #include "sim.h"
 
 #include "base/base.h"

@@ -6,7 +6,7 @@
  *
  * Invariant: an operation in the queue holds everything that it needs, an interpreted program among it, but compiled
  * code, which stays loaded until the devices are closed. */
-#include "backend/cpu/cxx.h"
+#include "backend/cpu/jit/cxx.h"
 #include "sim.h"
 
 #include "base/base.h"

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "backend/cpu/cxx.h"
+#include "backend/cpu/jit/cxx.h"
 #include "sim.h"
 
 #include "base/base.h"

@@ -4,7 +4,7 @@
  * in memory and on disk, compiled in the background, launched like every operation. What the texts find is an array of
  * 64-bit words, the slots: three sizes of the grid, two addresses of the device's mailbox for what a kernel cannot do,
  * the numbers of its source lines, then for each operand the address, sizes and strides (in elements) of a tensor, or a
- * number: an integer, a double's bits, 0 or 1. lua_bindings/lua/kernel_text.lua is such a front end's last stage. */
+ * number: an integer, a double's bits, 0 or 1. lua_bindings/kernel/text.lua is such a front end's last stage. */
 #ifndef TIDE_KERNEL_H
 #define TIDE_KERNEL_H
 
@@ -45,7 +45,7 @@ typedef struct tide_kernel_text {
   const char *device; /* CUDA C that defines tide_kernel */
   const char *host; /* C++ behind what jit/ puts before every kernel of the CPU; it ends with TIDE_KERNEL(tide_loop) */
   const char *code; /* for the host's interpreter, which runs it where no compiler is or none has finished; NULL: there
-                       a launch waits. As host, in the blocks and slots of it (lua_bindings/lua/kernel_code.lua) */
+                       a launch waits. As host, in the blocks and slots of it (lua_bindings/kernel/code.lua) */
   bool turns;       /* of the host: threads of a block wait for each other */
   tide_kernel_layout layout; /* what the texts take for granted of grid and tensors */
   bool waits;                /* of the device: it waits itself for the kernel before it, by griddepcontrol */

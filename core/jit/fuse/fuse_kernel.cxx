@@ -1,4 +1,4 @@
-/* fuse_kernel.cxx: what fused kernels call beside the helpers of op.def (base/helpers_template.h), on a GPU alone. */
+/* fuse_kernel.cxx: what fused kernels call beside the helpers of op.def (base/mathematics/helpers_template.h), on a GPU alone. */
 
 /* Gathers. tide_line and tide_note are what their slots hold (fuse.h), the box is a tide_mail. What was wrong is told at
  * the end of a thread, so that nothing stands between the reads of its lanes. */

@@ -1,0 +1,488 @@
+/* row.c: the rows of functions: their registration, and their signatures, read.
+ *
+ * Nothing is built when the module opens but closures: each function has its row as a light userdata in its first
+ * upvalue, so that functions which many rows share know which one is called. A list of rows is noted by address for
+ * help() and the like. A signature is read when it is first asked for, and kept in its row for as long as the process
+ * lives; two threads that read the same one at once keep the first.
+ *
+ * Invariant: who reads the notes takes no lock: what their count covers is written before it and never changed. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "row.h"
+
+/* {==== Notes */
+
+typedef struct note {
+  const char *path;
+  const void *key; /* what was registered: rows, or a name */
+  ltide_row *rows;
+  int count;
+} note;
+
+static note notes[1024];
+static atomic_int note_count;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int find_note(const char *path, const void *key) {
+  int n = atomic_load(&note_count);
+  for (int i = 0; i < n; i++)
+    if (notes[i].key == key && !strcmp(notes[i].path, path)) return i;
+  return -1;
+}
+
+/* Several Lua states may open at once, and each notes the same: false where another one was first. */
+static bool add_note(const char *path, const void *key, ltide_row *rows, int count) {
+  pthread_mutex_lock(&lock);
+  int n = atomic_load(&note_count);
+  bool is_new = n < (int)(sizeof notes / sizeof *notes) && find_note(path, key) < 0;
+  if (is_new) {
+    notes[n] = (note){path, key, rows, count};
+    atomic_store(&note_count, n + 1);
+  }
+  pthread_mutex_unlock(&lock);
+  return is_new;
+}
+
+void ltide_each_row(ltide_row_visit visit, void *ctx) {
+  int n = atomic_load(&note_count);
+  for (int i = 0; i < n; i++)
+    for (int k = 0; k < notes[i].count; k++) {
+      const ltide_row *row = &notes[i].rows[k];
+      if (row->where != LTIDE_IN_METHODS) visit(ctx, row->path ? row->path : notes[i].path, row);
+      if (row->where & LTIDE_IN_METHODS) visit(ctx, "Tensor", row);
+    }
+}
+
+static const ltide_row *known_row(const void *p) {
+  int n = atomic_load(&note_count);
+  for (int i = 0; i < n; i++)
+    if ((const ltide_row *)p >= notes[i].rows && (const ltide_row *)p < notes[i].rows + notes[i].count) return p;
+  return NULL;
+}
+
+const ltide_row *ltide_row_at(lua_State *L, int arg) {
+  arg = lua_absindex(L, arg);
+  if (!lua_iscfunction(L, arg) || !lua_getupvalue(L, arg, 1)) return NULL;
+  const void *p = lua_islightuserdata(L, -1) ? lua_touserdata(L, -1) : NULL;
+  lua_pop(L, 1);
+  return p ? known_row(p) : NULL;
+}
+
+const ltide_row *ltide_row_running(lua_State *L) {
+  lua_Debug ar;
+  if (!lua_getstack(L, 0, &ar)) return NULL;
+  lua_getinfo(L, "f", &ar);
+  const ltide_row *row = ltide_row_at(L, -1);
+  lua_pop(L, 1);
+  return row;
+}
+
+/* {==== What a state has been granted
+ *
+ * A state that has not been granted something has no name for it: withhold takes the functions out of the tables. One
+ * that comes there otherwise, saved before a restriction or handed over by a host from another state, is refused by the
+ * function itself. Only functions that need something look. */
+
+static const char key_tables;
+
+const char *ltide_capability_names(lua_State *L, unsigned needs) {
+  static const char *const names[] = {"FILES", "NATIVE", "POINTERS", "PROCESSES", "GLOBALS", "WAITS"};
+  const char *text = "";
+  for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+    if (needs & 1u << i) text = lua_pushfstring(L, "%s%s%s", text, *text ? " and " : "", names[i]);
+  return text;
+}
+
+void ltide_need(lua_State *L, unsigned needs, const char *what) {
+  const ltide_state *S = ltide_state_of(L);
+  unsigned missing = S ? needs & ~S->granted : needs;
+  if (missing)
+    ltide_error(L, "PermissionError", "%s: the host has not granted this script %s", what,
+                ltide_capability_names(L, missing));
+}
+
+static int run_granted(lua_State *L) {
+  const ltide_row *row = lua_touserdata(L, lua_upvalueindex(1));
+  ltide_need(L, row->needs, row->name);
+  return row->fn(L);
+}
+
+void ltide_note_table(lua_State *L) {
+  int table = lua_gettop(L);
+  if (!ltide_state_of(L)->has_options) return; /* nothing will be taken out, and the collector need not see the list */
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_tables) == LUA_TNIL) {
+    lua_pop(L, 1);
+    lua_newtable(L);
+    lua_pushvalue(L, -1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &key_tables);
+  }
+  lua_pushvalue(L, table);
+  lua_pushboolean(L, 1);
+  lua_rawset(L, -3);
+  lua_settop(L, table);
+}
+
+/* The row of the function at the top, or of the class there, a table that is called. */
+static const ltide_row *row_or_class(lua_State *L) {
+  if (!lua_istable(L, -1) || !luaL_getmetafield(L, -1, "__call")) return ltide_row_at(L, -1);
+  const ltide_row *row = ltide_row_at(L, -1);
+  lua_pop(L, 1);
+  return row;
+}
+
+void ltide_withhold(lua_State *L) {
+  int top = lua_gettop(L), tables = top + 1, table = top + 2;
+  luaL_checkstack(L, 8, "tide");
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_tables);
+  for (lua_pushnil(L); lua_next(L, tables); lua_settop(L, table))
+    for (lua_pushnil(L); lua_next(L, table); lua_settop(L, table + 2)) {
+      const ltide_row *row = row_or_class(L);
+      if (!row || ltide_granted(L, row->needs)) continue;
+      lua_pushvalue(L, table + 2);
+      lua_pushnil(L);
+      lua_rawset(L, table);
+    }
+  lua_settop(L, top);
+}
+
+/* {==== Registration */
+
+void ltide_note_rows(const char *path, ltide_row *rows) {
+  int count = 0;
+  while (rows[count].name) count++;
+  if (!known_row(rows)) add_note(path, rows, rows, count);
+}
+
+void ltide_push_methods(lua_State *L) {
+  static const char key;
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key) != LUA_TNIL) return;
+  lua_pop(L, 1);
+  lua_createtable(L, 0, 400);
+  ltide_note_table(L);
+  lua_pushvalue(L, -1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key);
+}
+
+/* A table that calls the function at the top, in whose place it is pushed. */
+static void push_class(lua_State *L, const char *path, const char *name) {
+  lua_newtable(L);
+  lua_createtable(L, 0, 2);
+  lua_rotate(L, -3, -1);
+  lua_setfield(L, -2, "__call");
+  lua_pushfstring(L, "%s.%s", path, name);
+  lua_setfield(L, -2, "__metatable");
+  lua_setmetatable(L, -2);
+}
+
+void ltide_register_rows(lua_State *L, const char *path, ltide_row *rows) {
+  int table = lua_gettop(L);
+  ltide_note_rows(path, rows);
+  ltide_note_table(L);
+  ltide_push_methods(L);
+  for (ltide_row *r = rows; r->name; r++) {
+    if (!r->fn && !r->same) continue; /* a field */
+    if (r->same)
+      lua_getfield(L, table, r->same);
+    else
+      lua_pushlightuserdata(L, r), lua_pushcclosure(L, r->needs ? run_granted : r->fn, 1);
+    if (r->is_class) push_class(L, path, r->name);
+    lua_pushvalue(L, -1);
+    if (r->where & LTIDE_IN_METHODS)
+      lua_setfield(L, table + 1, r->name);
+    else
+      lua_pop(L, 1);
+    if (r->where != LTIDE_IN_METHODS)
+      lua_setfield(L, table, r->name);
+    else
+      lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
+void ltide_register_in(lua_State *L, const char *path, ltide_row *rows) {
+  int module = lua_gettop(L);
+  lua_pushvalue(L, module);
+  for (const char *at = strchr(path, '.'), *end; at; at = end) {
+    end = strchr(++at, '.');
+    const char *name = lua_pushlstring(L, at, end ? (size_t)(end - at) : strlen(at));
+    luaL_getsubtable(L, -2, name);
+  }
+  ltide_register_rows(L, path, rows);
+  lua_settop(L, module);
+}
+
+const void *ltide_new_class(lua_State *L, const char *meta, const luaL_Reg *functions, const char *path,
+                            ltide_row *methods, lua_CFunction index) {
+  ltide_newmetatable(L, meta);
+  luaL_setfuncs(L, functions, 0);
+  if (methods) {
+    lua_createtable(L, 0, 12);
+    ltide_register_rows(L, path, methods);
+    if (index) lua_pushcclosure(L, index, 1);
+    lua_setfield(L, -2, "__index");
+  }
+  const void *address = lua_topointer(L, -1);
+  lua_pop(L, 1);
+  return address;
+}
+
+void ltide_register_also(lua_State *L, const char *table, const ltide_row *rows) {
+  luaL_getsubtable(L, -1, table);
+  ltide_note_table(L);
+  for (const ltide_row *r = rows; r->name; r++) {
+    lua_getfield(L, -2, r->name);
+    lua_setfield(L, -2, r->name);
+  }
+  lua_pop(L, 1);
+}
+
+void ltide_document(lua_State *L, const char *path, const char *name, const char *doc) {
+  if (find_note(path, name) >= 0) return;
+  ltide_row *row = calloc(2, sizeof *row); /* the second one ends the list */
+  if (!row) ltide_error(L, "OutOfMemoryError", "tide: no memory for the table of functions");
+  row->name = name, row->doc = doc, row->where = LTIDE_IN_MODULE;
+  if (!add_note(path, name, row, 1)) free(row);
+}
+
+/* {==== Reading a signature */
+
+typedef struct reader {
+  const char *at; /* what is left */
+  char *text;     /* where copies go; room for as many bytes as the doc has, and one more for each word */
+  ltide_sig *sig;
+  int depth;       /* of brackets */
+  bool in_options; /* within braces */
+  bool seen;       /* a required parameter behind the receiver */
+} reader;
+
+static bool is_word(char c) {
+  return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+static size_t word_length(const char *p) {
+  size_t n = 0;
+  while (is_word(p[n])) n++;
+  return n;
+}
+
+static char *keep(reader *r, const char *p, size_t n) {
+  char *text = memcpy(r->text, p, n);
+  text[n] = 0;
+  r->text += n + 1;
+  return text;
+}
+
+bool ltide_is_in(const char *words, const char *name) {
+  size_t n = strlen(name);
+  for (const char *at = strstr(words, name); n && at; at = strstr(at + 1, name))
+    if (at > words && at[-1] == ' ' && at[n] == ' ') return true;
+  return false;
+}
+
+static ltide_kind kind_of_name(const char *name) {
+#define NAMES(kind, words)                                                                                             \
+  if (ltide_is_in(words, name)) return LTIDE_##kind;
+#include "call/api/parameters.def"
+  return LTIDE_ANY;
+}
+
+static ltide_kind kind_of_word(const char *word, size_t n) {
+  static const char *const words[] = {
+#define KIND(name, word_, expected, type) word_,
+#include "call/api/kinds.def"
+  };
+  int k = 0;
+  while (k < LTIDE_KINDS && (strlen(words[k]) != n || memcmp(words[k], word, n))) k++;
+  return k < LTIDE_KINDS ? (ltide_kind)k : LTIDE_ANY;
+}
+
+/* The end of a default: a comma or bracket outside of quotes and braces. */
+static const char *standard_end(const char *p) {
+  int depth = 0;
+  for (char quote = 0; *p && *p != '\n'; p++) {
+    if (quote || *p == '\'') {
+      if (quote && *p == '\'')
+        quote = 0;
+      else
+        quote = '\'';
+    } else if (*p == '[' && p[-1] == ' ' && !depth)
+      break;
+    else if (strchr("{([", *p))
+      depth++;
+    else if (depth && strchr("})]", *p))
+      depth--;
+    else if (!depth && strchr(",]})", *p))
+      break;
+  }
+  return p;
+}
+
+/* 'a' or 'b': what a parameter can be, kept as a list. */
+static const char *read_choices(reader *r, const char *standard) {
+  char *list = r->text;
+  for (const char *p = strchr(standard, '\''); p; p = strchr(p, '\'')) {
+    const char *end = strchr(++p, '\'');
+    keep(r, p, (size_t)(end - p));
+    p = end + 1;
+  }
+  *r->text++ = 0;
+  return list;
+}
+
+static void read_standard(reader *r, ltide_param *p) {
+  const char *end = standard_end(++r->at);
+  while (end > r->at && end[-1] == ' ') end--;
+  while (r->at < end && *r->at == ' ') r->at++;
+  p->standard = keep(r, r->at, (size_t)(end - r->at));
+  p->number = !strcmp(p->standard, "true") ? 1 : strtod(p->standard, NULL);
+  bool has_choices = p->standard[0] == '\'' && strstr(p->standard, "' or '");
+  if (has_choices) p->choices = read_choices(r, p->standard), p->kind = LTIDE_CHOICE;
+  if (p->kind == LTIDE_OUT) {
+    r->sig->outs = 1;
+    for (const char *c = p->standard; *c; c++) r->sig->outs += *c == ',';
+  }
+  r->at = end;
+}
+
+static void count_param(reader *r, ltide_param *p) {
+  ltide_sig *sig = r->sig;
+  p->is_option = r->in_options, p->is_optional = r->in_options || r->depth;
+  sig->count++;
+  if (p->is_option) return;
+  sig->positional = sig->count;
+  if (p->is_optional) {
+    sig->leading += !r->seen;
+    return;
+  }
+  r->seen = true;
+  sig->required++, sig->last = sig->count;
+}
+
+/* The object that a method is called of, at the beginning of the line. */
+static void read_receiver(reader *r) {
+  ltide_param *p = &r->sig->param[0];
+  size_t n = word_length(r->at);
+  *p = (ltide_param){.name = keep(r, r->at, n)};
+  p->kind = kind_of_name(p->name);
+  count_param(r, p);
+  r->seen = false;
+}
+
+static void read_param(reader *r) {
+  ltide_param *p = &r->sig->param[r->sig->count];
+  size_t n = word_length(r->at);
+  *p = (ltide_param){.name = keep(r, r->at, n)};
+  r->at += n;
+  p->kind = kind_of_name(p->name);
+  if (*r->at == ':') {
+    n = word_length(++r->at);
+    p->kind = kind_of_word(r->at, n);
+    r->at += n;
+  }
+  if (!strncmp(r->at, "...", 3)) p->is_rest = true, r->at += 3;
+  if (p->is_rest && p->kind == LTIDE_ANY) p->kind = LTIDE_REST;
+  if (p->kind == LTIDE_REST) r->sig->is_open = true;
+  count_param(r, p);
+  p->takes_nil = !strncmp(r->at, " or nil", 7);
+  while (!strncmp(r->at, " or ", 4) && is_word(r->at[4])) r->at += 4 + word_length(r->at + 4); /* dim or y */
+  if (p->is_optional) p->standard = "";
+  if (r->at[strspn(r->at, " ")] == '=') r->at += strspn(r->at, " "), read_standard(r, p);
+}
+
+/* The parameters behind the opening bracket, to the one that closes it. */
+static void read_params(reader *r, char close) {
+  for (; *r->at && *r->at != '\n'; r->at++) {
+    while (is_word(*r->at)) read_param(r);
+    if (!*r->at || *r->at == '\n') break;
+    if (!strncmp(r->at, "...", 3)) r->sig->is_open = true, r->at += 2;
+    if (*r->at == close && !r->depth && !r->in_options) break;
+    if (*r->at == '[') r->depth++;
+    if (*r->at == ']') r->depth--;
+    if (*r->at == '{') r->in_options = true;
+    if (*r->at == '}') r->in_options = false;
+  }
+}
+
+static bool is_later(const ltide_sig *sig, const ltide_param *p) {
+  if (p->kind == LTIDE_OUT || !sig->makes || !p->is_option) return p->kind == LTIDE_OUT;
+  return p->kind == LTIDE_DTYPE || p->kind == LTIDE_DEVICE || !strcmp(p->name, "pin_memory");
+}
+
+/* What may be given by name: all but what must stand in front. */
+static void list_keys(ltide_sig *sig, const char **keys) {
+  bool makes = false;
+  sig->keys = keys;
+  for (int i = 0; i < sig->count; i++) {
+    const ltide_param *p = &sig->param[i];
+    bool is_first = !i && !p->is_option && (!p->is_optional || sig->leading);
+    if (!is_first && p->kind != LTIDE_REST) *keys++ = p->name;
+    makes = makes || (p->is_option && p->kind == LTIDE_DTYPE);
+    sig->makes = sig->makes || (makes && p->is_option && p->kind == LTIDE_DEVICE);
+  }
+  *keys = NULL;
+  for (int i = 0; i < sig->count; i++) sig->param[i].is_later = is_later(sig, &sig->param[i]);
+}
+
+/* Reads the first line: "tide.f(", "x:f(" or "tide.f{" and what follows. */
+static ltide_sig *read_sig(const char *doc) {
+  size_t length = strcspn(doc, "\n"), open = strcspn(doc, "({\n");
+  int most = 1; /* as many as there are words */
+  for (size_t i = 1; i < length; i++) most += is_word(doc[i]) && !is_word(doc[i - 1]);
+  size_t params = sizeof(ltide_sig) + (size_t)most * sizeof(ltide_param), keys = (size_t)(most + 1) * sizeof(char *);
+  char *block = calloc(1, params + keys + 2 * length + 16);
+  if (!block) return NULL;
+  reader r = {.sig = (ltide_sig *)block, .text = block + params + keys};
+  const char *colon = memchr(doc, ':', open);
+  r.at = doc;
+  if (colon) read_receiver(&r);
+  r.at = doc + open + (doc[open] == '(');
+  if (doc[open] == '(') read_params(&r, ')');
+  if (doc[open] == '{') read_params(&r, 0);
+  if (!r.seen) r.sig->leading = 0;
+  const char *arrow = strstr(doc, "-> ");
+  bool has_results = arrow && arrow < doc + length;
+  r.sig->results = has_results ? keep(&r, arrow + 3, strcspn(arrow + 3, ";\n")) : "";
+  list_keys(r.sig, (const char **)(block + params));
+  return r.sig;
+}
+
+const ltide_sig *ltide_row_sig_slow(ltide_row *row) {
+  if (!row->doc || !row->doc[strcspn(row->doc, "({\n")] || row->doc[strcspn(row->doc, "({\n")] == '\n') return NULL;
+  ltide_sig *sig = read_sig(row->doc), *first = NULL;
+  if (!sig || atomic_compare_exchange_strong(&row->sig, &first, sig)) return sig;
+  free(sig);
+  return first;
+}
+
+static const char *const types[] = {
+#define KIND(name, word, expected, type) type,
+#include "call/api/kinds.def"
+};
+static const char *const expectations[] = {
+#define KIND(name, word, expected, type) expected,
+#include "call/api/kinds.def"
+};
+
+const char *ltide_kind_type(const ltide_param *p) { return types[p->kind]; }
+const char *ltide_kind_expected(const ltide_param *p) { return expectations[p->kind]; }
+
+/* A kind stands behind a name and a colon, within the brackets of the first line. */
+const char *ltide_push_doc(lua_State *L, const char *doc, bool first_line) {
+  size_t line = strcspn(doc, "\n"), open = strcspn(doc, "({\n");
+  luaL_Buffer b;
+  luaL_buffinit(L, &b);
+  luaL_addlstring(&b, doc, open);
+  for (size_t i = open; i < line; i++) {
+    size_t n = doc[i] == ':' && is_word(doc[i - 1]) ? word_length(doc + i + 1) : 0;
+    bool is_kind = n && kind_of_word(doc + i + 1, n) != LTIDE_ANY;
+    if (is_kind || (n == 3 && !memcmp(doc + i + 1, "any", 3)))
+      i += n;
+    else
+      luaL_addchar(&b, doc[i]);
+  }
+  if (!first_line) luaL_addstring(&b, doc + line);
+  luaL_pushresult(&b);
+  return lua_tostring(L, -1);
+}

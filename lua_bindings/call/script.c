@@ -1,0 +1,328 @@
+/* script.c: the parts of the bindings that are written in Lua.
+ *
+ * What walks tables, chooses and calls back is shorter in Lua, and is so in lua/NAME.lua. What touches tensors, devices
+ * or the system stays C and is given to the chunks by name. A function that scripts call is always C, with its name and
+ * its help: it reads its arguments and calls one of the chunks.
+ *
+ * The text of the chunks lies in the binary and is compiled when a function of it is called first. Their globals are a
+ * table of their own with the C functions below and those of other files, so they work where a host has opened none of
+ * Lua's libraries, and no script sees or changes what they use. Their tables have no metatables, and those of scripts
+ * are read raw. Where the line of a script or the name of the called function is looked for, their frames are passed
+ * over.
+ *
+ * Invariant: a chunk that could not be compiled for want of memory is compiled by the next call. */
+#include <stdio.h>
+
+#include "row.h"
+#include "script.h"
+
+static const char key_globals;
+/* One for each file: {name, text, length}, made by CMake. */
+static const struct chunk {
+  const char *name, *text;
+  size_t length;
+} chunks[] = {
+#include <tide_script.inc>
+};
+
+void ltide_script_give(lua_State *L, const luaL_Reg *list) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_globals);
+  lua_pushlightuserdata(L, (void *)list);
+  lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+  lua_pop(L, 1);
+}
+
+void ltide_script_set(lua_State *L, const char *name) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_globals);
+  lua_insert(L, -2);
+  lua_pushstring(L, name);
+  lua_insert(L, -2);
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+}
+
+/* Sets what has been given until now in the table at 1. */
+static void set_given(lua_State *L) {
+  for (lua_Integer i = (lua_Integer)lua_rawlen(L, 1); i > 0; i--, lua_settop(L, 2)) {
+    lua_rawgeti(L, 1, i);
+    lua_pushvalue(L, 1);
+    luaL_setfuncs(L, lua_touserdata(L, 3), 0);
+    lua_pushnil(L);
+    lua_rawseti(L, 1, i);
+  }
+}
+
+/* The globals lack a name: perhaps it was given since, or it is a function of a chunk that has yet to be compiled. */
+static int find_global(lua_State *L) {
+  const char *head = "";
+  set_given(L);
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, 1) != LUA_TNIL) return 1;
+  if (lua_type(L, 2) == LUA_TSTRING) head = lua_pushfstring(L, "\nfunction %s(", lua_tostring(L, 2));
+  for (size_t i = 0; *head && i < sizeof chunks / sizeof *chunks; i++) {
+    const struct chunk *c = &chunks[i];
+    if (!memmem(c->text, c->length, head, strlen(head))) continue;
+    if (luaL_loadbufferx(L, c->text, c->length, c->name, "t") != LUA_OK) return lua_error(L);
+    lua_pushvalue(L, 1);
+    lua_setupvalue(L, -2, 1);
+    lua_call(L, 0, 0);
+    lua_pushvalue(L, 2);
+    lua_rawget(L, 1);
+    return 1;
+  }
+  return 0;
+}
+
+static int finish(lua_State *L, int status, lua_KContext context) {
+  (void)status;
+  ltide_enter(L);
+  return lua_gettop(L) - (int)context;
+}
+
+void ltide_script_push(lua_State *L, const char *name) {
+  luaL_checkstack(L, LUA_MINSTACK, "tide");
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_globals);
+  lua_getfield(L, -1, name);
+  lua_replace(L, -2);
+}
+
+void ltide_check_time(lua_State *L) {
+  const ltide_state *S = ltide_state_of(L);
+  if (S->quota) ltide_try(L, tide_quota_check(S->quota));
+}
+
+static int nothing(lua_State *L) { return 0; }
+
+/* A call of any function is where Lua looks for hooks. */
+void ltide_poll_hooks(lua_State *L) {
+  if (!lua_gethookmask(L)) return;
+  lua_pushcfunction(L, nothing);
+  lua_call(L, 0, 0);
+  ltide_check_time(L); /* whose hook counts instructions alone */
+}
+
+int ltide_script_call(lua_State *L, const char *name, int n) {
+  int before = lua_gettop(L) - n;
+  ltide_check_time(L);
+  ltide_script_push(L, name);
+  lua_insert(L, before + 1);
+  lua_callk(L, n, LUA_MULTRET, before, finish);
+  return finish(L, LUA_OK, before);
+}
+
+void ltide_map_tree(lua_State *L, int index) {
+  int leaf = lua_gettop(L);
+  lua_pushvalue(L, index);
+  lua_insert(L, leaf);
+  ltide_script_push(L, "copy");
+  lua_insert(L, leaf);
+  lua_call(L, 2, 1);
+  ltide_enter(L);
+}
+
+/* {==== What the chunks have of Lua's own libraries, without metamethods */
+
+static int raw_next(lua_State *L) {
+  lua_settop(L, 2);
+  if (lua_next(L, 1)) return 2;
+  lua_pushnil(L);
+  return 1;
+}
+
+static int raw_type(lua_State *L) { return lua_pushstring(L, luaL_typename(L, 1)), 1; }
+static int raw_get(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE); /* Lua itself would read whatever it is as one */
+  return lua_rawget(L, 1), 1;
+}
+static int raw_len(lua_State *L) { return ltide_give_integer(L, (lua_Integer)lua_rawlen(L, 1)); }
+static int is_integer(lua_State *L) { return ltide_give_boolean(L, lua_isinteger(L, 1)); }
+static int get_meta(lua_State *L) { return lua_getmetatable(L, 1); }
+/* setmeta(t, metatable), which is a script's own where t is a copy of its table: one that may have no finalisers can
+ * have put __gc there after it set it itself, and Lua must not see that now. */
+static int set_meta(lua_State *L) {
+  lua_settop(L, 2);
+  bool hides = lua_istable(L, 2) && ltide_state_of(L)->granted != TIDE_LUA_ALL;
+  if (hides) {
+    lua_pushliteral(L, "__gc");
+    hides = lua_rawget(L, 2) != LUA_TNIL;
+  }
+  if (hides) lua_pushliteral(L, "__gc"), lua_pushnil(L), lua_rawset(L, 2);
+  lua_pushvalue(L, 2);
+  lua_setmetatable(L, 1);
+  if (hides) lua_pushliteral(L, "__gc"), lua_pushvalue(L, 3), lua_rawset(L, 2);
+  return lua_settop(L, 1), 1;
+}
+static int count(lua_State *L) { return ltide_give_integer(L, lua_gettop(L)); }
+
+/* unpack(list, first, last), of a list of the chunks'. */
+static int unpack(lua_State *L) {
+  lua_Integer first = lua_tointeger(L, 2), last = lua_tointeger(L, 3);
+  int n = last < first ? 0 : (int)(last - first + 1);
+  luaL_checkstack(L, n, "tide: too many values");
+  for (lua_Integer i = first; i <= last; i++) lua_rawgeti(L, 1, i);
+  return n;
+}
+
+static int text_of(lua_State *L) { return luaL_tolstring(L, 1, NULL), 1; }
+
+static int class(lua_State *L) { return luaL_getmetatable(L, lua_tostring(L, 1)), 1; }
+
+/* upvalue(f, i): its name and value, or nothing. */
+static int upvalue(lua_State *L) {
+  const char *name = lua_getupvalue(L, 1, (int)lua_tointeger(L, 2));
+  return name ? (lua_pushstring(L, name), lua_insert(L, -2), 2) : 0;
+}
+
+/* find(text, piece): where it begins, or nil. */
+static int find(lua_State *L) {
+  const char *text = lua_tostring(L, 1), *at = strstr(text, lua_tostring(L, 2));
+  return at ? ltide_give_integer(L, at - text + 1) : 0;
+}
+
+/* sub(text, first [, last]), as that of string. */
+static int sub(lua_State *L) {
+  size_t size;
+  const char *text = lua_tolstring(L, 1, &size);
+  lua_Integer n = (lua_Integer)size, first = lua_tointeger(L, 2), last = luaL_optinteger(L, 3, -1);
+  last = last < 0 ? last + n + 1 : last < n ? last : n;
+  return lua_pushlstring(L, text + first - 1, first > last ? 0 : (size_t)(last - first + 1)), 1;
+}
+
+static int replace(lua_State *L) { return luaL_gsub(L, lua_tostring(L, 1), lua_tostring(L, 2), lua_tostring(L, 3)), 1; }
+
+/* From where the script, or chunk, counts that has called the function whose chunk this is. */
+static int base_of_caller(lua_State *L) {
+  int level = 1;
+  if (!ltide_state_of(L)->from_zero) return 1;
+  while (ltide_base_at(L, level)) level++;
+  return ltide_base_at(L, level + 1);
+}
+
+/* index_base(): that, for indexes that the chunk reads or gives itself. */
+static int index_base(lua_State *L) { return ltide_give_integer(L, base_of_caller(L)); }
+
+/* join(list [, sep]): its strings as one. */
+static int join(lua_State *L) {
+  luaL_Buffer b;
+  lua_settop(L, 2);
+  lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
+  luaL_buffinit(L, &b);
+  for (lua_Integer i = 1; i <= n; i++) {
+    if (i > 1 && lua_isstring(L, 2)) luaL_addstring(&b, lua_tostring(L, 2));
+    lua_rawgeti(L, 1, i);
+    luaL_addvalue(&b);
+  }
+  return luaL_pushresult(&b), 1;
+}
+
+/* literal(number): its digits, as C and Lua read them. */
+static int literal(lua_State *L) {
+  char digits[40];
+  if (lua_isinteger(L, 1))
+    snprintf(digits, sizeof digits, "%lld", (long long)lua_tointeger(L, 1));
+  else
+    snprintf(digits, sizeof digits, "%.17g", lua_tonumber(L, 1));
+  return lua_pushstring(L, digits), 1;
+}
+
+typedef struct wanted {
+  const char *path, *name;
+  const ltide_row *row;
+} wanted;
+
+static void look_at(void *ctx, const char *path, const ltide_row *row) {
+  wanted *w = ctx;
+  if (!strcmp(row->name, w->name) && !strcmp(path, w->path) && row->fn) w->row = row;
+}
+
+/* public(path, name): a function of the module's, or of "Tensor" a method, whatever a script has set in its place. */
+static int public(lua_State *L) {
+  wanted w = {lua_tostring(L, 1), lua_tostring(L, 2), NULL};
+  ltide_each_row(look_at, &w);
+  if (!w.row) return ltide_error(L, "StateError", "tide: there is no %s.%s", w.path, w.name);
+  return lua_pushlightuserdata(L, (void *)w.row), lua_pushcclosure(L, w.row->fn, 1), 1;
+}
+
+/* {==== Messages */
+
+/* refuse(value, name, expected): an argument that is no such thing. */
+static int refuse(lua_State *L) { return ltide_arg_error(L, 1, lua_tostring(L, 2), lua_tostring(L, 3)); }
+
+/* fail(kind, message [, fields]), in the name of the function that the script has called. */
+static int fail(lua_State *L) {
+  const char *kind = lua_tostring(L, 1), *message = lua_tostring(L, 2);
+  if (!lua_istable(L, 3)) return ltide_error(L, kind, "%s", message);
+  lua_pushvalue(L, 2);
+  ltide_push_error(L, kind);
+  for (lua_pushnil(L); lua_next(L, 3); lua_settop(L, 5)) lua_pushvalue(L, 5), lua_pushvalue(L, 6), lua_rawset(L, 4);
+  lua_settop(L, 4);
+  return lua_error(L);
+}
+
+/* try(fn, ...): did it return? Or false and the error. */
+static int try(lua_State *L) {
+  bool ok = lua_pcall(L, lua_gettop(L) - 1, 0, 0) == LUA_OK;
+  lua_pushboolean(L, ok);
+  lua_insert(L, 1);
+  return lua_gettop(L);
+}
+
+static int throw(lua_State * L) { return lua_settop(L, 1), lua_error(L); }
+static int warn(lua_State *L) { return ltide_warn(L, "%s", lua_tostring(L, 1)), 0; }
+static int called(lua_State *L) { return lua_pushstring(L, ltide_function_name(L)), 1; }
+static int describe(lua_State *L) { return lua_pushstring(L, ltide_typename(L, 1)), 1; }
+
+/* pad(value, width): its text, with blanks in front of it, or behind it where the width is negative. */
+static int pad(lua_State *L) {
+  char cell[128];
+  snprintf(cell, sizeof cell, "%*s", (int)lua_tointeger(L, 2), lua_tostring(L, 1));
+  return lua_pushstring(L, cell), 1;
+}
+
+/* fixed(x, decimals) */
+static int fixed(lua_State *L) {
+  char text[400];
+  snprintf(text, sizeof text, "%.*f", (int)lua_tointeger(L, 2), lua_tonumber(L, 1));
+  return lua_pushstring(L, text), 1;
+}
+
+static const luaL_Reg own[] = {{"count", count},
+                               {"rawget", raw_get},
+                               {"class", class},
+                               {"pad", pad},
+                               {"rawlen", raw_len},
+                               {"refuse", refuse},
+                               {"throw", throw},
+                               {"setmeta", set_meta},
+                               {"upvalue", upvalue},
+                               {"warn", warn},
+                               {"replace", replace},
+                               {"find", find},
+                               {"type", raw_type},
+                               {"text", text_of},
+                               {"describe", describe},
+                               {"fixed", fixed},
+                               {"fail", fail},
+                               {"next", raw_next},
+                               {"getmeta", get_meta},
+                               {"is_integer", is_integer},
+                               {"unpack", unpack},
+                               {"try", try},
+                               {"sub", sub},
+                               {"called", called},
+                               {"public", public},
+                               {"index_base", index_base},
+                               {"join", join},
+                               {"literal", literal},
+                               {NULL, NULL}};
+
+void ltide_open_script(lua_State *L, ltide_state *S) {
+  (void)S;
+  lua_createtable(L, 8, 0);
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, find_global);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, -2);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_globals);
+  ltide_script_give(L, own);
+}

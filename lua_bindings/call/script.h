@@ -1,0 +1,32 @@
+/* script.h: the parts of the bindings that are written in Lua, lua/NAME.lua. */
+#ifndef LTIDE_SCRIPT_H
+#define LTIDE_SCRIPT_H
+
+#include "bindings.h"
+
+/* Raises where the host's quota is used up: for what may take long, is no operation and may come again before the next
+ * hook does. */
+void ltide_check_time(lua_State *L);
+
+/* Gives the chunks C functions, by these names, when one is compiled next: what they cannot do themselves. The list
+ * ends with {NULL} and lives as long as the state. */
+void ltide_script_give(lua_State *L, const luaL_Reg *list);
+/* Gives them the value at the top of the stack, and pops it. */
+void ltide_script_set(lua_State *L, const char *name);
+/* source_text.c: the text at the top, of a chunk whose name tells nothing, is remembered for a while. */
+void ltide_keep_text(lua_State *L);
+void ltide_script_push(lua_State *L, const char *name); /* the function of the chunks */
+/* Calls the chunks' function of that name with the n values at the top of the stack, which it may yield in. For
+ * `return`: whatever it returns is what the running function returns. */
+int ltide_script_call(lua_State *L, const char *name, int n);
+
+/* Pushes a copy of the tree of tensors at index: tables are made anew with their metatables, each tensor becomes what
+ * leaf(x) gives for it, once, and other values are kept. What is shared, or refers to itself, is so in the copy. The
+ * closure `leaf` is at the top, and is popped. */
+void ltide_map_tree(lua_State *L, int index);
+
+/* For their functions of one result. */
+static inline int ltide_give_boolean(lua_State *L, bool b) { return lua_pushboolean(L, b), 1; }
+static inline int ltide_give_integer(lua_State *L, lua_Integer i) { return lua_pushinteger(L, i), 1; }
+
+#endif

@@ -1,0 +1,20 @@
+/* io.c: pictures. */
+#include "call/row.h"
+
+static int lsave_png(lua_State *L, ltide_call *c) { return ltide_done(L, tide_png_save(c->v[0].text, c->v[1].tensor)); }
+
+static int lload_png(lua_State *L, ltide_call *c) {
+  const ltide_value *bits = &c->v[1];
+  int count = bits->i > 16 ? -1 : (int)bits->i; /* 0: not given */
+  if (bits->given && count != 8 && count != 16)
+    return ltide_error(L, "ValueError", "load_png: bits: got %I, expected 8 or 16", (LUAI_UACINT)bits->i);
+  return ltide_finish(L, c, tide_png_load_as(ltide_result(L, c), c->v[0].text, count, c->v[2].boolean));
+}
+
+void ltide_open_io(lua_State *L, ltide_state *S) {
+#define PATH "tide."
+  static ltide_row rows[] = {
+#include "data/api/io.def"
+      {0}};
+  ltide_register_rows(L, "tide", rows);
+}

@@ -1,0 +1,254 @@
+-- tide.kernel: kernels written in Lua: from a function and the kinds of its arguments to what specialize.c keeps of it.
+--
+-- kernel_compile (types.lua) makes a typed tree of the text, kernel_text writes it in C. Both are asked once for each
+-- new combination of kinds; `layout` is one of them, what is known of grid and tensors, as tide_kernel_layout counts it: 1,
+-- all sizes and offsets are computed in 32 bits; 2, elements lie side by side along the last dims, too.
+--
+-- Invariant: a kernel has a body that was read as a whole; an error in another one changes nothing.
+
+kernel_mail_index, kernel_mail_zero, kernel_mail_stopped, kernel_mail_apart = 2, 3, 4, 5 -- as TIDE__MAIL_PLACE, _ZERO, _STOPPED and _APART in core
+
+-- kernel_slots(typed): where each operand begins among the slots, and how many there are.
+function kernel_slots(typed)
+  local first, at = {}, 7 + #typed.sites
+  for k = 1, #typed.operands do
+    local x = typed.operands[k]
+    first[k] = at
+    at = at + (x.kind == "tensor" and 1 + 2 * x.ndim or 1)
+  end
+  return first, at
+end
+
+-- ---- the text ----
+
+local function strip(name)
+  local mark = sub(name, 1, 1)
+  return (mark == "@" or mark == "=") and sub(name, 2) or "kernel"
+end
+
+-- kernel_source(fn): its text, for the front end. A string is the text itself.
+function kernel_source(fn)
+  if type(fn) == "string" then return { text = fn, name = "kernel", chunk = "=kernel", line = 1 } end
+  if type(fn) ~= "function" then refuse(fn, "fn", "a function of Lua, or its text") end
+  local text, name, line = function_text(fn)
+  if not text then
+    fail("ValueError", "kernel: the text of the function cannot be had: " .. name .. ", expected the text as a string")
+  end
+  return { text = text, name = strip(name), chunk = name, line = line, fn = fn }
+end
+
+-- ---- options ----
+
+local function sizes_of(block)
+  if block == nil then return end
+  if is_integer(block) then block = { block } end
+  if type(block) ~= "table" then refuse(block, "block", "an integer or a table of one to three") end
+  local sizes, threads = {}, 1
+  for d = 1, rawlen(block) do
+    local n = rawget(block, d)
+    if not is_integer(n) or n < 1 or n > 1024 then refuse(n, "block", "1 to 1024 threads") end
+    sizes[d], threads = n, threads * n
+  end
+  if #sizes < 1 or #sizes > 3 then refuse(block, "block", "an integer or a table of one to three") end
+  if threads > 1024 then
+    fail("ValueError", "kernel: block: got " .. threads .. " threads, expected at most 1024")
+  end
+  return sizes
+end
+
+local function float_of(float)
+  if float == nil or float == "float32" or float == "float64" then return float end
+  fail("DtypeError", "kernel: float: got " .. float .. ", expected float32 or float64")
+end
+
+-- {"float32", 2, tide.int64, "number"}: a tensor of two dims, one of one, a float.
+local function read_types(list)
+  if type(list) ~= "table" then refuse(list, "types", "a list: dtypes, each with a number of dims, 'number', 'integer' or 'boolean'") end
+  local kinds, k, n = {}, 1, rawlen(list)
+  while k <= n do
+    local word = rawget(list, k)
+    if word == "number" or word == "integer" or word == "boolean" then
+      kinds[#kinds + 1] = { kind = word == "number" and "float" or word }
+    else
+      local dims = rawget(list, k + 1)
+      if is_integer(dims) then k = k + 1 else dims = 1 end
+      if dims < 0 or dims > 8 then refuse(dims, "types", "0 to 8 dims") end
+      kinds[#kinds + 1] = { kind = "tensor", dtype = dtype_name(word, "types"), ndim = dims }
+    end
+    k = k + 1
+  end
+  return kinds
+end
+
+-- ---- compiling ----
+
+local function default_block(self, ndim)
+  local block = self.block
+  if not block then return end
+  if #block ~= ndim then
+    fail("ValueError", "kernel: block: got " .. #block .. (#block == 1 and " size" or " sizes") .. ", expected " .. ndim .. ", as the grid has")
+  end
+  return block
+end
+
+-- Where what a function has from outside lies, as kernel.h has it.
+local function place_of(from, places)
+  local place = { at = #places + 1, upvalue = from.upvalue or 0, fields = 0 }
+  places[#places + 1] = from.global and (from.env or env_of(from.of)) or from.of
+  if from.global then places[#places + 1] = from.global end
+  for k = 1, from.path and #from.path or 0 do
+    places[#places + 1] = from.path[k]
+    place.fields = k
+  end
+  return place
+end
+
+local function outers_of(typed, args)
+  local outers, places = {}, {}
+  for k = args + 1, #typed.operands - typed.results do outers[#outers + 1] = place_of(typed.operands[k].from, places) end
+  for k = 1, typed.names and #typed.names or 0 do
+    local name = typed.names[k]
+    if type(name.value) == "function" or type(name.value) == "table" then
+      local place = place_of(name.from, places)
+      place.fixed = name.value
+      outers[#outers + 1] = place
+    end
+  end
+  for k = 1, #outers do places[#places + 1] = outers[k].fixed end -- kept alive
+  return outers, places
+end
+
+local ordered = { min = true, max = true, band = true, bor = true, bxor = true }
+
+-- Does it matter which thread is first?
+local function is_unordered(typed, list)
+  for k = 1, #list do
+    local n = list[k]
+    if n.op == "atomic" and not ordered[n.kind] then
+      local of = n.shared and typed.shared[n.shared] or typed.operands[n.tensor]
+      if n.kind == "exchange" or n.kind == "cas" or find(of.dtype, "float") then return true end
+    end
+    if n.op == "if" and (is_unordered(typed, n.yes) or n.no and is_unordered(typed, n.no)) then return true end
+    if n.body and is_unordered(typed, n.body) then return true end
+  end
+  return false
+end
+
+local function lines_of(typed)
+  local lines = {}
+  for k = 1, #typed.sites do
+    local site = typed.sites[k]
+    lines[k] = type(site) == "table" and site.line or site
+  end
+  return lines
+end
+
+-- What a script that may not run machine code makes is as large at most as a compiler is done with soon.
+local most_text = 262144
+
+local function compile(self, source, ndim, layout, signature)
+  local small, trusted = layout > 0, runs_native()
+  local typed = kernel_compile(source.syntax, { ndim = ndim, small = small, signature = signature, float = self.float, name = self.name })
+  local opts = { check = self.check ~= false or not trusted, clear = not trusted, small = small, unit = layout > 1, block = default_block(self, ndim), plain = true, reduce = self.reduce }
+  local text = kernel_text(typed, opts)
+  if self.reduce and typed.results == 0 then
+    fail("ValueError", "kernel: " .. self.name .. ": reduce: got a function that returns nothing, expected one that returns what is reduced")
+  end
+  if not trusted and (#text.device > most_text or #text.host > most_text) then
+    fail("ValueError", self.name .. ": the kernel is too long, got " .. #text.host .. " bytes of C++, expected at most " .. most_text)
+  end
+  local outers, places = outers_of(typed, #signature)
+  return {
+    typed = typed, opts = opts, signature = signature, ndim = ndim, layout = layout, args = #signature, operands = typed.operands,
+    results = typed.results, outers = outers, places = places, lines = lines_of(typed), source = source.chunk,
+    device = text.device, host = text.host, code = kernel_code(typed, opts), turns = typed.barriers, waits = text.waits, block = text.block,
+    host_block = text.host_block, rounds = text.rounds, unordered = (typed.atomics and is_unordered(typed, typed.body)) or false,
+  }
+end
+
+-- ---- what C calls ----
+
+-- Said once of a kernel that leaves nothing behind: what it computed was to be returned, or written.
+local function warn_of_nothing(self, made)
+  for i = 1, #made.operands do
+    if made.operands[i].writes then return end
+  end
+  if self.warned then return end
+  self.warned = true
+  warn("kernel: " .. self.name .. ": it gives nothing, expected x[i] = v for a tensor, or return v")
+end
+
+-- A call needs what is not there: kinds of its arguments, in `signature`.
+function program_special(k, self, ndim, layout, signature)
+  local made = compile(self, self.source, ndim, layout, signature)
+  warn_of_nothing(self, made)
+  local number = kernel_add(k, made)
+  self.made[#self.made + 1] = { number = number, ndim = ndim, layout = layout, signature = signature }
+  self.last = made
+end
+
+local function begin(k, self, types)
+  local kinds = read_types(types)
+  local ndim = #self.source.syntax.fn.params - #kinds
+  if ndim < 1 or ndim > 3 then
+    fail("ValueError", "kernel: types: got " .. #kinds .. " for a function of " .. #self.source.syntax.fn.params
+      .. " parameters, expected one for each behind the place, which is one to three of them")
+  end
+  program_special(k, self, ndim, 2, kinds)
+  specials_ready(k)
+end
+
+-- The whole body is read before anything is compiled of it.
+local function read_body(fn)
+  local source = kernel_source(fn)
+  source.syntax = kernel_syntax(source)
+  return source
+end
+
+-- tide.func(fn): what kernels call.
+function kernel_func(fn)
+  read_body(fn)
+  return type(fn) == "string" and function_of(fn) or fn
+end
+
+function program_make(fn, opts)
+  local source = read_body(fn)
+  local reduce = opts.reduce
+  if reduce ~= nil and not reduction_of(reduce) then refuse(reduce, "reduce", "'sum', 'prod', 'min' or 'max'") end
+  if opts.check ~= nil and type(opts.check) ~= "boolean" then refuse(opts.check, "check", "true or false") end
+  if opts.check == false and not runs_native() then
+    fail("PermissionError", "kernel: check: got false, expected true: the host has not granted this script NATIVE")
+  end
+  local name = opts.name or source.name .. ":" .. source.line
+  local self = { source = source, name = name, check = opts.check, float = float_of(opts.float), block = sizes_of(opts.block), reduce = reduce, made = {} }
+  local k = kernel_new(self, name, reduce and reduction_of(reduce))
+  if opts.types ~= nil then begin(k, self, opts.types) end
+  return k
+end
+
+-- ---- methods ----
+
+function program_replace(k, self, fn)
+  local source, made = read_body(fn), {}
+  for i = 1, #self.made do
+    local old = self.made[i]
+    made[i] = compile(self, source, old.ndim, old.layout, old.signature)
+  end
+  kernel_drop(k)
+  self.source, self.made = source, {}
+  for i = 1, #made do
+    local new = made[i]
+    self.made[i] = { number = kernel_add(k, new), ndim = new.ndim, layout = new.layout, signature = new.signature }
+    self.last = new
+  end
+  return k
+end
+
+function program_text_of(k, self, device)
+  local last = self.last
+  if not last then fail("StateError", "source: nothing was compiled yet, expected a call before, or types=") end
+  local opts = { check = last.opts.check, clear = last.opts.clear, small = last.opts.small, unit = last.opts.unit, block = last.opts.block, reduce = last.opts.reduce }
+  if device == nil then device = default_device() < 0 and "cpu" or "cuda" end
+  if device ~= "cpu" and device ~= "cuda" then refuse(device, "device", "'cuda' or 'cpu'") end
+  return kernel_text(last.typed, opts)[device == "cpu" and "host" or "device"]
+end

@@ -1,0 +1,39 @@
+-- Which tensors of a kernel are only added to, by atomic operations whose old value nobody asks for: a histogram's, say. Threads
+-- of a CPU that add to the same few elements wait for each other's caches, so that each part of a grid adds to elements of its
+-- own, and these at its end to the tensor's (text.lua).
+--
+-- Invariant: what is given here is read and written by nothing else in the kernel, unless another operand is the same memory.
+
+local most = 2 -- tensors: each takes a part of the grid 16 KiB of its stack
+
+-- Every table in a tree, once; trees may share what is in them.
+local function each(tree, fn, seen)
+  if seen[tree] then return end
+  seen[tree] = true
+  fn(tree)
+  for _, v in next, tree do
+    if type(v) == "table" then each(v, fn, seen) end
+  end
+end
+
+local function only_adds(n)
+  return n.op == "atomic" and (n.kind == "add" or n.kind == "sub") and not n.var
+end
+
+-- kernel_own(typed): the list of their operands, and {operand -> its place in the list}
+function kernel_own(typed)
+  local list, at, other, adds = {}, {}, {}, {}
+  if not typed.atomics or typed.barriers then return list, at end
+  each(typed.body, function(n)
+    local x = n.tensor
+    if not x or n.op == "size" then return end
+    if only_adds(n) then adds[x] = true else other[x] = true end
+  end, {})
+  for k = 1, #typed.operands do
+    if adds[k] and not other[k] and #list < most then
+      list[#list + 1] = k
+      at[k] = #list
+    end
+  end
+  return list, at
+end

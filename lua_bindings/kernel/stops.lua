@@ -1,0 +1,63 @@
+-- Which loops of a kernel look now and then whether somebody wants it to end (text.lua).
+--
+-- A loop that counts from one constant to another, some dozens of times with all that such loops within it do, ends before
+-- anybody would ask. Every other loop may go on, because of a number that a script gives or a size that it chooses.
+--
+-- Invariant: between two looks of a thread there are a bounded number of steps, whatever the kernel is given.
+
+local most = 256 -- times, of loops that do not look
+
+local function is_number(e) return e.op == "const" and type(e.value) == "number" end
+
+-- How often the loop goes round, where constants say it, or nil.
+local function rounds(n)
+  if n.op ~= "for" or not (is_number(n.from) and is_number(n.to) and is_number(n.step)) or n.step.value == 0 then return end
+  local left = (n.to.value - n.from.value) / n.step.value + 1.0
+  return left < 1 and 1.0 or left
+end
+
+-- How often anything in the list is done at most, once through; loops that look are added to `stops`.
+local function look(list, stops)
+  local all = 1.0
+  for k = 1, #list do
+    local n, times = list[k], 1.0
+    if n.op == "if" then
+      local yes, no = look(n.yes, stops), look(n.no or {}, stops)
+      times = yes > no and yes or no
+    elseif n.body then
+      times = look(n.body, stops)
+      if n.op == "loop" or n.op == "for" then
+        local own = rounds(n)
+        if own and n.narrow and own * times <= most then times = own * times else stops[n], times = true, 1.0 end
+      end
+    end
+    if times > all then all = times end
+  end
+  return all
+end
+
+-- kernel_stops(body): {loop -> true}
+function kernel_stops(body)
+  local stops = {}
+  look(body, stops)
+  return stops
+end
+
+local function count(list)
+  local all = #list
+  for k = 1, #list do
+    local n = list[k]
+    if n.op == "for" or n.op == "loop" then all = all + 100 end
+    if n.yes then all = all + count(n.yes) end
+    if n.no and not n.type then all = all + count(n.no) end
+    if n.body then all = all + count(n.body) end
+  end
+  return all
+end
+
+-- kernel_unrolls(n, typed): so many rounds of a loop without end are written behind each other, where they are short, so that
+-- counting them costs little beside them.
+function kernel_unrolls(n, typed)
+  local size = not typed.barriers and count(n.body) or 100
+  return size <= 8 and "#pragma unroll 8\n" or size <= 20 and "#pragma unroll 4\n" or ""
+end

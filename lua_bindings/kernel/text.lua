@@ -1,0 +1,426 @@
+-- From the typed tree of a kernel to its text: CUDA C for NVRTC, C++ for the compiler of the CPU. Here is what a launch runs and
+-- what it hands the body; text_statements.lua writes the body and text_expressions.lua what is computed in it.
+--
+-- On a GPU a thread works at one place of the grid. On the CPU a block is a run of places of the last dimension, one loop.
+-- A loop with tests of indexes in it is no vector code. So the range of each index over the run is computed first, where it
+-- follows from places, sizes and numbers alone: if all lie inside, a second loop runs that has none of these tests, and if
+-- conditions hold for the whole run, a third that has none of these either. Where they do not, which is at the edges of a
+-- grid as a rule, the first and the last place are done apart.
+--
+-- The ranges are computed with numbers below 2^40 only (tk_small), so that they cannot wrap around.
+--
+-- w is the writer of a text: `out`, what is written, piece by piece, and what the three files need to know meanwhile (begin).
+-- Nothing else is kept between calls, as the tree names functions, whose tensors would live on.
+--
+-- Invariant: what was not shown to lie inside is tested.
+
+local expressions, statements = kernel_text_expressions(), kernel_text_statements()
+local storage, kinds = expressions.storage, expressions.kinds
+local integer_text, float_text = expressions.integer_text, expressions.float_text
+local put, write_all, write_body, end_line = statements.put, statements.write_all, statements.write_body, statements.end_line
+
+-- ---- what the body works on ----
+
+-- Addresses, sizes, strides and numbers as the slots have them. What results are written to may have any strides.
+local function write_operands(w, typed)
+  local first, units = kernel_slots(typed), w.units and #typed.operands - typed.results or 0
+  for k = 1, #typed.operands do
+    local x, at = typed.operands[k], first[k]
+    if x.kind == "tensor" then
+      put(w, storage[x.dtype] .. " *const p" .. k .. " = (" .. storage[x.dtype] .. " *)s[" .. at .. "];\n")
+      for d = 1, x.ndim do
+        local stride = d == x.ndim and k <= units and "1" or "(tide_x)s[" .. at + x.ndim + d .. "]"
+        put(w, "const tide_x n" .. k .. "_" .. d .. " = (tide_x)s[" .. at + d .. "], s" .. k .. "_" .. d .. " = " .. stride .. ";\n")
+      end
+    elseif x.kind == "float" then
+      put(w, "const tide_r a" .. k .. " = (tide_r)tk_bits<double>(s[" .. at .. "]);\n")
+    else
+      put(w, "const " .. (x.kind == "boolean" and "bool a" or "tide_i a") .. k .. " = " .. (x.kind == "boolean" and "0 != " or "") .. "s[" .. at .. "];\n")
+    end
+  end
+end
+
+local function write_vars(w, typed)
+  for k = 1, #typed.vars do
+    local v = typed.vars[k]
+    put(w, (v.narrow and "int" or kinds[v.type]) .. " v" .. k .. " = 0;\n")
+  end
+end
+
+local function write_meets(w)
+  if not w.meets then return end
+  put(w, "unsigned tk_round = 0;\n")
+  for k = 1, #w.meets.loops do put(w, "unsigned tk_n" .. w.meets.loops[k] .. " = 0;\n") end
+end
+
+local function write_tables(w, typed)
+  for k = 1, #typed.constants do
+    local c, list = typed.constants[k], {}
+    local float = c.dtype == "float64"
+    for i = 1, #c.values do
+      list[i] = float and float_text(w, c.values[i], "double") or integer_text(c.values[i])
+    end
+    put(w, "TIDE_TABLE const " .. storage[c.dtype] .. " c" .. k .. "[] = {" .. join(list, ", ") .. "};\n")
+  end
+  for k = 1, #typed.shared do
+    local a, n = typed.shared[k], 1
+    for d = 1, #a.sizes do n = n * a.sizes[d] end
+    put(w, "static TIDE_SHARED " .. storage[a.dtype] .. " sh" .. k .. "[" .. n .. "];\n")
+  end
+end
+
+-- The place of a thread in its block and in the grid; blocks are counted with the last dimension fastest. On a GPU that one is
+-- the launch's first, and the second and third count the others (program_launch.c).
+local function write_place(w, typed, of_block, of_gpu)
+  local ndim, block = typed.ndim, w.block
+  local is_apart = of_gpu and ndim > 1
+  put(w, "unsigned rest = " .. (is_apart and "blockIdx.z * 65535u + blockIdx.y" or of_block) .. ", inner = t;\n")
+  for d = ndim, 1, -1 do
+    local of = "rest"
+    if is_apart and d == ndim then
+      of = of_block
+    elseif d > 1 then
+      put(w, "const unsigned along" .. d .. " = (unsigned)((s[" .. d - 1 .. "] + " .. block[d] - 1 .. ") / " .. block[d] .. ");\n")
+      of = "(rest % along" .. d .. ")"
+    end
+    put(w, "const long long b" .. d .. " = (long long)" .. of .. " + 1;\n")
+    if of ~= of_block and d > 1 then put(w, "rest /= along" .. d .. ";\n") end
+    put(w, "const int t" .. d .. " = (int)" .. (d == 1 and "inner" or "(inner % " .. block[d] .. ")") .. " + 1;\n")
+    if d > 1 then put(w, "inner /= " .. block[d] .. ";\n") end
+    put(w, "const tide_x i" .. d .. " = (tide_x)((b" .. d .. " - 1) * " .. block[d] .. ") + t" .. d .. ";\n")
+  end
+end
+
+local function outside_of(typed)
+  local tests = {}
+  for d = 1, typed.ndim do tests[d] = "i" .. d .. " > (tide_x)s[" .. d - 1 .. "]" end
+  return join(tests, " || ")
+end
+local function write_outside(w, typed) put(w, "if (" .. outside_of(typed) .. ") return;\n") end
+
+local function write_clear(w)
+  local any
+  for kind in next, w.sums do
+    put(w, "tk_sum_" .. kind .. "_clear(t);\n")
+    any = true
+  end
+  if w.meets then put(w, "tk_meet_clear(t);\n") end
+  -- another state's kernel may have left its values there
+  for k = 1, w.clear and #w.typed.shared or 0 do
+    put(w, "for (unsigned n = t; n < sizeof sh" .. k .. " / sizeof *sh" .. k .. "; n += TIDE_THREADS) sh" .. k .. "[n] = {};\n")
+    any = true
+  end
+  if any or w.meets then put(w, "__syncthreads();\n") end
+end
+
+-- The body for one thread. Where the indexes of its place are known, they are tested together, and a thread whose indexes
+-- all lie inside tests none of them on its way: so it may begin all that it reads at once. Those of a block that wait for
+-- each other go the same way. What the other threads do is rare, and takes a compiler longer than all the rest; so their
+-- accesses are calls, where there are more than a few.
+local function write_copies(w, typed, of_gpu)
+  local ranges = of_gpu and w.check and kernel_ranges(typed, w.block)
+  if ranges and next(ranges.inside) then
+    put(w, "bool fast = true;\n" .. ranges.text)
+    if typed.barriers then put(w, "fast = __syncthreads_and(fast);\n") end
+    put(w, "if (fast) {\n")
+    w.fast, w.inside, w.copy, w.wanted = true, ranges.inside, 2, {}
+    write_body(w)
+    put(w, end_line(w) .. "return;\n}\n")
+    w.fast, w.copy, w.wanted, w.line, w.outside = false, 1, {}, nil, true
+    if w.accesses > 3 then w.apart = "apart_" end
+  end
+  write_body(w)
+end
+
+-- What fn(w, ...) writes, as a text.
+local function written(w, fn, ...)
+  local before = w.out
+  w.out = {}
+  fn(w, ...)
+  local text = join(w.out)
+  w.out = before
+  return text
+end
+
+-- Blocks of a GPU look as they begin whether to end at all, where a grid may take long: by loops, atomic operations that wait
+-- for each other or a long text, or by its size. Others do not, as it takes the compiler a fifth longer.
+local long_text, slow_blocks, blocks = 1 << 14, 1 << 12, 1 << 20
+local function write_looks(w, of_gpu, body)
+  local loops, slow = next(w.stops) ~= nil, w.typed.atomics or #body > long_text
+  if loops then put(w, "int tk_left = TIDE_ROUNDS;\n" .. (of_gpu and "unsigned tk_looks = 0;\n" or "")) end
+  if not of_gpu or w.small and not (loops or slow) then return end
+  w.late = true
+  put(w, "TIDE_LATE(" .. literal((loops or slow) and slow_blocks or blocks) .. ")\n")
+end
+
+-- A function of one thread: the kernel of a GPU, or what runs by turns on the CPU.
+local function write_thread(w, typed, head, of_block, of_gpu)
+  local inner = written(w, write_copies, typed, of_gpu)
+  put(w, head)
+  write_place(w, typed, of_block, of_gpu)
+  write_clear(w)
+  write_outside(w, typed)
+  write_looks(w, of_gpu, inner)
+  write_operands(w, typed)
+  write_vars(w, typed)
+  write_meets(w)
+  put(w, inner)
+  put(w, end_line(w) .. "}\n")
+end
+
+-- ---- results that a GPU reduces ----
+
+-- A block joins what its threads return, and writes one value for all of them. A thread does several places, whose reads are in
+-- flight together where the indexes of all of them lie inside.
+local joins = {
+  sum = { "a + b", "0", "0" }, prod = { "a * b", "1", "1" },
+  min = { "a < b || a != a ? a : b", "INF_", "0x7fffffffffffffffll" }, max = { "a > b || a != a ? a : b", "-INF_", "-0x7fffffffffffffffll - 1" },
+}
+local rounds = 8 -- places of a thread
+
+local function result_of(typed, n) return typed.operands[#typed.operands - typed.results + n] end
+
+-- Threads that wait for each other return once.
+local function is_joined(typed, opts)
+  if not opts.reduce or typed.results == 0 or typed.barriers or not opts.small then return false end
+  for n = 1, typed.results do
+    local dtype = result_of(typed, n).dtype
+    if dtype ~= "int64" and dtype ~= "float32" and dtype ~= "float64" then return false end
+  end
+  return true
+end
+
+local function kind_of(typed, n) return result_of(typed, n).dtype == "int64" and "tide_i" or "tide_r" end
+
+-- None of anything, in a result of that name.
+local function write_none(w, typed, name)
+  for n = 1, typed.results do
+    local kind = kind_of(typed, n)
+    put(w, kind .. " " .. name .. n .. " = " .. joins[w.joined][kind == "tide_i" and 3 or 2] .. ";\n")
+  end
+end
+
+-- Integers are joined as unsigned numbers, which wrap around.
+local function write_joins(w, typed)
+  for n = 1, typed.results do
+    local kind, expr = kind_of(typed, n), joins[w.joined][1]
+    if kind == "tide_i" and (w.joined == "sum" or w.joined == "prod") then expr = "(tide_i)((tide_u)a " .. (w.joined == "sum" and "+" or "*") .. " (tide_u)b)" end
+    put(w, "const auto join" .. n .. " = [](" .. kind .. " a, " .. kind .. " b) { return " .. expr .. "; };\n")
+  end
+end
+
+-- The places of a thread, one after the other; those outside of the grid return nothing where that is looked at.
+local function write_rounds(w, typed, of_block, unroll, outside)
+  put(w, "#pragma unroll " .. unroll .. "\nfor (unsigned round = 0; round < " .. rounds .. "; round++) {\n")
+  write_place(w, typed, of_block, true)
+  write_none(w, typed, "q")
+  put(w, "const auto one = [&]() {\n" .. (outside and "if (" .. outside .. ") return;\n" or ""))
+  write_vars(w, typed)
+  write_all(w, typed.body)
+  put(w, end_line(w) .. "};\none();\n")
+  for n = 1, typed.results do put(w, "r" .. n .. " = join" .. n .. "(r" .. n .. ", q" .. n .. ");\n") end
+  put(w, "}\n")
+end
+
+local function write_bodies(w, typed, of_block)
+  local ranges, outside = w.check and kernel_ranges(typed, w.block), outside_of(typed)
+  local unroll = next(w.stops) and "1" or "4"
+  put(w, "bool fast = true, some = false;\nfor (unsigned round = 0; round < " .. rounds .. "; round++) {\n")
+  write_place(w, typed, of_block, true)
+  put(w, "const bool in = !(" .. outside .. ");\nsome |= in, fast &= in;\n" .. (ranges and ranges.text or "") .. "}\nif (fast) {\n")
+  w.fast, w.inside, w.copy, w.wanted = ranges and true or false, ranges and ranges.inside or {}, 2, {}
+  write_rounds(w, typed, of_block, unroll)
+  put(w, "} else {\n")
+  w.fast, w.copy, w.wanted, w.line, w.outside = false, 1, {}, nil, true
+  if w.accesses > 3 then w.apart = "apart_" end
+  write_rounds(w, typed, of_block, "1", outside)
+  put(w, "}\n")
+end
+
+-- The first thread writes, unless its block is one that was left over.
+local function write_joined(w, typed, head)
+  local of_block, first = "(blockIdx.x * " .. rounds .. "u + round)", kernel_slots(typed)
+  local inner = written(w, write_bodies, typed, of_block)
+  put(w, head)
+  write_looks(w, true, inner)
+  write_operands(w, typed)
+  write_none(w, typed, "r")
+  write_joins(w, typed)
+  put(w, inner)
+  for n = 1, typed.results do put(w, "r" .. n .. " = tk_join(r" .. n .. ", t, join" .. n .. ");\n") end
+  put(w, "if (t != 0 || !some) return;\nconst tide_i at = (blockIdx.z * 65535ll + blockIdx.y) * gridDim.x + blockIdx.x;\n")
+  for n = 1, typed.results do
+    local x = storage[result_of(typed, n).dtype]
+    put(w, "((" .. x .. " *)s[" .. first[#typed.operands - typed.results + n] .. "])[at] = (" .. x .. ")r" .. n .. ";\n")
+  end
+  put(w, "}\n")
+end
+
+-- The writer of a text, at its begin.
+local function begin(typed, opts, host)
+  local w = {
+    out = {}, typed = typed, host = host, check = opts.check ~= false, clear = opts.clear, small = opts.small, units = opts.unit, plain = opts.plain, ndims = {}, sums = {}, wanted = {}, copy = 1, inside = {}, sure = {}, decided = {}, accesses = 0, apart = "",
+    block = opts.block or (typed.ndim == 1 and { 256 } or typed.ndim == 2 and { 1, 256 } or { 1, 1, 256 }),
+  }
+  w.threads, w.stops, w.turns = 1, kernel_stops(typed.body), "0u"
+  w.meets = typed.barriers and kernel_meets(typed) or nil
+  for d = 1, typed.ndim do w.threads = w.threads * w.block[d] end
+  -- what sums over a block is known before the body is written
+  local function look(list)
+    for k = 1, #list do
+      local n = list[k]
+      if n.op == "block_sum" or n.op == "warp_sum" then w.sums[kinds[typed.vars[n.var].type]] = true end
+      if n.yes then look(n.yes) end
+      if n.no and not n.type then look(n.no) end
+      if n.body then look(n.body) end
+    end
+  end
+  look(typed.body)
+  return w
+end
+
+local function finish(w, typed, opts, host)
+  local first, slots = kernel_slots(typed)
+  local body = written(w, write_tables, typed) .. join(w.out)
+  return kernel_prelude({
+    host = host, float = typed.float, slots = slots, threads = w.threads, small = w.small, ndims = w.ndims, sums = w.sums, apart = kernel_mail_apart, meets = w.meets,
+    random = w.random, index = kernel_mail_index, zero = kernel_mail_zero, stopped = kernel_mail_stopped, stops = next(w.stops) ~= nil or w.late,
+  }, body) .. body
+end
+
+local function device_text(typed, opts)
+  local w = begin(typed, opts)
+  local head = "extern \"C\" __global__ void __launch_bounds__(" .. w.threads
+    .. ") tide_kernel(const __grid_constant__ tide_slots s) {\nTIDE_WAIT\nconst unsigned t = threadIdx.x;\n"
+  w.joined = is_joined(typed, opts) and opts.reduce
+  if w.joined then write_joined(w, typed, head) else write_thread(w, typed, head, "blockIdx.x", true) end
+  return finish(w, typed, opts, false), w
+end
+
+-- Threads that wait for each other.
+local function turns_text(typed, opts)
+  local w = begin(typed, opts, true)
+  write_thread(w, typed, "static void tide_thread(const void *packed, unsigned t) {\nTIDE_S s = (TIDE_S)packed;\n"
+    .. "threadIdx = {t, 0, 0};\n", "blockIdx.x")
+  put(w, "static int tide_loop(const void *packed, const unsigned *dims, long long begin, long long end) {\n"
+    .. "for (long long b = begin; b < end; b++) {\nblockIdx = {(unsigned)b, 0, 0};\n"
+    .. "if (int rc = tide_hook->block(tide_hook->self, " .. w.threads .. ", tide_thread, packed)) return rc;\n}\nreturn 0;\n}\n"
+    .. "TIDE_KERNEL(tide_loop)\n")
+  return finish(w, typed, opts, true)
+end
+
+-- ---- a run of places on the CPU ----
+
+-- How many places of the last dimension a launch counts as one: a part of a grid is not smaller. Where a place has a loop
+-- it is worth a thread sooner.
+local function loops(list)
+  for k = 1, #list do
+    local n = list[k]
+    if n.op == "loop" or n.op == "for" then return true end
+    if n.yes and loops(n.yes) or n.no and not n.type and loops(n.no) or n.body and loops(n.body) then return true end
+  end
+  return false
+end
+local most_places = 4096
+function kernel_run(typed) return loops(typed.body) and 256 or most_places end
+
+local own_elements, own_rounds = 2048, 8 -- of a tensor at most; places of a part for each of them at least
+
+-- A part of a grid that adds to elements of its own works on other slots, in which the addresses are theirs.
+local function write_own(w, typed, places)
+  local first, slots = kernel_slots(typed)
+  local sum, tests, begins, ends = {}, {}, {}, {}
+  for j = 1, #w.adds do
+    local k = w.adds[j]
+    local x, n = typed.operands[k], "few" .. j
+    local at, kept = first[k], storage[x.dtype]
+    sum[j] = n
+    put(w, "const tide_i " .. n .. " = tk_few(s + " .. at .. ", " .. x.ndim .. ", " .. own_elements .. "), from" .. j .. " = s[" .. at .. "], upto" .. j .. " = from"
+      .. j .. " + " .. n .. " * (tide_i)sizeof(" .. kept .. ");\n")
+    tests[#tests + 1] = "&& " .. n
+    for other = 1, #typed.operands do
+      local y = typed.operands[other]
+      if other ~= k and y.kind == "tensor" then
+        tests[#tests + 1] = "&& tk_apart(s + " .. first[other] .. ", " .. y.ndim .. ", sizeof(" .. storage[y.dtype] .. "), from" .. j .. ", upto" .. j .. ")"
+      end
+    end
+    begins[j] = "slots[" .. at .. "] = (tide_i)mine" .. j .. ";\nmemset(mine" .. j .. ", 0, (size_t)(upto" .. j .. " - from" .. j .. "));\n"
+    ends[j] = "for (tide_i e = 0; own && e < " .. n .. "; e++)\n  if (mine" .. j .. "[e] != 0) tk_atomic_add((" .. kept .. " *)from" .. j .. " + e, mine" .. j .. "[e]);\n"
+    put(w, kept .. " mine" .. j .. "[" .. own_elements .. "];\n")
+  end
+  put(w, "long long slots[" .. slots .. "];\nconst bool own = (end - begin) * " .. places .. " >= " .. own_rounds .. " * (" .. join(sum, " + ") .. ") "
+    .. join(tests, " ") .. ";\nif (own) {\nmemcpy(slots, packed, sizeof slots);\n" .. join(begins) .. "s = slots;\n}\n")
+  return join(ends)
+end
+
+local function host_text(typed, opts)
+  local w = begin(typed, opts, true)
+  w.adds, w.adds_at = kernel_own(typed)
+  local owns = #w.adds > 0
+  local ndim = typed.ndim
+  local run, places = { 1, 1, 1 }, kernel_run(typed)
+  run[ndim] = places
+  w.block = run
+  local ranges = kernel_ranges(typed)
+  local declared, operands, place = written(w, write_vars, typed), written(w, write_operands, typed), {}
+  for d = 1, ndim - 1 do place[d] = "const tide_x i" .. d .. " = first" .. d .. ";\n" end
+  -- level 0: every index and condition is tested; 1: the indexes of the whole run lie inside; 2: conditions hold as well
+  local function body(level)
+    w.fast, w.unit, w.copy, w.wanted, w.line = level > 0, level > 0, level + 1, {}, nil
+    w.inside, w.decided = ranges.inside, level == 2 and ranges.decided or {}
+    local inner = written(w, write_all, typed.body)
+    w.fast, w.unit = false, false
+    return "#pragma GCC ivdep\nfor (tide_x i" .. ndim .. " = from; i" .. ndim .. " <= upto; i" .. ndim .. "++) {\n"
+      .. declared .. inner .. end_line(w) .. "}\n"
+  end
+  local slow, quick, straight = body(0), ranges.any and body(1), ranges.any and next(ranges.decided) and body(2)
+  put(w, "TIDE_FN void tide_run(TIDE_S s" .. (ndim > 1 and ", tide_x first1" or "") .. (ndim > 2 and ", tide_x first2" or "")
+    .. ", tide_x from, tide_x upto, int level" .. (owns and ", bool own" or "") .. ") {\n" .. (next(w.stops) and "int tk_left = TIDE_ROUNDS;\n" or "") .. operands .. join(place))
+  if straight then put(w, "if (level == 2) {\n" .. straight .. "return;\n}\n") end
+  if quick then put(w, "if (level) {\n" .. quick .. "return;\n}\n") end
+  put(w, slow .. "}\n")
+  local passed = (ndim > 1 and ", first1" or "") .. (ndim > 2 and ", first2" or "")
+  local params = (ndim > 1 and ", tide_x first1" or "") .. (ndim > 2 and ", tide_x first2" or "")
+  if quick then
+    put(w, "static int tide_level(TIDE_S s" .. params .. ", tide_x from, tide_x upto) {\n" .. operands
+      .. "bool fast = true, holds = " .. (straight and "true" or "false") .. ";\n" .. ranges.text .. "return fast + (fast & holds);\n}\n")
+  end
+  put(w, "static int tide_loop(const void *packed, const unsigned *dims, long long begin, long long end) {\nTIDE_S s = (TIDE_S)packed;\n")
+  local ends, passes = owns and write_own(w, typed, places) or "", owns and ", own);\n" or ");\n"
+  put(w, "for (long long b = begin, many; b < end; b += many) {\nlong long rest = b, runs = (s[" .. ndim - 1 .. "] + " .. places - 1 .. ") / " .. places
+    .. ", first = rest % runs;\nmany = runs - first < end - b ? runs - first : end - b;\n"
+    .. "if (many > " .. most_places // places .. ") many = " .. most_places // places .. ";\n"
+    .. "const long long size = s[" .. ndim - 1 .. "], least = first * " .. places .. ", most = least + many * " .. places .. ";\n"
+    .. "const tide_x from = (tide_x)(least + 1), upto = (tide_x)(most < size ? most : size);\n"
+    .. "rest /= runs;\n")
+  if ndim == 2 then put(w, "const tide_x first1 = (tide_x)rest + 1;\n") end
+  if ndim == 3 then put(w, "const tide_x first1 = (tide_x)(rest / s[1]) + 1, first2 = (tide_x)(rest % s[1]) + 1;\n") end
+  if quick then
+    local function all(a, z) return "tide_run(s" .. passed .. ", " .. a .. ", " .. z .. ", tide_level(s" .. passed .. ", " .. a .. ", " .. z .. ")" .. passes end
+    put(w, "const int level = tide_level(s" .. passed .. ", from, upto);\n"
+      .. "if (level == " .. (straight and 2 or 1) .. " || upto - from < 8) { tide_run(s" .. passed .. ", from, upto, level" .. (owns and ", own" or "") .. "); continue; }\n"
+      .. "tide_run(s" .. passed .. ", from, from, 0" .. passes .. all("from + 1", "upto - 1") .. "tide_run(s" .. passed .. ", upto, upto, 0" .. passes)
+  else
+    put(w, "tide_run(s" .. passed .. ", from, upto, 0" .. passes)
+  end
+  put(w, "}\n" .. ends .. "return 0;\n}\nTIDE_KERNEL(tide_loop)\n")
+  return finish(w, typed, opts, true), run
+end
+
+-- kernel_text(typed, opts): opts.plain leaves out from which lines of the script it comes, so that a kernel that has moved is
+-- the same text; opts.reduce: how its results are joined. It gives {device =, host =, host_head =, block =, threads =,
+-- host_block =, waits =, rounds =}; waits: the text for a GPU waits itself for the kernel before it, so that it may be launched
+-- while that one ends; rounds: how many places a thread of it does, where it writes one result for each block, in their order,
+-- else 1.
+function kernel_text(typed, opts)
+  local result = { waits = true }
+  local device, w = device_text(typed, opts)
+  result.device, result.block, result.threads, result.rounds = device, w.block, w.threads, w.joined and rounds or 1
+  if typed.barriers then
+    result.host, result.host_block, result.host_head = turns_text(typed, opts), w.block, "#define TIDE_FIBERS 1\n"
+  else
+    result.host, result.host_block = host_text(typed, opts)
+    result.host_head = ""
+  end
+  return result
+end

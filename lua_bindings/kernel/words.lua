@@ -1,0 +1,226 @@
+-- What a kernel written in Lua sees when plain Lua runs it: tensors as boxes, atomic operations, the words of a block.
+--
+-- A box holds the values of a tensor, or of an array of tide.shared, in one list of numbers and booleans as they are
+-- read, row by row. box[i] with a dimension left is a box of the same list further on, made once. What is stored is
+-- rounded to the dtype by `stored`. The fields of a box that scripts are not to see have tables for keys.
+--
+-- Atomic operations work on boxes and on tensors of the cpu by the same arithmetic.
+--
+-- The words of a block ask `running`, what interpret.lua runs now. Until it has seen one that needs threads beside
+-- each other it runs one after the other; the first such word raises `needs_threads`, and it begins again.
+--
+-- Invariant: an index that is no place in its dimension raises before anything is written.
+
+local DATA, OFFSET, STRIDE, DEPTH, ROWS, DTYPE, NAME, ROOT = {}, {}, {}, {}, {}, {}, {}, {}
+local meta = { boxed = true, __metatable = "tide.kernel tensor" }
+
+local function fail_index(box, dim, i, n)
+  local where = " in dimension " .. dim .. " of " .. box[ROOT][NAME]
+  if n == 0 then
+    fail("IndexError", "kernel: index out of range" .. where .. ", got " .. text(i) .. ", but the dimension is empty")
+  end
+  fail("IndexError", "kernel: index out of range" .. where .. ", got " .. text(i) .. ", expected 1 to " .. n)
+end
+
+-- The place of an index in the first dimension that is left, from 0.
+local function offset_of(box, i)
+  if not is_integer(i) then
+    fail("ArgumentError", "kernel: index of " .. box[ROOT][NAME] .. ": got " .. describe(i) .. ", expected an integer")
+  end
+  local n = box.shape[1]
+  if i < 1 or i > n then fail_index(box, box[DEPTH], i, n) end
+  return box[OFFSET] + (i - 1) * box[STRIDE]
+end
+
+local function row_of(box, i)
+  local offset = offset_of(box, i)
+  local row = box[ROWS][i]
+  if not row then
+    local shape = {}
+    for d = 2, #box.shape do shape[d - 1] = box.shape[d] end
+    row = setmeta({ shape = shape, [DATA] = box[DATA], [OFFSET] = offset, [STRIDE] = box[STRIDE] // shape[1], [DEPTH] = box[DEPTH] + 1,
+      [ROWS] = {}, [ROOT] = box[ROOT] }, meta)
+    box[ROWS][i] = row
+  end
+  return row
+end
+
+-- The box in which the last index of a list counts, and that index.
+local function last_of(box, key)
+  local n = #box.shape
+  if type(key) ~= "table" then return box, key, n end
+  if rawlen(key) ~= n then
+    fail("IndexError", "kernel: index of " .. box[ROOT][NAME] .. ": got " .. rawlen(key) .. " indexes, expected " .. n)
+  end
+  for d = 1, n - 1 do box = row_of(box, rawget(key, d)) end
+  return box, rawget(key, n), 1
+end
+
+function meta.__index(box, key)
+  if type(key) == "string" then
+    if sub(key, 1, 2) == "__" then return nil end
+    fail("ArgumentError", "kernel: there is no " .. key .. " of a tensor in a kernel, expected .shape or an index")
+  end
+  local inner, i, left = last_of(box, key)
+  if left > 1 then return row_of(inner, i) end
+  return inner[DATA][offset_of(inner, i) + 1]
+end
+
+local function write(box, i, value)
+  local at = offset_of(box, i) + 1
+  local kept = stored(box[ROOT][DTYPE], value)
+  if kept == nil then
+    fail("ArgumentError", "kernel: " .. box[ROOT][NAME] .. ": got " .. describe(value) .. ", expected a number or a boolean")
+  end
+  box[DATA][at] = kept
+  box[ROOT].written = true
+end
+
+function meta.__newindex(box, key, value)
+  local inner, i, left = last_of(box, key)
+  if left == 1 then return write(inner, i, value) end
+  local row, list = row_of(inner, i), small_list(value)
+  if list == value or left > 2 or #list ~= row.shape[1] then
+    fail("ArgumentError", "kernel: " .. box[ROOT][NAME] .. ": got " .. describe(value) .. " for a row of " .. row.shape[1]
+      .. ", expected a vector of as many components")
+  end
+  for k = 1, #list do write(row, k, list[k]) end
+end
+
+function meta.__len(box) return box.shape[1] end
+function meta.__tostring(box) return "tensor of a kernel: " .. box[ROOT][NAME] end
+
+-- new_box(dtype, sizes, values, name): the box, and what all its rows share: `written`, and its values.
+function new_box(dtype, sizes, values, name)
+  local stride = 1
+  for d = 2, #sizes do stride = stride * sizes[d] end
+  local root = { [DTYPE] = dtype, [NAME] = name, values = values, written = false }
+  return setmeta({ shape = sizes, [DATA] = values, [OFFSET] = 0, [STRIDE] = stride, [DEPTH] = 1, [ROWS] = {}, [ROOT] = root }, meta), root
+end
+
+-- {==== Atomic operations
+
+local is_float = { float16 = true, bfloat16 = true, float32 = true, float64 = true }
+
+-- What an atomic operation writes, from what is there.
+local function next_value(kind, old, v, expected, float)
+  if kind == "add" or kind == "sub" then
+    local sign = kind == "add" and "+" or "-"
+    if not float then return wrapped(sign, old, v) end
+    return kind == "add" and old + v or old - v
+  end
+  if kind == "min" then return v < old and v or old end
+  if kind == "max" then return v > old and v or old end
+  if kind == "exchange" then return v end
+  if kind == "cas" then return old == expected and v or old end
+  return wrapped(kind == "band" and "&" or kind == "bor" and "|" or "^", old, v)
+end
+
+-- As the kind of number that the operation computes with.
+local function operand(name, value, float)
+  if type(value) == "boolean" then value = value and 1 or 0 end
+  if type(value) ~= "number" and not is_integer(value) then refuse(value, name, "a number") end
+  if float then return value * 1.0 end
+  return stored("int64", value)
+end
+
+local function refuse_bits(kind, dtype)
+  fail("DtypeError", kind .. ": dtype not accepted, got " .. dtype .. ", expected integers")
+end
+
+local function is_box(x) return type(x) == "table" and getmeta(x) == meta end
+
+-- The same on a tensor: its element as a tensor without dimensions.
+local function element_of(x, index)
+  local sizes, list = sizes_of(x), type(index) == "table" and index or { index }
+  if place_of(x) ~= "cpu" then
+    fail("DeviceError", called() .. ": x: got a tensor on " .. place_of(x) .. ", expected one on the cpu: in plain Lua atomic operations are the host's")
+  end
+  if rawlen(list) ~= #sizes then
+    fail("IndexError", called() .. ": index: got " .. rawlen(list) .. " indexes, expected " .. #sizes)
+  end
+  local element = x
+  for d = 1, #sizes do
+    local i = rawget(list, d)
+    if not is_integer(i) then refuse(i, "index", "an integer for each dimension of x") end
+    if i < 1 or i > sizes[d] then
+      fail("IndexError", called() .. ": index out of range in dimension " .. d .. ", got " .. text(i) .. ", expected 1 to " .. sizes[d])
+    end
+    element = element:select(1, i)
+  end
+  return element
+end
+
+function atomic(kind, x, index, v, w)
+  local expected = kind == "cas" and v or nil
+  if kind == "cas" then v = w end
+  local box, i, element, dtype
+  if is_box(x) then
+    local left
+    box, i, left = last_of(x, index)
+    if left > 1 then fail("IndexError", kind .. ": index: got 1 index, expected " .. left) end
+    offset_of(box, i)
+    dtype = box[ROOT][DTYPE]
+  else
+    if not is_tensor(x) then refuse(x, "x", "a tensor, or an array of tide.shared") end
+    element, dtype = element_of(x, index), (dtype_of(x))
+  end
+  local float = is_float[dtype] or false
+  if float and (kind == "band" or kind == "bor" or kind == "bxor") then refuse_bits(kind, dtype) end
+  v = operand("v", v, float)
+  if kind == "cas" then expected = operand("expected", expected, float) end
+  local there
+  if element then there = element:item() else there = box[DATA][offset_of(box, i) + 1] end
+  local old = operand("x", there, float)
+  local value = next_value(kind, old, v, expected, float)
+  if element then element:fill_(stored(dtype, value)) else write(box, i, value) end
+  return old
+end
+
+-- {==== The words of a block
+
+local running
+needs_threads = {}
+
+-- What kernel_interpret runs: {place, block, block_size (lists), float, is_threads, arrays = {}, made}; returns the one before.
+function run_block(now)
+  local before = running
+  running = now
+  single(now ~= nil and now.float == "float32")
+  return before
+end
+
+local function make_shared(dtype, n, m)
+  local at = running.made + 1
+  running.made = at
+  local array = running.arrays[at]
+  if not array then
+    local sizes, count, values = { n, m }, n * (m or 1), {}
+    for i = 1, count do values[i] = stored(dtype, false) end
+    array = new_box(dtype, sizes, values, "an array of tide.shared")
+    running.arrays[at] = array
+  end
+  return array
+end
+
+local function size_of(name, value)
+  if not is_integer(value) or value < 1 then
+    fail("ArgumentError", "shared: " .. name .. ": got " .. describe(value) .. ", expected an integer of at least 1")
+  end
+  return value
+end
+
+-- The result, or true: the word is to be yielded.
+function block_word(word, ...)
+  if not running then
+    fail("StateError", word .. ": it is a word of kernels, got a call outside of one, expected tide.kernel or tide.kernel.interpret around it")
+  end
+  local list = running[word]
+  if list then return unpack(list, 1, #list) end
+  if not running.is_threads then throw(needs_threads) end
+  if word ~= "shared" then return true end
+  local dtype, n, m = ...
+  dtype = replace(text(dtype), "tide.", "")
+  if stored(dtype, false) == nil then refuse(dtype, "dtype", "a dtype") end
+  return make_shared(dtype, size_of("n", n), m ~= nil and size_of("m", m) or nil)
+end

@@ -1,0 +1,168 @@
+/* quota_hook.c: the hook that ends a script with its quota, and calls the host's own.
+ *
+ * Where instructions have a limit, the hook counts them in steps, which costs more than the script itself. Else only
+ * the first step of a run is counted: then the hook goes, and quota_clock.c sets it again when something is used up.
+ * Once the state has ended the hook raises at every instruction, and what catches errors lets this one pass.
+ *
+ * Invariant: of the coroutines of a state only the one that runs, and those that have resumed it through ours, lack the
+ * hook. So new ones, and those that a host resumes, have it, and say so at their first step. */
+#include "interruptible_stdlib.h"
+#include "call/quota_clock.h"
+
+enum { STEP = 1000 };
+static const char key_running; /* in the registry: the coroutine that runs, which the clock may look at */
+
+/* Instructions from one call of the hook to the next. */
+static int step_of(const ltide_state *S) {
+  int count = S->hook.mask & LUA_MASKCOUNT ? S->hook.count : STEP;
+  if (count > STEP) count /= count / STEP + (count % STEP != 0);
+  return count > 0 ? count : 1;
+}
+
+static void set(const ltide_state *S, lua_State *L) {
+  int mask = S->hook.mask | LUA_MASKCOUNT, step = step_of(S);
+  if (lua_gethook(L) != ltide_quota_hook || lua_gethookmask(L) != mask || lua_gethookcount(L) != step)
+    lua_sethook(L, ltide_quota_hook, mask, step);
+}
+
+static void note_freedom(ltide_state *S) {
+  S->hook.is_free = !S->hook.fn && tide_quota_get_limit(S->quota, TIDE_QUOTA_INSTRUCTIONS) < 0;
+}
+
+static void switch_to(ltide_state *S, lua_State *L) {
+  S->hook.running = L;
+  ltide_clock_switch(S->clock, L);
+}
+
+void ltide_hook_on(ltide_state *S, lua_State *co) {
+  lua_Hook there = lua_gethook(co);
+  bool is_ended = there && lua_gethookcount(co) == 1;
+  if (!is_ended && S->quota && (!there || there == ltide_quota_hook)) set(S, co);
+}
+
+/* What a host has set by lua_sethook, beside ours: it is called as one that tide_lua_sethook has set. */
+static void adopt(ltide_state *S, lua_Hook fn, int mask, int count) {
+  S->hook.fn = fn, S->hook.mask = fn ? mask : 0, S->hook.count = count, S->hook.counted = 0, S->hook.adopted = true;
+  note_freedom(S);
+}
+
+static void keep_running(lua_State *L, const ltide_state *S) {
+  if (L == S->main || !lua_checkstack(L, 1)) return;
+  lua_pushthread(L);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_running);
+}
+
+/* The clock watches L from now on. */
+static bool run(lua_State *L, ltide_state *S) {
+  lua_State *last = ltide_clock_running(S->clock);
+  if (last && last != L) ltide_hook_on(S, last);
+  switch_to(S, NULL);
+  keep_running(L, S);
+  bool can = ltide_clock_run(S->clock, L);
+  S->hook.running = can ? L : NULL;
+  return can;
+}
+
+void ltide_hook_run(lua_State *L, ltide_state *S) {
+  lua_Hook there = lua_gethook(L);
+  if (!S->quota) return;
+  if (there && there != ltide_quota_hook) adopt(S, there, lua_gethookmask(L), lua_gethookcount(L));
+  if (!there && S->hook.adopted) adopt(S, NULL, 0, 0); /* who has set it has taken it away */
+  note_freedom(S);
+  run(L, S);
+  set(S, L);
+}
+
+/* After a step that ended nothing. */
+static void go_on(lua_State *L, ltide_state *S) {
+  int mask, count;
+  lua_Hook other = ltide_clock_taken(S->clock, &mask, &count);
+  if (lua_gethook(L) != ltide_quota_hook) return;
+  if (other) adopt(S, other, mask, count);
+  if ((ltide_clock_running(S->clock) == L || run(L, S)) && S->hook.is_free)
+    lua_sethook(L, NULL, 0, 0);
+  else
+    set(S, L);
+}
+
+static void call_host(lua_State *L, ltide_state *S, lua_Debug *ar, int step) {
+#ifdef LUA_HOOKTAILCALL
+  int mask = ar->event == LUA_HOOKTAILCALL ? LUA_MASKCALL : 1 << ar->event;
+#else
+  int mask = ar->event > LUA_HOOKCOUNT ? LUA_MASKRET : 1 << ar->event;
+#endif
+  if (!(S->hook.mask & mask) || !S->hook.fn) return;
+  if (ar->event == LUA_HOOKCOUNT) {
+    S->hook.counted += step;
+    if (S->hook.counted + step / 2 < S->hook.count) return;
+    S->hook.counted = 0;
+  }
+  S->hook.fn(L, ar);
+}
+
+void ltide_quota_hook(lua_State *L, lua_Debug *ar) {
+  ltide_state *S = ltide_state_of(L);
+  if (!S || !S->quota) { /* the module did not open */
+    lua_sethook(L, NULL, 0, 0);
+    return;
+  }
+  int step = ar->event == LUA_HOOKCOUNT ? lua_gethookcount(L) : 0;
+  if (tide_quota_spend(S->quota, TIDE_QUOTA_INSTRUCTIONS, step) == TIDE_OK) {
+    if (ar->event == LUA_HOOKCOUNT) go_on(L, S);
+    call_host(L, S, ar, step);
+    return;
+  }
+  int mask, count;
+  lua_sethook(L, ltide_quota_hook, LUA_MASKCOUNT, 1);
+  switch_to(S, NULL);
+  ltide_clock_taken(S->clock, &mask, &count);
+  atomic_store(&S->ended, true);
+  ltide_raise(L);
+}
+
+static void close_hook(lua_State *L, ltide_state *S) {
+  ltide_alloc_close(L, S);
+  ltide_clock_free(S->clock);
+  S->clock = NULL, S->hook.on = NULL, S->hook.close = NULL;
+}
+
+void ltide_hook_open(lua_State *L, ltide_state *S) {
+  S->hook.on = ltide_hook_on, S->hook.close = close_hook;
+  ltide_alloc_open(L, S);
+  S->clock = ltide_clock_new(L, S, ltide_quota_hook);
+  lua_pushboolean(L, 0);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_running); /* so that setting it later needs no memory */
+  ltide_hook_run(S->main, S);
+  if (L != S->main) set(S, L);
+}
+
+bool ltide_hook_enter(lua_State *L, ltide_state *S, lua_State *co) {
+  if (S->hook.is_free && S->hook.running == L && !lua_gethook(L) && lua_status(co) <= LUA_YIELD) {
+    lua_Hook there = lua_gethook(co);
+    if (there == ltide_quota_hook) lua_sethook(co, NULL, 0, 0);
+    if (there == ltide_quota_hook || !there) return switch_to(S, co), true;
+  }
+  ltide_hook_on(S, co);
+  return false;
+}
+
+void ltide_hook_leave(lua_State *L, ltide_state *S, bool entered) {
+  if (!entered) return;
+  lua_State *last = S->hook.running;
+  if (L != S->main) keep_running(L, S);
+  switch_to(S, L);
+  if (last && last != L) ltide_hook_on(S, last);
+  if (!S->hook.is_free || atomic_load_explicit(&S->ended, memory_order_relaxed)) set(S, L);
+}
+
+int ltide_hook_set(lua_State *L, lua_Hook fn, int mask, int count) {
+  ltide_state *S = ltide_state_of(L);
+  if (!S || !S->quota) return 0;
+  adopt(S, fn && mask ? fn : NULL, mask, count);
+  S->hook.adopted = false;
+  lua_State *last = S->hook.running;
+  if (last) set(S, last);
+  set(S, S->main);
+  set(S, L);
+  return 1;
+}

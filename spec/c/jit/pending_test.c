@@ -1,0 +1,94 @@
+/* pending_test.c: values that are pending, from C: who computes them, and threads that drop them meanwhile. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "tide/fuse.h"
+
+#include "tensor/tensor_test.h"
+
+static tide_tensor *full(double value, int64_t n) {
+  tide_tensor *x = NULL;
+  OK(tide_full(&x, &n, 1, tide_float(value), &(tide_options){TIDE_FLOAT32, TIDE_CPU, false}));
+  return x;
+}
+
+static double first(const tide_tensor *x) {
+  tide_scalar s;
+  tide_tensor *one = NULL;
+  OK(tide_select(&one, x, 0, 0));
+  OK(tide_item(&s, one));
+  tide_tensor_release(one);
+  return s.re;
+}
+
+static tide_tensor *scaled(tide_fuse *f, const tide_tensor *x, double factor, double shift) {
+  tide_tensor *y = NULL, *z = NULL;
+  OK(tide_fuse_elementwise(&y, f, TIDE_OP_mul, (tide_operand[]){{.tensor = x}, {.number = tide_float(factor)}}, NULL,
+                           NULL));
+  OK(tide_fuse_elementwise(&z, f, TIDE_OP_add, (tide_operand[]){{.tensor = y}, {.number = tide_float(shift)}}, NULL,
+                           NULL));
+  tide_tensor_release(y);
+  return z;
+}
+
+static void computes_when_needed(void) {
+  tide_fuse *f = NULL;
+  OK(tide_fuse_new(&f, "test"));
+  tide_tensor *x = full(3, 100), *y = scaled(f, x, 2, 1), *z = scaled(f, y, 10, 0);
+  CHECK(tide_tensor_is_pending(y) && tide_tensor_is_pending(z) && !tide_tensor_is_pending(x));
+  CHECK(tide_tensor_numel(z) == 100 && tide_tensor_dtype(z) == TIDE_FLOAT32 && tide_tensor_device(z) == TIDE_CPU);
+  CHECK(first(z) == 70 && !tide_tensor_is_pending(z) && tide_tensor_is_pending(y));
+  OK(tide_fill(x, tide_float(100))); /* y reads it */
+  CHECK(!tide_tensor_is_pending(y) && first(y) == 7 && first(z) == 70);
+  tide_tensor *w = scaled(f, x, 1, 1), *list[2] = {w, w};
+  ((float *)tide_tensor_data(x))[0] = 5; /* after w was computed */
+  CHECK(first(w) == 101);
+  OK(tide_fuse_compute(f, list, 2));
+  tide_tensor *v = scaled(f, x, 1, 0);
+  tide_fuse_free(f); /* what is pending stays so */
+  CHECK(first(v) == 5);
+  tide_tensor *all[] = {x, y, z, w, v};
+  for (int i = 0; i < 5; i++) tide_tensor_release(all[i]);
+}
+
+enum { ROUNDS = 3000, SLOTS = 8 };
+static _Atomic(tide_tensor *) slot[SLOTS];
+static atomic_bool over;
+
+static void *drop(void *unused) {
+  (void)unused;
+  while (!atomic_load(&over))
+    for (int i = 0; i < SLOTS; i++) tide_tensor_release(atomic_exchange(&slot[i], NULL));
+  return NULL;
+}
+
+/* The owner makes and computes values while another thread drops others of theirs. */
+static void others_may_drop(void) {
+  tide_fuse *f = NULL;
+  pthread_t thread;
+  OK(tide_fuse_new(&f, "test"));
+  tide_tensor *x = full(1, 64);
+  pthread_create(&thread, NULL, drop, NULL);
+  for (int i = 0; i < ROUNDS; i++) {
+    tide_tensor *y = scaled(f, x, 2, i), *z = scaled(f, y, 3, 0);
+    tide_tensor_release(atomic_exchange(&slot[i % SLOTS], y));
+    CHECK(first(z) == 3 * (2 + (double)i));
+    tide_tensor_release(atomic_exchange(&slot[(i + 3) % SLOTS], z));
+    if (i % 16 == 0) OK(tide_fill(x, tide_float(1)));
+  }
+  atomic_store(&over, true);
+  pthread_join(thread, NULL);
+  for (int i = 0; i < SLOTS; i++) tide_tensor_release(atomic_exchange(&slot[i], NULL));
+  tide_tensor_release(x);
+  tide_fuse_free(f);
+}
+
+int main(void) {
+  OK(tide_init(NULL));
+  computes_when_needed();
+  others_may_drop();
+  tide_shutdown();
+  printf("pending_test: %d checks, %d failures\n", checks, failures);
+  return failures != 0;
+}
