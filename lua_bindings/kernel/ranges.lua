@@ -130,7 +130,7 @@ local ranges = {
     if e.fn ~= "min" and e.fn ~= "max" then return end
     local a, b, c, d = both({ a = e.args[1], b = e.args[2] })
     local type = wide(e)
-    local name = "tk_i" .. e.fn .. "(" .. type
+    local name = "tk_" .. e.fn .. "(" .. type
     if a then return hold(name .. a .. ", " .. type .. c .. ")", name .. b .. ", " .. type .. d .. ")", e) end
   end,
 }

@@ -114,7 +114,8 @@ describe("distributed: whole fields", function()
             local x = grid:gather(u)
             if x then
               assert.is_true(tide.equal(x:to("cpu"):view(-1), expected), kind)
-              if name == "float64" then assert.are.equal(tide.random[word](42, numel - 1), expected[numel]:item()) end
+              local slack = D.cuda and not D.simulated and 1e-15 or 0 -- a GPU has its own logarithm
+              if name == "float64" then assert.is_near(tide.random[word](42, numel - 1), expected[numel]:item(), slack) end
             end
             if grid:inside(u):numel() < u:numel() then assert.are.equal(-7, u:view(-1)[1]:item()) end
           end)
