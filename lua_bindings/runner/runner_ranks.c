@@ -109,8 +109,7 @@ static void print_nccl(void) {
   int (*get)(int *) = NULL;
   if (library) *(void **)&get = ltide_library_symbol(library, "ncclGetVersion");
   if (get && !get(&version))
-    printf("NCCL: libnccl.so.2, version %d.%d.%d (not used between processes)\n", version / 10000, version / 100 % 100,
-           version % 100);
+    printf("NCCL: libnccl.so.2, version %d.%d.%d\n", version / 10000, version / 100 % 100, version % 100);
   else
     puts("NCCL: none");
 }
