@@ -3,9 +3,8 @@
 
 local tide = require "tide"
 local D = require "spec.support.device"
-local dist = tide.distributed
+local dist = require "spec.support.ranks"
 
-dist.init_process_group { timeout = 120, backend = os.getenv "TIDE_RANKS_BACKEND" }
 local rank, size = dist.get_rank(), dist.get_world_size()
 local here = { device = D.dev }
 

@@ -1,0 +1,8 @@
+-- Joins the ranks for the specs of tide.distributed. Under NCCL the device of the specs is this rank's own.
+local tide = require "tide"
+local D = require "spec.support.device"
+local dist = tide.distributed
+
+dist.init_process_group { timeout = 120, backend = os.getenv "TIDE_RANKS_BACKEND" }
+if D.cuda and dist.get_backend() == "nccl" then D.dev = "cuda:" .. tide.cuda.current_device() end
+return dist
