@@ -195,7 +195,7 @@ function(tide_specs kind)
   set(specs spec)
   if(TIDE_SANITIZE STREQUAL "thread" AND kind STREQUAL "sim")
     file(GLOB specs CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} spec/*/*_spec.lua)
-    list(FILTER specs EXCLUDE REGEX "/(argument|class|complex|compose|convolution|distribution|einsum|examples|fft|field|\
+    list(FILTER specs EXCLUDE REGEX "/stress/|/(argument|class|complex|compose|convolution|distribution|einsum|examples|fft|field|\
 linalg|names|npy|package|plot|print|promotion|safetensors|special|vectors)_spec")
   endif()
   tide_test(specs-${kind} ${suite} ENV ${ARGN} TIDE_PENDING=${pending}/specs-${kind} COMMAND ${busted} ${specs})
@@ -359,7 +359,7 @@ tide_test(stress/kernels-compiled 60 COMMAND $<TARGET_FILE:tide_runner> spec/str
 tide_test(stress/fuse-compiled 60 COMMAND $<TARGET_FILE:tide_runner> spec/stress/fuse.lua --compiled 1001 1024)
 # Once more with the stream sanitizer on, which must find nothing: what uses devices and is not slow for other reasons.
 file(GLOB watched CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} spec/*/*_spec.lua)
-list(FILTER watched EXCLUDE REGEX "/(error|jit|ops|package|promotion|repl|runner)_spec")
+list(FILTER watched EXCLUDE REGEX "/stress/|/(error|jit|ops|package|promotion|repl|runner)_spec")
 tide_test(specs-sanitizer 250 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual TIDE_CUDA_SANITIZER=1
   TIDE_PENDING=${pending}/specs-sanitizer COMMAND ${busted} ${watched})
 execute_process(COMMAND nvidia-smi -L OUTPUT_VARIABLE gpus ERROR_QUIET RESULT_VARIABLE failed)
