@@ -33,7 +33,13 @@ typedef struct failure {
 } failure;
 static failure *failures;
 
-void tide__progress_lock(void) { pthread_mutex_lock(&lock); }
+static _Atomic int wanted; /* by how many threads that call this library */
+
+void tide__progress_lock(void) {
+  wanted++;
+  pthread_mutex_lock(&lock);
+  wanted--;
+}
 void tide__progress_unlock(void) { pthread_mutex_unlock(&lock); }
 bool tide__progress_can(void) { return is_allowed; }
 void tide__progress_tell(void (*fn)(const char *text)) { tell = fn; }
@@ -142,11 +148,12 @@ bool tide__progress_is_busy(void) {
 
 /* ---- the thread ---- */
 
+/* Operations of NCCL end in the order in which they began, so only the first one is asked. */
 static void look(tide_work *w, double *nap) {
   const char *notice = NULL;
   double wanted = 5e-5;
   tide__work_advance(w);
-  bool waits = w->state == WORK_CHECKING || w->state == WORK_RUNNING;
+  bool waits = (w->state == WORK_CHECKING || w->state == WORK_RUNNING) && !w->is_behind;
   if (waits && (w->is_awaited || w->message)) tide__work_wait(w, &notice, &wanted);
   if (notice && tell) tell(notice);
   if (wanted < *nap) *nap = wanted;
@@ -154,9 +161,12 @@ static void look(tide_work *w, double *nap) {
 
 static double look_at_all(void) {
   double nap = 5e-4;
+  bool is_behind = false;
   for (tide_work **at = &running; *at;) {
     tide_work *w = *at;
+    w->is_behind = w->is_nccl && is_behind;
     look(w, &nap);
+    is_behind |= w->is_nccl && w->state < WORK_COMPLETE;
     if (w->state < WORK_COMPLETE) {
       at = &w->running;
       continue;
@@ -181,7 +191,8 @@ static void *run(void *unused) {
     forget_failures();
     quiet = nap > 0 ? quiet + 1 : 0;
     pthread_mutex_unlock(&lock);
-    tide__progress_nap(quiet < (tide__crowded ? 20 : 1000) ? 0 : nap);
+    do tide__progress_nap(quiet < (tide__crowded ? 20 : 1000) ? 0 : nap);
+    while (wanted);
     pthread_mutex_lock(&lock);
   }
   pthread_mutex_unlock(&lock);

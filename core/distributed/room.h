@@ -153,6 +153,7 @@ struct tide_work {
   bool is_running; /* progress.c has it */
   bool is_awaited; /* by the host, or by a stream */
   bool is_nccl;    /* NCCL does it */
+  bool is_behind;  /* another operation of NCCL, which ends before it */
   tide__connect *connect;
   bool is_streamed;    /* the current stream waits for it, not the host */
   tide_event *written; /* behind what the stream writes, or NULL */

@@ -223,7 +223,10 @@ void tide__work_advance(tide_work *w) {
   if (w->message) return; /* only what the comparison says is missing */
   bool done = true;
   tide_status status = test_requests(w);
-  if (status == TIDE_OK && w->is_nccl) status = tide__nccl_test(&done, w);
+  if (w->is_nccl && w->is_behind)
+    done = false;
+  else if (status == TIDE_OK && w->is_nccl)
+    status = tide__nccl_test(&done, w);
   if (status == TIDE_OK && w->connect && w->tested == w->count) status = tide__connect_next(&done, w);
   if (status != TIDE_OK && w->is_checked) { /* perhaps because ranks do not agree, which says more */
     w->message = strdup(host.error_get()->message);
