@@ -68,6 +68,9 @@ static int make(int handle, size_t *work, const tide_fft_shape *shape) {
   cudaThreadExchangeStreamCaptureMode(&mode);
   code = cufft.make_plan(handle, shape->rank, n, in.embed, in.stride, in.distance, out.embed, out.stride, out.distance,
                          type_of(shape), shape->batch, work);
+  /* Tables go up by the legacy stream from pageable memory, perhaps not to their end, and our streams do not wait for
+   * that one. */
+  if (!code && cudaStreamSynchronize(cudaStreamLegacy)) cudaGetLastError();
   cudaThreadExchangeStreamCaptureMode(&mode);
   return code;
 }
