@@ -4,6 +4,7 @@
  * one order: each operation waits for the one before, whichever stream that is on.
  *
  * Invariant: the lock guards the list and every call of a communicator; one that was aborted has no `impl`. */
+#include <sched.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -126,18 +127,22 @@ static tide_status check(const tide_nccl_rank *r, tide_nccl_kind kind, tide_nccl
   return TIDE_OK;
 }
 
-/* NCCL may connect ranks first, by a thread of its own. */
+/* NCCL launches by a thread of its own, which takes some 10 us, and may connect ranks first. */
 static tide_status settle(const tide_nccl_rank *r) {
   double limit = tide_comm_get_timeout(), waited = 0;
   bool ready = false;
-  for (;;) {
+  for (int looks = 0;; looks++) {
     TIDE_TRY(ask(&ready, r));
     if (ready) return TIDE_OK;
     TIDE_TRY(tide__wait_on(r->device, "nccl"));
     if (limit > 0 && waited > limit)
       return tide__fail_peer(r->device, 0, "commTimeout", "nccl: ranks have not connected in %.3g s", limit);
-    nanosleep(&(struct timespec){0, 20000}, NULL);
-    waited += 2e-5;
+    if (looks < 2000) {
+      sched_yield();
+    } else {
+      nanosleep(&(struct timespec){0, 20000}, NULL);
+      waited += 2e-5;
+    }
   }
 }
 

@@ -33,12 +33,12 @@ typedef struct failure {
 } failure;
 static failure *failures;
 
-static _Atomic int wanted; /* by how many threads that call this library */
+static _Atomic int callers; /* threads that want the lock, but the one below */
 
 void tide__progress_lock(void) {
-  wanted++;
+  callers++;
   pthread_mutex_lock(&lock);
-  wanted--;
+  callers--;
 }
 void tide__progress_unlock(void) { pthread_mutex_unlock(&lock); }
 bool tide__progress_can(void) { return is_allowed; }
@@ -192,7 +192,7 @@ static void *run(void *unused) {
     quiet = nap > 0 ? quiet + 1 : 0;
     pthread_mutex_unlock(&lock);
     do tide__progress_nap(quiet < (tide__crowded ? 20 : 1000) ? 0 : nap);
-    while (wanted);
+    while (callers);
     pthread_mutex_lock(&lock);
   }
   pthread_mutex_unlock(&lock);
