@@ -148,7 +148,7 @@ bool tide__progress_is_busy(void) {
 
 /* ---- the thread ---- */
 
-/* Operations of NCCL end in the order in which they began, so only the first one is asked. */
+/* Operations of NCCL end in the order of their starts, so only the first one is asked. */
 static void look(tide_work *w, double *nap) {
   const char *notice = NULL;
   double wanted = 5e-5;
