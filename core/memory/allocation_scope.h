@@ -1,4 +1,4 @@
-/* allocation_scope.h: what the allocator tells a allocation scope. */
+/* allocation_scope.h: what the allocator tells an allocation scope. */
 #ifndef TIDE_TALLY_H
 #define TIDE_TALLY_H
 

@@ -1,5 +1,5 @@
 /* args.h: how the files about tensors read their arguments. A call has n positional arguments and perhaps a table of
- * options after them (API.md C1); every routine here raises an error that names the argument and what is accepted. */
+ * options after them; every routine here raises an error that names the argument and what is accepted. */
 #ifndef LTIDE_ARGS_H
 #define LTIDE_ARGS_H
 
@@ -41,7 +41,7 @@ bool ltide_push_option(lua_State *L, int opts, const char *key);
  * open). */
 int ltide_check_sizes(lua_State *L, int first, int n, int64_t *size, const char *name, int64_t least);
 /* Raises where the table at arg, which has n > 0 values, has a named one too: values and options are tables of their
- * own (API.md C1), and what is named would be lost. The "n" of table.pack is no name, where it is the number of
+ * own, and what is named would be lost. The "n" of table.pack is no name, where it is the number of
  * values. */
 void ltide_check_unnamed(lua_State *L, int arg, lua_Integer n, const char *name);
 /* The integers of the table at arg, or the one integer there. */

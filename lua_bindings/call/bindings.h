@@ -1,8 +1,7 @@
 /* bindings.h: what the files of this room share. They are Lua faces of tide.h and include nothing else of core.
  *
- * They stand on four floors, which scripts/checks/floors.lua lists: what a call stands on (the state and its
- * coroutines, errors, rows, arguments), what scripts hold, what they call, and the module with the runner. No file
- * calls one of a higher floor: what a lower one needs of it is registered with the state (its `warn`, `end`, `set_oom`
+ * scripts/checks/floors.lua lists the rooms of lua_bindings, lowest first, and what each may call. No file calls one
+ * of a higher room: what a lower one needs of it is registered with the state (its `warn`, `end`, `set_oom`
  * ...), with a coroutine's record, or opened later into the same tables, in the order of call/api/open.def.
  *
  * Every C function that Lua calls begins with `ltide_state *S = ltide_enter(L);`: it binds the running coroutine's
@@ -172,7 +171,7 @@ static inline ltide_state *ltide_begin(lua_State *L) {
   if (S->held_count) ltide_held_end(L, S);
   return S;
 }
-/* Is that the frame of a function of the chunks in lua/ (script.c)? Needs "S" of lua_getinfo. */
+/* Is that the frame of a chunk's function (script.c)? Needs "S" of lua_getinfo. */
 static inline bool ltide_script_is(const lua_Debug *ar) {
   return *ar->source == '=' && !strncmp(ar->source, "=[tide ", 7);
 }
@@ -440,7 +439,7 @@ int ltide_in_turn(lua_State *L, lua_CFunction fn);
 void ltide_arena_add(ltide_state *S, ltide_tensor *u); /* called for every new handle while S->arena is set */
 void ltide_arena_remove(ltide_tensor *u);              /* the handle is freed or kept */
 
-/* scope.c: the two forms of a scoped block (API.md C3, C4, C22), in two steps, so that no failure leaves it in force.
+/* scope.c: the two forms of a scoped block, in two steps, so that no failure leaves it in force.
  *
  * ltide_block_new does whatever may fail: it pushes the scope, closed, and gives the `size` bytes that are kept with
  * it. Then the caller acquires what the block needs, notes in them what `leave` is to restore, and changes it last:
@@ -465,7 +464,7 @@ int ltide_empty_block(lua_State *L, const char *what, int fn_arg);
 
 /* handle.c: objects among the arguments. */
 enum { LTIDE_NIL_OK = 1, LTIDE_NEGATIVE_OK = 2, LTIDE_CPU_OK = 4 };
-/* One routine for every device argument (API.md C2): nil, id, "cpu", "cuda", "cuda:1", tide.device. nil, "cuda" and
+/* One routine for every device argument: nil, id, "cpu", "cuda", "cuda:1", tide.device. nil, "cuda" and
  * (with NEGATIVE_OK) negative ids give TIDE_CURRENT, unresolved; the cpu gives TIDE_CPU. */
 int ltide_check_device(lua_State *L, int arg, const char *name, int flags);
 bool ltide_is_device(lua_State *L, int arg);         /* is it a device object, or a string that names one? */
@@ -487,7 +486,7 @@ tide_stream **ltide_new_stream(lua_State *L);              /* pushes a closed ha
 tide_event **ltide_new_event(lua_State *L);                /* likewise */
 
 /* args.c: sizes, dims, options, scalars. The one place where index bases are converted. */
-bool ltide_is_options(lua_State *L, int arg); /* a table without an array part and not empty: options (API.md C1) */
+bool ltide_is_options(lua_State *L, int arg); /* a table without an array part and not empty: options */
 /* For a function of at most so many arguments that takes no options: raises for what is beyond them, but for nils and
  * an empty table. Not for metamethods: Lua gives some of them an argument more. */
 void ltide_refuse_beyond(lua_State *L, int most);

@@ -79,7 +79,7 @@ typedef struct ltide_row {
   ltide_body body;
   lua_CFunction plain; /* a body that reads its arguments itself: how many there are, and the names of options, has been
                           checked */
-  const char *script;  /* the name of that in lua/ which is called with the arguments, or with what was read of them */
+  const char *script;  /* the function of a chunk that gets the arguments as they are, or as they were read */
   const char *noun;    /* the file of the row: "tensor/api/view.def", or NULL */
   ltide_core core;
   int tag; /* what one function does for several rows */
@@ -93,7 +93,7 @@ typedef struct ltide_row {
 #define FN(f)                                    .fn = f /* reads its arguments itself */
 #define DO(f)                                    .fn = ltide_run, .body = f
 #define DO_TAG(f, t)                             .fn = ltide_run, .body = f, .tag = t
-#define LUA(name)                                .fn = ltide_run_plain, .plain = ltide_run_script, .script = name /* of lua/ */
+#define LUA(name)                                .fn = ltide_run_plain, .plain = ltide_run_script, .script = name /* of a chunk */
 #define CALLS(name)                              .fn = ltide_run, .body = ltide_call_script, .script = name /* with them, read */
 #define CALLS_NAMED(name)                        .fn = ltide_run, .body = ltide_call_named, .script = name
 #define GUARDED_CALLS(name)                      .fn = ltide_run_guarded, .body = ltide_call_script, .script = name
@@ -234,7 +234,7 @@ void ltide_call_begin(lua_State *L, ltide_call *c);
 void ltide_call_read(lua_State *L, ltide_call *c);
 int ltide_run(lua_State *L); /* reads, and calls the body of the row */
 int ltide_run_plain(lua_State *L);
-int ltide_run_script(lua_State *L); /* the plain body of a row whose function is in lua/ */
+int ltide_run_script(lua_State *L); /* the plain body of a row whose function is in a chunk */
 /* Pushes what was read but out=, as a function of the chunks takes it; returns how many values. */
 int ltide_push_read(lua_State *L, const ltide_call *c);
 /* The body of one that is called with a value for each parameter, in their order, and then with the rest: devices and

@@ -1,6 +1,6 @@
 /* script.c: the parts of the bindings that are written in Lua.
  *
- * What walks tables, chooses and calls back is shorter in Lua, and is so in lua/NAME.lua. What touches tensors, devices
+ * What walks tables, chooses and calls back is shorter in Lua, and lies in ROOM/NAME.lua. What touches tensors, devices
  * or the system stays C and is given to the chunks by name. A function that scripts call is always C, with its name and
  * its help: it reads its arguments and calls one of the chunks.
  *

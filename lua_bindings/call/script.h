@@ -1,4 +1,4 @@
-/* script.h: the parts of the bindings that are written in Lua, lua/NAME.lua. */
+/* script.h: the parts of the bindings that are written in Lua, ROOM/NAME.lua. */
 #ifndef LTIDE_SCRIPT_H
 #define LTIDE_SCRIPT_H
 

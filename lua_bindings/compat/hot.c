@@ -77,7 +77,7 @@ static int refill(lua_State *L) {
   return lua_pushinteger(L, POOL), 1;
 }
 
-/* chunk(name): the function of lua/NAME.lua. */
+/* chunk(name): the function of that name in a chunk. */
 static int chunk(lua_State *L) { return ltide_script_push(L, lua_tostring(L, 1)), 1; }
 
 void ltide_open_hot(lua_State *L, const char *text, size_t length, const char *name) {

@@ -1,4 +1,4 @@
-/* kernel_prelude.cxx: what stands before a kernel that was written in Lua: the same C++ for NVRTC and for the compiler of
+/* prelude.cxx: what stands before a kernel that was written in Lua: the same C++ for NVRTC and for the compiler of
  * the CPU. Of a text with lines of @ a kernel gets the definitions that it names (kernel_prelude.lua), as compilers take
  * their time for all that they read.
  *

@@ -1,4 +1,4 @@
--- As much of the C++ before a kernel that was written in Lua (kernel_prelude.cxx) as the kernel names.
+-- As much of the C++ before a kernel that was written in Lua (prelude.cxx) as the kernel names.
 
 local text_of = kernel_texts() -- {name -> text}
 

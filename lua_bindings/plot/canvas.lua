@@ -1,6 +1,6 @@
--- A canvas: colours 0xRRGGBB in a list, row by row, on which plots are drawn. Coordinates count pixels from 0, and the
+-- A canvas: colors 0xRRGGBB in a list, row by row, on which plots are drawn. Coordinates count pixels from 0, and the
 -- middle of the first one is at 0.5. Lines and dots have soft edges: what they cover of a pixel is how much of it they
--- colour.
+-- color.
 
 function new_canvas(width, height)
   local px = {}
@@ -8,7 +8,7 @@ function new_canvas(width, height)
   return { px = px, width = width, height = height }
 end
 
--- a of the colour and the rest of what is there.
+-- a of the color and the rest of what is there.
 local function blend(px, i, color, a)
   local o = px[i]
   local r, g, b = o >> 16, o >> 8 & 255, o & 255
@@ -64,7 +64,7 @@ local function cover_line(covered, stride, clip, x0, y0, x1, y1, half)
   end
 end
 
--- A line through points, which breaks where a coordinate is no number. What lies on itself colours once.
+-- A line through points, which breaks where a coordinate is no number. What lies on itself colors once.
 function draw_path(c, clip, xs, ys, half, color)
   local covered, px = {}, c.px
   for i = 1, #xs do

@@ -1,8 +1,8 @@
--- Colour maps: numbers from 0 to 1 as colours.
+-- Color maps: numbers from 0 to 1 as colors.
 --
 -- viridis, magma, inferno and plasma are those of Nathaniel Smith, Stefan van der Walt and Eric Firing (CC0, 2015), even
 -- steps of which look even; coolwarm is Kenneth Moreland's, for values around a middle ("Diverging color maps for
--- scientific visualization", 2009). Each is 33 of its colours, between which it is linear: at most 3 of 255 away.
+-- scientific visualization", 2009). Each is 33 of its colors, between which it is linear: at most 3 of 255 away.
 
 local maps = {
   viridis = "440154470d6048186a482374472d7b4537814240863e49893b528b375b8d33638d2f6b8e2c728e297a8e26828e23898e21918c"
@@ -29,7 +29,7 @@ function read_colors(hex)
   return list
 end
 
--- A function from a number of 0 to 1, and none else, to a colour 0xRRGGBB. It knows 256 of them.
+-- A function from a number of 0 to 1, and none else, to a color 0xRRGGBB. It knows 256 of them.
 function color_map(name)
   local list, known = read_colors(maps[name]), {}
   for i = 0, 255 do
@@ -55,8 +55,8 @@ function finite_range(list)
   return low, high
 end
 
--- A function from values to colours: those beyond the limits take the colour at the end, NaN the given one. Limits that
--- fall turn the colours round.
+-- A function from values to colors: those beyond the limits take the color at the end, NaN the given one. Limits that
+-- fall turn the colors round.
 function color_scale(name, low, high, nan)
   local of, span = color_map(name), high - low
   return function(v)

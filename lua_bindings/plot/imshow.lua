@@ -36,7 +36,7 @@ function pool_blocks(x, dim, most)
   return x:narrow(dim, 1, n * f):unflatten(dim, { n, f }):mean(dim + 1)
 end
 
--- A list of lists: for each row from 1 the colours of its pixels.
+-- A list of lists: for each row from 1 the colors of its pixels.
 local function pixels_of(planes, width, height, opts, is_byte)
   local n = planes:dim()
   local h, w = planes:size(n - 1), planes:size(n)
@@ -73,14 +73,14 @@ local function pixels_of(planes, width, height, opts, is_byte)
   return rows, low, high, missing
 end
 
--- ---- ways to show a colour ----
+-- ---- ways to show a color ----
 
 local function true_color(c) return (c >> 16) .. ";" .. (c >> 8 & 255) .. ";" .. (c & 255) end
 
 local levels = { 0, 95, 135, 175, 215, 255 }
 local function nearest_level(v) return v < 48 and 0 or v < 115 and 1 or (v - 35) // 40 end
 
--- The nearest of a cube of 6 * 6 * 6 colours and 24 greys.
+-- The nearest of a cube of 6 * 6 * 6 colors and 24 greys.
 local known = {}
 local function of_256(c)
   if known[c] then return known[c] end

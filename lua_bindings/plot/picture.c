@@ -32,7 +32,7 @@ static int script_numbers(lua_State *L) {
   return 2;
 }
 
-/* picture(list, height, width): the colours 0xRRGGBB as a uint8 tensor [height, width, 3]. */
+/* picture(list, height, width): the colors 0xRRGGBB as a uint8 tensor [height, width, 3]. */
 static int script_picture(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   int64_t size[3] = {lua_tointeger(L, 2), lua_tointeger(L, 3), 3}, n = size[0] * size[1];
@@ -86,7 +86,7 @@ static int script_general(lua_State *L) {
   return lua_pushstring(L, text), 1;
 }
 
-/* What a program is told of the colours that its terminal has. */
+/* What a program is told of the colors that its terminal has. */
 static const char *colors_of_terminal(void) {
   const char *term = getenv("TERM"), *color = getenv("COLORTERM"), *no = getenv("NO_COLOR");
   if (!isatty(STDOUT_FILENO) || !term || !strcmp(term, "dumb") || (no && *no)) return "none";
@@ -94,7 +94,7 @@ static const char *colors_of_terminal(void) {
   return strstr(term, "direct") ? "true" : strstr(term, "256") ? "256" : "none";
 }
 
-/* screen(): columns, and "true", "256" or "none" for its colours. */
+/* screen(): columns, and "true", "256" or "none" for its colors. */
 static int script_screen(lua_State *L) {
   int columns = ltide_columns();
   lua_pushinteger(L, columns > 0 ? columns : 80);

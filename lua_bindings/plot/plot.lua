@@ -1,7 +1,7 @@
--- plot: curves, dots, histograms and maps of colours between axes, as a picture.
+-- plot: curves, dots, histograms and maps of colors between axes, as a picture.
 --
 -- The data are read into columns, which say what the axes span; the axes give room to their numbers and words; what is
--- left is drawn on. Colours of series are those of Okabe and Ito ("Color universal design", 2008), which colour-blind
+-- left is drawn on. Colors of series are those of Okabe and Ito ("Color universal design", 2008), which color-blind
 -- people tell apart.
 
 local series_colors = { 0x0072b2, 0xd55e00, 0x009e73, 0xcc79a7, 0xe69f00, 0x56b4e9, 0x000000, 0xb8a900 }
@@ -395,7 +395,7 @@ local function draw_bars(c, area, bars, xs, ys)
   end
 end
 
--- ---- maps of colours ----
+-- ---- maps of colors ----
 
 local function draw_map(c, area, list, h, w, scale)
   for v = area[2], area[4] do

@@ -2,7 +2,7 @@
  *
  * out= gives the dtype and the device; what is known by its size is filled there, ranges are made and put there.
  *
- * Sizes come as arguments or as one table, options last (API.md C1). The _like and new_ forms take dtype and device
+ * Sizes come as arguments or as one table, options last. The _like and new_ forms take dtype and device
  * from their tensor, the others from the defaults.
  *
  * from_ptr's owner: core may let go of the memory from any thread, where Lua must not be touched. So the release only

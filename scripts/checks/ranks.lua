@@ -1,5 +1,5 @@
 -- Runs specs on several ranks by each MPI that is installed, and lets single ranks fail in all the ways that users meet.
--- usage, in the source tree: tide scripts/checks/ranks.lua specs TIDE N...     one launch of spec/distributed*_spec.lua each
+-- usage, in the source tree: tide scripts/checks/ranks.lua specs TIDE N...     one launch of spec/distributed/*_spec.lua each
 --                            tide scripts/checks/ranks.lua programs TIDE N COUNT  random ones of spec/stress/ranks*.lua
 --                            tide scripts/checks/ranks.lua examples TIDE N...    the same results on all numbers of ranks
 --                            tide scripts/checks/ranks.lua saves TIDE COUNT       ranks killed while they save

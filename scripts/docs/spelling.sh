@@ -9,4 +9,4 @@ if ! command -v codespell >/dev/null 2>&1; then
 fi
 # Words of code that are no misspellings: the name of a function, and short names of variables.
 find . -name '*.md' -not -path './build/*' -not -path './.git/*' -print0 |
-  xargs -0 codespell --ignore-words-list=isin,nd,fo,ro,te,numer,ot scripts/docs/*.lua
+  xargs -0 codespell --ignore-words-list=isin,nd,fo,ro,te,numer,ot,widht scripts/docs/*.lua

@@ -1,4 +1,4 @@
--- Scoped blocks on every way out of them (API.md C3, C4, C14, C22).
+-- Scoped blocks on every way out of them.
 
 local tide = require "tide"
 local D = require "spec.support.device"

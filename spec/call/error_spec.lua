@@ -1,4 +1,4 @@
--- Errors are objects that say what was wrong (API.md C11, D6), and bad input to every public function gives one: a wrong
+-- Errors are objects that say what was wrong, and bad input to every public function gives one: a wrong
 -- type, an unknown option, a freed tensor. Nothing crashes, nothing is lost.
 
 local tide = require "tide"

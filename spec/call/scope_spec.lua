@@ -1,4 +1,4 @@
--- Scoped blocks in both forms, and tide.scope (API.md C3, C4, C14, C15, D9, D17).
+-- Scoped blocks in both forms, and tide.scope.
 
 local tide = require "tide"
 local D = require "spec.support.device"

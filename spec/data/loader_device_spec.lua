@@ -1,4 +1,4 @@
--- Batches on a device, and what has to do with one (API.md PIN-05, D12, EX-06).
+-- Batches on a device, and what has to do with one.
 
 local tide = require "tide"
 local D = require "spec.support.device"

@@ -1,4 +1,4 @@
--- Batches of a dataset (API.md PIN-04, PIN-05, D12, EX-06).
+-- Batches of a dataset.
 
 local tide = require "tide"
 local D = require "spec.support.device"

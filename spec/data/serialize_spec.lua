@@ -1,4 +1,4 @@
--- Trees of values and tensors as bytes (API.md TEN-14, T146 to T148).
+-- Trees of values and tensors as bytes.
 
 local tide = require "tide"
 local D = require "spec.support.device"

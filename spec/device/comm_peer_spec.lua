@@ -1,5 +1,5 @@
 -- Collectives in graphs, with outputs that share streams or memory, without access between devices, and when a device
--- does not come (API.md COMM-01 to COMM-05).
+-- does not come.
 
 local tide = require "tide"
 local D = require "spec.support.device"

@@ -1,4 +1,4 @@
--- Collectives between the devices of one process (API.md COMM-01 to COMM-05, reduce_add_coalesced, out=).
+-- Collectives between the devices of one process.
 
 local tide = require "tide"
 local D = require "spec.support.device"

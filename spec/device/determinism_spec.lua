@@ -1,4 +1,4 @@
--- tide.use_deterministic_algorithms (API.md, beyond the table).
+-- tide.use_deterministic_algorithms.
 
 local tide = require "tide"
 local D = require "spec.support.device"

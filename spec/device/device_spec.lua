@@ -1,4 +1,4 @@
--- Devices: availability, selection, placement, information (API.md PKG, DEV, INFO).
+-- Devices: availability, selection, placement, information.
 
 local tide = require "tide"
 local D = require "spec.support.device"

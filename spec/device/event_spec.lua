@@ -1,4 +1,4 @@
--- Events (API.md EVT).
+-- Events.
 
 local tide = require "tide"
 local D = require "spec.support.device"

@@ -1,4 +1,4 @@
--- Faults of queued work: which launch it was, and what lives on (API.md SYNC-03, SYNC-04, AcceleratorError). On simulated
+-- Faults of queued work: which launch it was, and what lives on. On simulated
 -- devices, in processes of their own.
 
 local tide = require "tide"

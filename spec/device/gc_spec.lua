@@ -1,4 +1,4 @@
--- The collector and bytes that it does not see (API.md C18).
+-- The collector and bytes that it does not see.
 
 local tide = require "tide"
 local D = require "spec.support.device"

@@ -1,5 +1,5 @@
 -- Who holds device memory and what happened to it: lines of blocks, snapshots, the history, labelled scopes, what an
--- allocation that failed tells (API.md MEM-15, MEM-17, C14, D9 and the memory rows of the list beyond the table).
+-- allocation that failed tells.
 
 local tide = require "tide"
 local D = require "spec.support.device"

@@ -1,4 +1,4 @@
--- What devices report of themselves (API.md INFO).
+-- What devices report of themselves.
 
 local tide = require "tide"
 local D = require "spec.support.device"

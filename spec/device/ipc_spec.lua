@@ -1,4 +1,4 @@
--- Tensors and events of other processes (API.md PAR-04 to PAR-06, EVT-03). The other process is a second runner.
+-- Tensors and events of other processes. The other process is a second runner.
 
 local tide = require "tide"
 local D = require "spec.support.device"

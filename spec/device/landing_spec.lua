@@ -1,4 +1,4 @@
--- A copy from pageable memory may return before the bytes are on the device, and nobody can tell (API.md D18).
+-- A copy from pageable memory may return before the bytes are on the device, and nobody can tell.
 
 local tide = require "tide"
 local D = require "spec.support.device"

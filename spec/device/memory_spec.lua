@@ -1,4 +1,4 @@
--- The caching allocator as a script sees it: counters, the cache, the cap, running out (API.md MEM, ALLOC, C14, C18).
+-- The caching allocator as a script sees it: counters, the cache, the cap, running out.
 
 local tide = require "tide"
 local D = require "spec.support.device"

@@ -1,4 +1,4 @@
--- One function on several devices at once (API.md PAR-01, PAR-02).
+-- One function on several devices at once.
 
 local tide = require "tide"
 local D = require "spec.support.device"

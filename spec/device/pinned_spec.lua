@@ -1,4 +1,4 @@
--- Page-locked host memory and copies that do not wait (API.md PIN, MOVE, SYNC-05).
+-- Page-locked host memory and copies that do not wait.
 
 local tide = require "tide"
 local D = require "spec.support.device"

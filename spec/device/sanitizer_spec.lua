@@ -1,4 +1,4 @@
--- The stream sanitizer (API.md SAN-01): what it finds, what it says, what it costs.
+-- The stream sanitizer: what it finds, what it says, what it costs.
 
 local tide = require "tide"
 local D = require "spec.support.device"

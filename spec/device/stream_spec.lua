@@ -1,4 +1,4 @@
--- Streams: queues that only events and waits order (API.md STR, SYNC).
+-- Streams: queues that only events and waits order.
 
 local tide = require "tide"
 local D = require "spec.support.device"

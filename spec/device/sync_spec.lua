@@ -1,4 +1,4 @@
--- What makes the host wait, and the debug mode that finds it (API.md SYNC).
+-- What makes the host wait, and the debug mode that finds it.
 
 local tide = require "tide"
 local D = require "spec.support.device"

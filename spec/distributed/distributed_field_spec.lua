@@ -1,4 +1,4 @@
--- Fields that are cut over ranks, and their halos (API.md DIST-04, DIST-09, DIST-10). Alone it runs as a group of one; CI
+-- Fields that are cut over ranks, and their halos. Alone it runs as a group of one; CI
 -- also starts it with mpirun on 2, 3 and 4 ranks.
 
 local tide = require "tide"

@@ -1,4 +1,4 @@
--- Sums, pictures, random numbers and files of fields (API.md DIST-05, DIST-09). Alone it runs as a group of one; CI also
+-- Sums, pictures, random numbers and files of fields. Alone it runs as a group of one; CI also
 -- starts it with mpirun on 2, 3 and 4 ranks, and each launch loads what the one before has saved.
 
 local tide = require "tide"

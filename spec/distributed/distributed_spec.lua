@@ -1,4 +1,4 @@
--- Collectives and messages between processes (API.md DIST-01 to DIST-04, DIST-08). Alone it runs as a group of one; CI
+-- Collectives and messages between processes. Alone it runs as a group of one; CI
 -- also starts it with mpirun on 2, 3 and 4 ranks: all ranks run the same cases in the same order.
 
 local tide = require "tide"

@@ -1,4 +1,4 @@
--- What a fused function does besides its kernels: looks, writes and calls (API.md FUSE-03, FUSE-04).
+-- What a fused function does besides its kernels: looks, writes and calls.
 
 local tide = require "tide"
 local D = require "spec.support.device"

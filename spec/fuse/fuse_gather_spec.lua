@@ -1,4 +1,4 @@
--- Reads by an index in fused functions (API.md FUSE-01 to FUSE-05).
+-- Reads by an index in fused functions.
 
 local tide = require "tide"
 local D = require "spec.support.device"

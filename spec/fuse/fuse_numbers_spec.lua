@@ -1,4 +1,4 @@
--- Fused functions with numbers that change: what they do is done by the same kernels (API.md FUSE-01, FUSE-02).
+-- Fused functions with numbers that change: what they do is done by the same kernels.
 
 local tide = require "tide"
 local D = require "spec.support.device"

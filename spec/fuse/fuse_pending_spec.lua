@@ -1,4 +1,4 @@
--- Pending values of fused functions (API.md FUSE-04, FUSE-06): who needs them, and what writes to what they read.
+-- Pending values of fused functions: who needs them, and what writes to what they read.
 
 local tide = require "tide"
 local D = require "spec.support.device"

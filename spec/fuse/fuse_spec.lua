@@ -1,4 +1,4 @@
--- Fused functions (API.md FUSE-01 to FUSE-06).
+-- Fused functions.
 
 local tide = require "tide"
 local D = require "spec.support.device"

@@ -1,4 +1,4 @@
--- What may happen while a graph is captured, and what ends the capture (API.md GRAPH).
+-- What may happen while a graph is captured, and what ends the capture.
 
 local tide = require "tide"
 local D = require "spec.support.device"

@@ -1,4 +1,4 @@
--- Random numbers in captured work (API.md GRAPH, Generator).
+-- Random numbers in captured work.
 
 local tide = require "tide"
 local D = require "spec.support.device"

@@ -1,4 +1,4 @@
--- Graphs: what is queued once and replayed (API.md GRAPH).
+-- Graphs: what is queued once and replayed.
 
 local tide = require "tide"
 local D = require "spec.support.device"

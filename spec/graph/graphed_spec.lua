@@ -1,4 +1,4 @@
--- Functions turned into graphs (API.md GRAPH-05).
+-- Functions turned into graphs.
 
 local tide = require "tide"
 local D = require "spec.support.device"

@@ -1,4 +1,4 @@
--- Functions and scripts in new processes (API.md PAR-03, PAR-06).
+-- Functions and scripts in new processes.
 
 local tide = require "tide"
 local D = require "spec.support.device"

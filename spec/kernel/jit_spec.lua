@@ -1,4 +1,4 @@
--- Functions from C++ text (API.md JIT-01, JIT-02) and their cache.
+-- Functions from C++ text and their cache.
 
 local tide = require "tide"
 local D = require "spec.support.device"

@@ -1,4 +1,4 @@
--- The language of kernels written in Lua (API.md KER-03 to KER-05, KER-10): each program runs as a kernel and in plain Lua, by
+-- The language of kernels written in Lua: each program runs as a kernel and in plain Lua, by
 -- kernel.interpret, and both give the same to the bit. Programs are few and long, since each one is compiled.
 
 local tide = require "tide"

@@ -1,4 +1,4 @@
--- What a call of a kernel written in Lua says to one that was not meant so (API.md KER-02, KER-06): which kernel it is, what it
+-- What a call of a kernel written in Lua says to one that was not meant so: which kernel it is, what it
 -- got and what it takes. What is wrong in a kernel's text stands in kernel_language_spec.lua.
 
 local tide = require "tide"

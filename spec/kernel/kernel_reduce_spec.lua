@@ -1,4 +1,4 @@
--- Kernels whose results are reduced (API.md KER-06): by blocks on a GPU, behind the kernel elsewhere.
+-- Kernels whose results are reduced: by blocks on a GPU, behind the kernel elsewhere.
 
 local tide = require "tide"
 local D = require "spec.support.device"

@@ -1,4 +1,4 @@
--- Raw kernels: tide.cuda.compile_kernel (API.md, beyond the table).
+-- Raw kernels: tide.cuda.compile_kernel.
 
 local tide = require "tide"
 local D = require "spec.support.device"

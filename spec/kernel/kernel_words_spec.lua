@@ -1,4 +1,4 @@
--- What kernels written in Lua can call, in plain Lua (API.md KER-07 to KER-09), and tide.kernel.interpret (KER-11), which
+-- What kernels written in Lua can call, in plain Lua, and tide.kernel.interpret (KER-11), which
 -- runs a kernel's function there: what other specs hold kernels to.
 
 local tide = require "tide"

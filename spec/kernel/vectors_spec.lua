@@ -1,4 +1,4 @@
--- Small vectors, matrices and quaternions as plain values (API.md KER-10): operators and methods against what is written
+-- Small vectors, matrices and quaternions as plain values: operators and methods against what is written
 -- out here, between them and tensors, and what is refused.
 
 local tide = require "tide"

@@ -1,4 +1,4 @@
--- Distributions with parameters for each element: normals of tensors, Poisson's, places drawn by weight (API.md T143).
+-- Distributions with parameters for each element: normals of tensors, Poisson's, places drawn by weight.
 
 local tide = require "tide"
 local D = require "spec.support.device"

@@ -1,4 +1,4 @@
--- The random states of GPUs (API.md RNG-01 to RNG-09, and the rows about generators beyond the table).
+-- The random states of GPUs.
 
 local tide = require "tide"
 local D = require "spec.support.device"

@@ -1,4 +1,4 @@
--- The package: what starts the driver, what waits for it, what an old device gets (API.md PKG, ENV).
+-- The package: what starts the driver, what waits for it, what an old device gets.
 
 local tide = require "tide"
 local D = require "spec.support.device"

@@ -1,4 +1,4 @@
--- The runner: options, standard input, shebang, arg, exit codes, tracebacks, interruption (API.md D7, D8).
+-- The runner: options, standard input, shebang, arg, exit codes, tracebacks, interruption.
 
 local tide = require "tide"
 local D = require "spec.support.device"

@@ -1,4 +1,4 @@
--- Functions that are made of others (API.md T130, T159, T163, T165): PyTorch's values, dtypes and errors. What is random
+-- Functions that are made of others: PyTorch's values, dtypes and errors. What is random
 -- stands in differential/compose.py.
 
 local tide = require "tide"

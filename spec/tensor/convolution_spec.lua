@@ -1,4 +1,4 @@
--- Convolutions of fields on a grid, and values between their points (API.md T137, T156, T157). The expected values are
+-- Convolutions of fields on a grid, and values between their points. The expected values are
 -- plain Lua's, computed below, in adversarial layouts; what is refused.
 
 local tide = require "tide"

@@ -1,4 +1,4 @@
--- einsum and tensordot (API.md T129, T130): values by loops over the equation, in adversarial layouts; errors that say
+-- einsum and tensordot: values by loops over the equation, in adversarial layouts; errors that say
 -- where. Random equations stand in differential/einsum.py.
 
 local tide = require "tide"

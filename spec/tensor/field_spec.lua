@@ -1,4 +1,4 @@
--- Fields on a grid (API.md T154, T155, T157): borders, windows, other sizes.
+-- Fields on a grid: borders, windows, other sizes.
 -- The expected values are plain Lua's, computed below, in adversarial layouts; what is refused.
 
 local tide = require "tide"

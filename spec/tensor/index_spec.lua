@@ -1,4 +1,4 @@
--- Indexing by number, range, mask and index tensor, for reading and for writing (API.md 4.5).
+-- Indexing by number, range, mask and index tensor, for reading and for writing.
 
 local tide = require "tide"
 local D = require "spec.support.device"

@@ -1,4 +1,4 @@
--- Linear algebra by libraries (API.md T131 to T136): results multiplied out again, in adversarial layouts; known values;
+-- Linear algebra by libraries: results multiplied out again, in adversarial layouts; known values;
 -- matrices without elements; what is refused.
 
 local tide = require "tide"

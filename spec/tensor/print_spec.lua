@@ -1,4 +1,4 @@
--- How tensors are printed: torch's style (API.md D5, EX-08).
+-- How tensors are printed: torch's style.
 
 local tide = require "tide"
 local D = require "spec.support.device"

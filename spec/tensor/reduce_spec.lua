@@ -1,4 +1,4 @@
--- Reductions over any set of dims (API.md 4.7): values against plain Lua, in adversarial layouts.
+-- Reductions over any set of dims: values against plain Lua, in adversarial layouts.
 
 local tide = require "tide"
 local D = require "spec.support.device"

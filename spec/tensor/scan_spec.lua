@@ -1,4 +1,4 @@
--- Scans along a dim and differences (API.md T116, T118): PyTorch's values, plain Lua's around the borders of tiles, in
+-- Scans along a dim and differences: PyTorch's values, plain Lua's around the borders of tiles, in
 -- adversarial layouts; what is refused.
 
 local tide = require "tide"

@@ -1,4 +1,4 @@
--- Reads and writes at places that index tensors name, element by element and slice by slice (API.md 4.5). The numbers are
+-- Reads and writes at places that index tensors name, element by element and slice by slice. The numbers are
 -- PyTorch's, whose indexes count from 0; the kernels gather and scatter do all of it.
 
 local tide = require "tide"

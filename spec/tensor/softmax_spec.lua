@@ -1,4 +1,4 @@
--- softmax and log_softmax (API.md T114): PyTorch's values, lines of every length around the borders of pieces, in
+-- softmax and log_softmax: PyTorch's values, lines of every length around the borders of pieces, in
 -- adversarial layouts; infinities and NaN; what is refused.
 
 local tide = require "tide"

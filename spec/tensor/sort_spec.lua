@@ -1,4 +1,4 @@
--- Order along a dim, what is first and in the middle of it, what occurs, and searching (API.md T115, T119 to T124):
+-- Order along a dim, what is first and in the middle of it, what occurs, and searching:
 -- PyTorch's values, plain Lua's where ways of sorting meet, adversarial layouts; what is refused.
 
 local tide = require "tide"

@@ -1,4 +1,4 @@
--- Making tensors, looking at them, converting them (API.md 4.1 to 4.3).
+-- Making tensors, looking at them, converting them.
 
 local tide = require "tide"
 local D = require "spec.support.device"

@@ -1,4 +1,4 @@
--- Views and shape: every row of API.md 4.4. Views share the storage; what copies is said to.
+-- Views and shape. Views share the storage; what copies is said to.
 
 local tide = require "tide"
 local D = require "spec.support.device"

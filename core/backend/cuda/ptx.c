@@ -2,7 +2,8 @@
  *
  * What an operation computes is not said here again: each op of op.def and each conversion was compiled to a function
  * of PTX when tide was built (kernels/loops/op_ptx.cu), and its body is copied here, once a lane, with its parameters
- * as registers. Around them stand the loads and stores of the flat and the strided kernel that jit_text.c describes.
+ * as registers. Around them stand the loads and stores of the flat and the strided kernel that core/jit/text/source.c
+ * describes.
  *
  * A value lives in a register v<value>_<lane> of the type that its dtype is computed in: .b32 for bool (0 or 1) and the
  * integers up to 32 bits, .b64 for int64, .f32 also for 16-bit floats, .f64. Numbers are c<slot>, addresses

@@ -1,4 +1,4 @@
-/* sim.h: what the files of the simulated backend share. See sim.c for the design. */
+/* sim.h: what the files of the simulated backend share. backend.c has the design. */
 #ifndef TIDE_BACKEND_SIM_SIM_H
 #define TIDE_BACKEND_SIM_SIM_H
 

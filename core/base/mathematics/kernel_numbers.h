@@ -1,6 +1,6 @@
 /* kernel_numbers.h: numbers as kernels that are written in Lua have them. The only text of these: the block interpreter
- * (cpu/blocks*.c) and plain Lua (lua_bindings/kernel/oracle.c) include it, and kernel/prelude.lua takes each
- * function that a kernel names, by the word behind the @ above it.
+ * (backend/cpu/jit/blocks*.c) and plain Lua (lua_bindings/kernel/oracle.c) include it, and kernel/prelude.lua takes
+ * each function that a kernel names, by the word behind the @ above it.
  *
  * Integers are Lua's: 64 bits that wrap around, shifts of any distance, exact comparison with floats. Random numbers
  * are functions of a seed and counters: the first two are words of Philox's counter, and each further one draws again.

@@ -10,14 +10,18 @@
 extern "C" {
 #endif
 
-/* Orders faults, as a list "kind:number,kind:number"; an empty string or NULL takes back what has not happened yet. A
- * number k counts from 1, from this call on, over all simulated devices. The environment's TIDE_SIM_FAULT has the same
- * grammar. alloc:k   allocation k of device memory fails; alloc:k+ this one and every later one launch:k  kernel launch
- * k fails when it runs: reported once, by the next wait on its device sticky:k  likewise, and the device is lost from
- * then on lost:d    device d is lost at once slow:ms   every queued copy starts so many milliseconds late peer:off  no
- * device can reach another's memory dead:d    device d starts nothing that is queued any more, and tells nobody:
- * whoever waits for it waits until this is taken back small:d   device d offers half the memory of the others nccl:off
- * there is no collective library */
+/* Orders faults: a list "kind:number,kind:number". An empty string or NULL cancels those that are still to come. A
+ * number k counts from 1, from this call on, over all simulated devices; d is a device. TIDE_SIM_FAULT in the
+ * environment has the same grammar.
+ * - alloc:k, the kth allocation of device memory fails; alloc:k+, so do all later ones.
+ * - launch:k, the kth kernel fails when it runs. The next wait for its device reports it, once.
+ * - sticky:k, the same, and the device is lost from then on.
+ * - lost:d, the device is lost at once.
+ * - slow:ms, every queued copy starts this many milliseconds late.
+ * - peer:off, no device can reach another's memory.
+ * - dead:d, the device starts nothing more and reports nothing. A wait for it ends when this is canceled.
+ * - small:d, the device offers half the memory of the others.
+ * - nccl:off, there is no collective library. */
 TIDE_API tide_status tide_sim_fault(const char *faults);
 
 /* In dry mode nothing is computed or copied; every stream has a modelled clock (3 us a launch, 4 TB/s) instead, which

@@ -329,7 +329,7 @@ static void fold_welford(double *restrict mean, double *restrict square_dev, con
 #define FOLD_PAIR_SLOT(NAME, name, fold) TIDE_IF_PAIR(fold, [TIDE_##NAME] = fold_pair_##name, )
 
 /* Many norms of few numbers, which are `apart`: the sums of squares in float64, one after another. The counts that
- * vectors of space and colours have are loops without a loop inside, which become vector code. */
+ * vectors of space and colors have are loops without a loop inside, which become vector code. */
 #define FOLD_SQUARES(n)                                                                                                \
   for (int64_t r = 0; r < rows; r++, x += pitch) {                                                                     \
     double sum = 0;                                                                                                    \
