@@ -83,6 +83,15 @@ return {
   ["spec/random/distribution_spec.lua"] = {
     ["have the mean and the deviation of each place"] = listed,
   },
+  ["spec/data/csv_spec.lua"] = {
+    ["gives the ends of the integers"] = bits,
+  },
+  ["spec/distributed/distributed_field_spec.lua"] = {
+    ["work with views of larger memory, kernels and fused functions"] = text,
+  },
+  ["spec/tensor/scan_spec.lua"] = {
+    ["wrap products of integers"] = bits,
+  },
   ["spec/tensor/einsum_spec.lua"] = {
     ["is called by a finaliser while it runs"] = finalisers,
   },

@@ -126,6 +126,9 @@ describe("load_csv", function()
         fails("FileError", "expected an integer", sign .. digits .. "\n", { dtype = tide.int64, header = false })
       end
     end
+  end)
+
+  it("gives the ends of the integers", function()
     for _, text in ipairs { "-9223372036854775808", "9223372036854775807", "-9223372036854775807", "+9223372036854775807" } do
       assert.are.equal(math.tointeger(text), load_text(text .. "\n", { dtype = tide.int64, header = false }):item())
     end
