@@ -19,7 +19,7 @@ enum { LONGEST = 40 };
 
 static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
 
-/* How many characters must be changed, added, left out or exchanged with their neighbour. */
+/* How many characters must be changed, added, left out or exchanged with their neighbor. */
 static int distance(const char *a, const char *b) {
   int n = (int)strlen(a), m = (int)strlen(b), row[3][LONGEST + 1];
   int *before = row[0], *last = row[1], *now = row[2];

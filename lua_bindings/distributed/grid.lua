@@ -13,7 +13,7 @@
 -- An exchange is a list of rounds, a round a list of directions: -1, 0 or 1 in each dimension. In the direction's
 -- dimensions the places next to the border travel; in the others all owned ones. A blocking exchange goes dimension by
 -- dimension: a later one sends what the ones before have filled, so corners take no messages of their own. An
--- asynchronous one, which must not wait in between, sends to diagonal neighbours, too, in one round.
+-- asynchronous one, which must not wait in between, sends to diagonal neighbors, too, in one round.
 --
 -- Invariant: both sides of a message know its size; its tag is the direction of its travel.
 

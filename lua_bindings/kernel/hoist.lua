@@ -1,7 +1,7 @@
 -- Which of the elements that a loop reads and writes lie inside for all its turns, as C++ text asked before it (text_statements.lua).
 --
 -- An index is followed that is the loop's variable, plus or minus a small constant, or that is the same in each turn. So a loop
--- over what a tensor gives as bounds, as neighbours in a sorted grid are, is run without a test where both bounds are good.
+-- over what a tensor gives as bounds, as neighbors in a sorted grid are, is run without a test where both bounds are good.
 --
 -- Invariant: where the condition holds there is a turn at least, and every value of the variable is a tide_x.
 

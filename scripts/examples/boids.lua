@@ -5,8 +5,8 @@
 --
 --   tide boids.lua [--boids 8192] [--steps 500] [--width 1600] [--device cpu|cuda] [--out boids.png] [--quiet]
 --
--- What to look at as a newcomer: lib/grid.lua, where a sort by cell makes a neighbourhood three ranges of memory;
--- `fly`, the three rules over a table [boids, neighbours] at once; `shine`, which adds four soft pixels for each bird by
+-- What to look at as a newcomer: lib/grid.lua, where a sort by cell makes a neighborhood three ranges of memory;
+-- `fly`, the three rules over a table [boids, neighbors] at once; `shine`, which adds four soft pixels for each bird by
 -- index_add_.
 local tide = require "tide"
 package.path = (arg[0]:match("^(.*/)") or "./") .. "lib/?.lua;" .. package.path
@@ -29,7 +29,7 @@ local real = {device = args.device}
 tide.manual_seed(7)
 
 local N, WIDTH, HEIGHT = args.boids, 16, 9
-local SIGHT = math.max(0.12, math.sqrt(WIDTH * HEIGHT / N) * 1.1) -- how far a bird sees: about four neighbours at first
+local SIGHT = math.max(0.12, math.sqrt(WIDTH * HEIGHT / N) * 1.1) -- how far a bird sees: about four neighbors at first
 local SPEED, NEAR = 1.6, 0.45 * SIGHT
 local dt = 0.12 * SIGHT / SPEED * 2
 
@@ -43,8 +43,8 @@ local box = tide.tensor({WIDTH, HEIGHT}, real)
 local function fly()
   local order = grid:sort(place)
   place, speed = place[order], speed[order]
-  local near, there = grid:neighbours()
-  local away = place:unsqueeze(2) - place[near] -- [N, neighbours, 2]
+  local near, there = grid:neighbors()
+  local away = place:unsqueeze(2) - place[near] -- [N, neighbors, 2]
   local distance = away:square():sum(3):sqrt()
   local sees = (there * distance:lt(SIGHT) * distance:gt(0)):float()
   local count = sees:sum(2, {keepdim = true}):clamp_{min = 1}

@@ -5,8 +5,8 @@
 --
 --   tide fluid.lua [--particles 8000] [--steps 1600] [--width 1600] [--device cpu|cuda] [--out fluid.png] [--quiet]
 --
--- What to look at as a newcomer: lib/grid.lua, where a sort by cell makes a neighbourhood three ranges of memory;
--- `forces`, which sums over a table [particles, neighbours]; `picture`, where scatter_add_ of soft dots gives a surface
+-- What to look at as a newcomer: lib/grid.lua, where a sort by cell makes a neighborhood three ranges of memory;
+-- `forces`, which sums over a table [particles, neighbors]; `picture`, where scatter_add_ of soft dots gives a surface
 -- that is lit as if it were one.
 local tide = require "tide"
 package.path = (arg[0]:match("^(.*/)") or "./") .. "lib/?.lua;" .. package.path
@@ -32,7 +32,7 @@ tide.manual_seed(1)
 
 local WIDTH, HEIGHT = 16, 9
 local SPACING = math.sqrt(5.2 * 7.2 / args.particles) -- of the particles at rest
-local REACH = 2.2 * SPACING -- of the kernels: about 15 neighbours
+local REACH = 2.2 * SPACING -- of the kernels: about 15 neighbors
 local MASS = SPACING * SPACING -- the density at rest is 1
 local GRAVITY, SOUND = 9.8, 55 -- sound is slower than in water, but five times faster than what moves here
 local VISCOSITY = 0.9 * SPACING
@@ -57,12 +57,12 @@ local POLY6 = 4 / (math.pi * REACH ^ 8)
 local SPIKY = 30 / (math.pi * REACH ^ 5)
 
 local function forces()
-  local near, there = grid:neighbours()
-  local away = place:unsqueeze(2) - place[near] -- [N, neighbours, 2]
+  local near, there = grid:neighbors()
+  local away = place:unsqueeze(2) - place[near] -- [N, neighbors, 2]
   local square = away:square():sum(3)
   local inside = (REACH * REACH - square):clamp_{min = 0} * there
   local density = (inside:pow(3)):sum(2) * (POLY6 * MASS)
-  density:clamp_{min = 0.9} -- at the surface half of the neighbours are missing: no suction from that
+  density:clamp_{min = 0.9} -- at the surface half of the neighbors are missing: no suction from that
   local pressure = (density - 1) * (SOUND * SOUND / 7)
   local over = pressure / density:square()
 

@@ -5,7 +5,7 @@
 --
 --   tide wave.lua [--steps 1400] [--size 1024] [--every 20] [--device cpu|cuda] [--graph] [--out wave.png] [--quiet]
 --
--- What to look at as a newcomer: `views_of` (a field and its four neighbours are views of one block of memory),
+-- What to look at as a newcomer: `views_of` (a field and its four neighbors are views of one block of memory),
 -- `advance` (a step of physics in six operations that allocate nothing), and the main loop, where one stream computes
 -- while a second one shrinks, colours and copies the last frame to pinned memory, ordered by events.  With --graph all
 -- steps of a frame are recorded once and replayed by one call: what differs between frames lies in `strengths`, memory
@@ -69,7 +69,7 @@ local friction = 0.125 * (1 - edge / 84):clamp_({ min = 0 }):square() -- swallow
 -- The wave equation with friction, u'' = c^2 (the Laplacian of u) - 2 f u', stepped as
 --   (1 + f) next = 2 now - (1 - f) last + k (up + down + left + right - 4 now),   k = c^2 in points per step,
 -- and nothing where there is wall.  All that does not change is multiplied out beforehand:
---   next = last * of_last + now * of_now + neighbours * of_near
+--   next = last * of_last + now * of_now + neighbors * of_near
 local k = 0.45 / (1 + 0.6 * glass):square() -- waves are 1.6 times slower in glass
 local open = (1 - wall) / (1 + friction)
 local function inside(field)

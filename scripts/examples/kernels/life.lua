@@ -1,6 +1,6 @@
 -- ci: --size 96 --steps 60 --device cpu --out ci-life.png
 --
--- Conway's Game of Life as one kernel: a cell lives where three neighbours do, or two and it lived before. What has died
+-- Conway's Game of Life as one kernel: a cell lives where three neighbors do, or two and it lived before. What has died
 -- glows on for a while, so that the picture shows where gliders came from.
 --
 --   tide life.lua [--size 512] [--steps 600] [--device cpu|cuda] [--out life.png]

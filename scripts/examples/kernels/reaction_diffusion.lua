@@ -10,7 +10,7 @@ local args = tide.cmdline("Patterns out of two substances"):option("size", 512, 
   :option("out", "reaction_diffusion.png", "the picture to write"):parse(arg)
 local size = args.size
 
--- The field at a place with the edges joined, and what it lacks of its neighbours' mean.
+-- The field at a place with the edges joined, and what it lacks of its neighbors' mean.
 local function lack(f, i, j)
   local n = #f
   local up, down, left, right = (i - 2) % n + 1, i % n + 1, (j - 2) % n + 1, j % n + 1

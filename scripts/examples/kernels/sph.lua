@@ -1,7 +1,7 @@
 -- ci: --particles 600 --seconds 0.04 --device cpu --out ci-sph.png
 --
 -- Smoothed particle hydrodynamics: a dam of water breaks. Each step sorts the particles into a grid of cells by counting
--- with atomic operations, so that a particle finds its neighbours in nine cells; then come density, forces and a move.
+-- with atomic operations, so that a particle finds its neighbors in nine cells; then come density, forces and a move.
 --
 --   tide sph.lua [--particles 20000] [--seconds 0.7] [--device cpu|cuda] [--out sph.png]
 local tide = require "tide"

@@ -1,6 +1,6 @@
 -- ci: --size 128 --steps 700 --device cpu --out ci-kernel-wave.png
 --
--- Waves on water: a step of time is one kernel, in which each point looks at its four neighbours. Drops fall, the
+-- Waves on water: a step of time is one kernel, in which each point looks at its four neighbors. Drops fall, the
 -- waves meet an island and a shoal, over which they are slower and bend.
 --
 --   tide wave.lua [--size 1024] [--steps 700] [--device cpu|cuda] [--out wave.png]
@@ -32,7 +32,7 @@ local pour = tide.kernel(function(i, j, h, last, ground, seed)
   ground[i][j] = depth(y, x)
 end)
 
--- Leapfrog: the next height from this one, the last one and the neighbours; the sheet swallows what comes to its edge.
+-- Leapfrog: the next height from this one, the last one and the neighbors; the sheet swallows what comes to its edge.
 local step = tide.kernel(function(i, j, h, last, ground)
   local n = #h
   local here, k = h[i][j], 0.45 * ground[i][j]

@@ -1,10 +1,10 @@
 -- Particles in a grid of square cells, sorted by cell, so that those near to one another lie near to one another in
--- memory and a particle's neighbours are three short ranges: its cell with the ones to its left and right, in its row
+-- memory and a particle's neighbors are three short ranges: its cell with the ones to its left and right, in its row
 -- of cells and in the rows above and below.
 --
 --   local grid = Grid.new{width = 16, height = 9, cell = 0.1, most = 24, device = device}
 --   local order = grid:sort(place)             -- put every tensor that has a row a particle into this order: t[order]
---   local near, there = grid:neighbours()      -- [N, 3 * most]: which rows are near, and 1 or 0: whether there is one
+--   local near, there = grid:neighbors()      -- [N, 3 * most]: which rows are near, and 1 or 0: whether there is one
 --
 -- Places are [N, 2], x and y inside the box. A particle sees at most `most` others in each of the three ranges.
 local tide = require "tide"
@@ -33,7 +33,7 @@ function Grid:sort(place)
   return order
 end
 
-function Grid:neighbours()
+function Grid:neighbors()
   local middle = self.of:view(-1, 1) + self.beside + 1 -- cells count from 0, rows of a tensor from 1
   local from, to = self.first[middle - 1], self.first[middle + 2]
   local near = from:unsqueeze(3) + self.steps
