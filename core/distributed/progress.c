@@ -92,8 +92,11 @@ static void drop_first(failure **at) {
 static void keep_failure(const tide_work *w, tide_host_job *job) {
   failure *f = calloc(1, sizeof *f);
   char *message = strdup(w->message ? w->message : "distributed: it has failed");
-  if (!f || !message) return free(f), free(message), host.host_job_release(job);
-  host.host_job_end(job, w->status, message);
+  host.host_job_end(job, w->status, message ? message : "distributed: no memory for what has failed");
+  if (!f || !message) { /* the job stays, so that its failure is raised all the same */
+    free(f), free(message);
+    return;
+  }
   w->group->refs++;
   *f = (failure){failures, job, w->group, w->is_nccl, w->status, message};
   failures = f;
