@@ -1,4 +1,4 @@
-/* pins.c: what a call that is running may hold by a bare pointer, and what is let go of meanwhile.
+/* pins.c: pins operands while a C call uses raw pointers to them; releases wait until the call ends.
  *
  * A binding reads its operands from its arguments and then allocates, for Lua or in core, where the collector may run
  * finalisers: these are a script's, and may free or replace any of the operands. Inside a finaliser (or an observer of
