@@ -88,18 +88,20 @@ static void drop_first(failure **at) {
   free(f);
 }
 
-/* Takes the job, whose end is a failure. */
-static void keep_failure(const tide_work *w, tide_host_job *job) {
+/* What was raised, until somebody has heard of it; NULL: no memory. */
+static failure *new_failure(const tide_work *w, tide_host_job *job) {
   failure *f = calloc(1, sizeof *f);
   char *message = strdup(w->message ? w->message : "distributed: it has failed");
-  host.host_job_end(job, w->status, message ? message : "distributed: no memory for what has failed");
-  if (!f || !message) { /* the job stays, so that its failure is raised all the same */
-    free(f), free(message);
-    return;
-  }
+  if (!f || !message) return free(f), free(message), NULL;
   w->group->refs++;
   *f = (failure){failures, job, w->group, w->is_nccl, w->status, message};
-  failures = f;
+  return f;
+}
+
+/* Takes the job, whose end is a failure. Without f the job stays, so that its failure is raised all the same. */
+static void end_with_failure(failure *f, tide_host_job *job, tide_status status) {
+  host.host_job_end(job, status, f ? f->message : "distributed: no memory for what has failed");
+  if (f) failures = f;
 }
 
 static bool is_heard_of(const failure *f) {
@@ -132,14 +134,12 @@ tide_status tide__progress_failure(void) {
 static void leave(tide_work *w) {
   bool is_first = w->state == WORK_FAILED && w->is_awaited && (tide__is_message(w) || !is_group_known(w->group));
   if (w->state == WORK_FAILED && w->group->failure) fail_others(w);
-  tide_host_job *in = take(&w->in.job), *out = take(&w->out.job);
-  if (is_first) keep_failure(w, out ? out : in);
-  if (is_first && out)
-    out = NULL;
-  else if (is_first)
-    in = NULL;
+  tide_host_job *in = take(&w->in.job), *out = take(&w->out.job), *failed = is_first ? take(out ? &out : &in) : NULL;
+  tide_status status = w->status;
+  failure *f = failed ? new_failure(w, failed) : NULL;
   w->is_running = false;
   if (!w->refs && !w->is_queued && tide__work_is_over(w)) tide__work_free(w);
+  if (failed) end_with_failure(f, failed, status);
   host.host_job_release(in), host.host_job_release(out);
 }
 

@@ -307,13 +307,13 @@ static tide_status mark_written(tide_work *w, tide_stream *stream) {
 }
 
 /* Once: the current stream waits for the end, and writes what it gives. */
-static tide_status deliver(tide_work *w, tide_host_job *job, tide_stream *stream) {
+static tide_status deliver(tide_work *w, tide_stream *stream) {
   tide__progress_lock();
   tide_status status = TIDE_OK;
   if (w->state == WORK_FAILED)
     status = tide__dist_fail(w->status, "%s", w->message ? w->message : "distributed: it has failed before");
   else if (w->note.kind != TIDE_SEND_RANKS && w->state < WORK_COMPLETE)
-    status = host.host_job_wait(job, stream);
+    status = host.host_job_wait(job_of(w), stream); /* which the lock keeps */
   if (status == TIDE_OK) w->is_awaited = true;
   tide__progress_unlock();
   TRY(status);
@@ -326,7 +326,7 @@ tide_status tide__work_order(bool *ordered, tide_work *w) {
   *ordered = w->is_streamed;
   if (!*ordered) return TIDE_OK;
   TRY(host.current_stream(&stream, w->out.device != TIDE_CPU ? w->out.device : w->in.device));
-  return w->written ? host.stream_wait_event(stream, w->written) : deliver(w, job_of(w), stream);
+  return w->written ? host.stream_wait_event(stream, w->written) : deliver(w, stream);
 }
 
 /* ---- waiting ---- */
