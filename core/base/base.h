@@ -42,7 +42,6 @@ tide_index_base_fn tide__index_base_get(void);        /* what tide_index_base_se
 uint32_t tide__site_of(const char *source, int line); /* interned; 0: the table is full, or line 0 */
 uint32_t tide__site_now(void);                        /* interned site of the running script line; 0 if unknown */
 void tide__site_text(uint32_t site, char *text, size_t size);
-void tide__site_recent(char *text, size_t size); /* the last few distinct lines, newest first: "a.lua:3, a.lua:7" */
 
 /* ---- host.c: what the host brings ---- */
 

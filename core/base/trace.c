@@ -3,8 +3,7 @@
  * A host names the running line through a hook; source and line are interned, so that a launch carries 32 bits and the
  * error that surfaces much later can still be told with its line. Looking a known line up takes no lock: entries are
  * never changed and never freed, buckets are chains that only grow at the head. A script that makes lines without end
- * (generated chunks) fills the table; what comes after that is line 0, unknown. A short ring of the lines that launched
- * last serves errors that name no line.
+ * (generated chunks) fills the table; what comes after that is line 0, unknown.
  *
  * Invariant: an entry is complete before a bucket or the index points to it. */
 #include "base.h"
@@ -12,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { BUCKETS = 1024, SITES = 16384, TEXT = 128, RECENT = 16, CACHE = 64 };
+enum { BUCKETS = 1024, SITES = 16384, CACHE = 64 };
 
 typedef struct site {
   struct site *next;
@@ -25,8 +24,6 @@ static _Atomic(site *) bucket[BUCKETS];
 static _Atomic(site *) by_id[SITES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held to add an entry */
 static uint32_t count = 1;                               /* 0 is "unknown" */
-static _Atomic uint32_t recent[RECENT];
-static _Atomic uint32_t recent_at;
 
 /* Each thread remembers lines by the address of their source, whose text is compared: the address may have been
  * reused. */
@@ -37,11 +34,11 @@ typedef struct known {
 static _Thread_local struct {
   tide_site_fn fn;
   void *user;
-  uint32_t last, now; /* the last one in the ring; what was answered last */
+  uint32_t now; /* what was answered last */
   known cache[CACHE];
 } hook;
 
-void tide_site_set(tide_site_fn fn, void *user) { hook.fn = fn, hook.user = user, hook.last = hook.now = 0; }
+void tide_site_set(tide_site_fn fn, void *user) { hook.fn = fn, hook.user = user, hook.now = 0; }
 
 static uint32_t hash_of(const char *source, int line) {
   uint32_t hash = 2166136261u ^ (uint32_t)line;
@@ -81,14 +78,6 @@ static __attribute__((noinline)) const site *intern(known *k, const char *source
   return s;
 }
 
-/* Where threads do this at once a line may be missing in the ring, which serves people alone. */
-static __attribute__((noinline)) void note_recent(uint32_t id) {
-  uint32_t slot = atomic_load_explicit(&recent_at, memory_order_relaxed);
-  atomic_store_explicit(&recent_at, slot + 1, memory_order_relaxed);
-  atomic_store_explicit(&recent[slot % RECENT], id, memory_order_relaxed);
-  hook.last = id;
-}
-
 uint32_t tide__site_now(void) {
   const char *source;
   int line = hook.fn ? hook.fn(hook.user, &source) : 0;
@@ -98,7 +87,6 @@ uint32_t tide__site_now(void) {
   const site *s = k->site;
   if (k->source != source || s->line != line || strcmp(s->source, source) != 0) s = intern(k, source, line);
   if (!s) return hook.now = 0;
-  if (s->id != hook.last) note_recent(s->id);
   return hook.now = s->id;
 }
 
@@ -120,21 +108,4 @@ void tide__site_text(uint32_t id, char *text, size_t size) {
   else
     snprintf(text, size, "[string \"%.*s\"]:%d", (int)(strcspn(name, "\n") < 40 ? strcspn(name, "\n") : 40), name,
              s->line);
-}
-
-void tide__site_recent(char *text, size_t size) {
-  uint32_t seen[RECENT], n = 0, end = atomic_load_explicit(&recent_at, memory_order_relaxed);
-  size_t at = 0;
-  text[0] = 0;
-  for (uint32_t k = 1; k <= RECENT && k <= end && n < 4; k++) {
-    uint32_t id = atomic_load_explicit(&recent[(end - k) % RECENT], memory_order_relaxed), i = 0;
-    while (i < n && seen[i] != id) i++;
-    if (i < n || !id) continue;
-    seen[n++] = id;
-    char one[TEXT];
-    tide__site_text(id, one, sizeof one);
-    int wrote = snprintf(text + at, size - at, "%s%s", at ? ", " : "", one);
-    if (wrote < 0 || (size_t)wrote >= size - at) break;
-    at += (size_t)wrote;
-  }
 }

@@ -94,8 +94,9 @@ char tide__elements_kind(tide_dtype dtype) {
   return kind == 'B' ? 'b' : dtype == TIDE_BFLOAT16 ? 'B' : (char)(kind + ('a' - 'A'));
 }
 
-tide_status tide__elements_count(int64_t *numel, const tide__source *s, const tide__elements *e, const int64_t *size,
-                                 int ndim) {
+/* Product of the sizes and the bytes of one, or an error: more than there are. */
+static tide_status count_elements(int64_t *numel, const tide__source *s, const tide__elements *e, const int64_t *size,
+                                  int ndim) {
   int64_t n = tide__size_product(size, ndim), bytes = tide__size_mul(n, e->bytes);
   if (bytes > s->left)
     return tide__source_fail(s, "got the shape %s of %d bytes each, expected it to fit in the %lld bytes there are",
@@ -151,7 +152,7 @@ tide_status tide__elements_read(tide_tensor **out, tide__source *s, const tide__
   int64_t stride[TIDE_MAX_DIMS], step = 1, n;
   const tide_options o = {e->dtype, TIDE_CPU, false};
   tide_tensor *x;
-  TIDE_TRY(tide__elements_count(&n, s, e, size, ndim));
+  TIDE_TRY(count_elements(&n, s, e, size, ndim));
   for (int d = 0; fortran && n && d < ndim; d++) stride[d] = step, step *= size[d];
   TIDE_TRY(fortran && n ? tide_empty_strided(&x, size, stride, ndim, &o) : tide_empty(&x, size, ndim, &o));
   tide_status status = n ? read_values(tide__tensor_ptr(x), s, e, n) : TIDE_OK;

@@ -62,9 +62,6 @@ bool tide__elements_find(tide__elements *e);
 bool tide__elements_plain(const tide__elements *e);
 /* The kind of dtype's elements in files. */
 char tide__elements_kind(tide_dtype dtype);
-/* Product of the sizes and the bytes of one, or an error: more than there are. */
-tide_status tide__elements_count(int64_t *numel, const tide__source *s, const tide__elements *e, const int64_t *size,
-                                 int ndim);
 /* A new tensor of these sizes, read from the source, which has the bytes. */
 tide_status tide__elements_read(tide_tensor **out, tide__source *s, const tide__elements *e, const int64_t *size,
                                 int ndim, bool fortran);

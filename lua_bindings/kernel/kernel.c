@@ -498,11 +498,6 @@ ltide_kernel *ltide_check_program(lua_State *L, int arg) {
   return k;
 }
 
-uint32_t ltide_kernel_body(lua_State *L, int arg) {
-  const ltide_kernel *k = ltide_test_object(L, arg, LTIDE_LUA_KERNEL_META);
-  return k ? k->body : check_bound(L, arg)->k->body;
-}
-
 static void program_release(void *object) { ltide_specials_free(object); }
 
 static int program_tostring(lua_State *L, void *object) {

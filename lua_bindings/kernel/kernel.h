@@ -54,8 +54,6 @@ typedef struct ltide_kernel {
 } ltide_kernel;
 
 /* kernel.c */
-/* Which body the kernel there, or what is bound of it, has. */
-uint32_t ltide_kernel_body(lua_State *L, int arg);
 ltide_kernel *ltide_check_program(lua_State *L, int arg);
 /* specialize.c */
 void ltide_specials_free(ltide_kernel *k);

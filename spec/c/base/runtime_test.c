@@ -434,8 +434,6 @@ static void sites(void) {
   CHECK(!strcmp(text, "script.lua:3"));
   tide__site_text(0, text, sizeof text);
   CHECK(!*text);
-  tide__site_recent(text, sizeof text);
-  CHECK(!strcmp(text, "script.lua:5, script.lua:3"));
   CHECK(tide__fail_index(0, five, 0, 3, 1) == TIDE_INDEX);
   SAYS("script.lua:5");
   for (line = 2; line < 40000; line += 2) CHECK(tide__site_now() != five || line == 5);
