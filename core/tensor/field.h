@@ -2,7 +2,7 @@
 #ifndef TIDE_TENSOR_FIELD_H
 #define TIDE_TENSOR_FIELD_H
 
-#include "base/field.h"
+#include "base/mathematics/field.h"
 #include "tensor.h"
 #include "tide/field.h"
 

@@ -1,7 +1,7 @@
 /* pad.c: tensors with borders, or without some of their own; and what the operations on fields share.
  *
- * Each dim of the result reads its input by a rule of base/field.h. Dims without a border that lie as one are one to a
- * backend, so that it moves long runs.
+ * Each dim of the result reads its input by a rule of base/mathematics/field.h. Dims without a border that lie as one
+ * are one to a backend, so that it moves long runs.
  *
  * Invariant: the backend gets an input that has elements, or only rules that read none. */
 #include "field.h"

@@ -3,7 +3,7 @@
 #define TIDEK_SORT_CUH
 
 #include "types.cuh"
-#include "base/order.h"
+#include "base/mathematics/order.h"
 #include "tidek.h"
 
 namespace tidek {

@@ -3,7 +3,7 @@
  *
  * Invariant: no element is read where its dim has no place for it. */
 #include "launch.cuh"
-#include "base/field.h"
+#include "base/mathematics/field.h"
 #include "resize.cuh"
 #include "tidek.h"
 

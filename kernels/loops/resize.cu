@@ -6,7 +6,7 @@
  * computed in float32.
  *
  * Invariant: all threads of a block make the same rows, so that what they keep of the input moves on together. */
-#include "base/field.h"
+#include "base/mathematics/field.h"
 #include "resize.cuh"
 #include "tidek.h"
 #include "types.cuh"

@@ -5,7 +5,7 @@
  *
  * Invariant: no element is read where a place has none. */
 #include "types.cuh"
-#include "base/field.h"
+#include "base/mathematics/field.h"
 #include "tidek.h"
 
 namespace tidek {

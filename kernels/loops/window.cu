@@ -5,7 +5,7 @@
  *
  * Invariant: of the input nothing is read but what a window covers. */
 #include "types.cuh"
-#include "base/field.h"
+#include "base/mathematics/field.h"
 #include "pool.cuh"
 #include "resize.cuh"
 #include "tidek.h"
@@ -25,7 +25,7 @@ struct WindowArgs {
   Div div[3]; /* by fours, and the sizes of dims 1 and 0 */
 };
 
-/* T: what is computed in; its functions of base/field.h. */
+/* T: what is computed in; its functions of base/mathematics/field.h. */
 template <class T> struct Between;
 template <> struct Between<float> {
   static __device__ __forceinline__ void at(const tide_taps *d, bool align, int64_t i, int64_t *from, float *w) {

@@ -2,7 +2,7 @@
  * together, without a branch, so that their loads are waited for at once. Of a piece the least and the greatest value
  * come first: between their places lie all others, which is close where the values are in order. */
 #include "backend/cpu/loops/layout.h"
-#include "base/order.h"
+#include "base/mathematics/order.h"
 
 /* Values of a piece, and how many of one are worth to find out where the least and the greatest of them belong. */
 enum { TOGETHER = 8, PIECE = 256, WORTH = 32 };

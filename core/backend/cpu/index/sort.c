@@ -15,7 +15,7 @@
 #include <stdlib.h>
 
 #include "backend/cpu/loops/layout.h"
-#include "base/order.h"
+#include "base/mathematics/order.h"
 #include "base/quota.h"
 #include "os/os.h"
 #include "backend/cpu/scratch.h"

@@ -137,50 +137,21 @@ typedef struct wide16 {
   uint64_t v[2];
 } wide16;
 
-/* Rows outside, unless the rows lie closer to each other than the columns. */
-#define MOVE(bytes, T)                                                                                                 \
-  static void gather_##bytes(T *restrict out, const T *base, const int64_t *offset, int64_t rows, int64_t cols,        \
-                             int64_t stride, bool across) {                                                            \
-    if (across) {                                                                                                      \
-      for (int64_t c = 0; c < cols; c++)                                                                               \
-        for (int64_t r = 0; r < rows; r++) out[r * cols + c] = base[offset[r] + c * stride];                           \
-      return;                                                                                                          \
-    }                                                                                                                  \
-    for (int64_t r = 0; stride == 0 && cols == 4 && r < rows; r++) /* a number that is known makes it one store */     \
-      for (int64_t c = 0; c < 4; c++) out[4 * r + c] = base[offset[r]];                                                \
-    if (stride == 0 && cols == 4) return;                                                                              \
-    for (int64_t r = 0; r < rows; r++, out += cols) {                                                                  \
-      const T *row = base + offset[r];                                                                                 \
-      if (stride == 1)                                                                                                 \
-        for (int64_t c = 0; c < cols; c++) out[c] = row[c];                                                            \
-      else if (stride == 0)                                                                                            \
-        for (int64_t c = 0; c < cols; c++) out[c] = *row;                                                              \
-      else if (stride == -1)                                                                                           \
-        for (int64_t c = 0; c < cols; c++) out[c] = row[-c];                                                           \
-      else                                                                                                             \
-        for (int64_t c = 0; c < cols; c++) out[c] = row[c * stride];                                                   \
-    }                                                                                                                  \
-  }                                                                                                                    \
-  static void scatter_##bytes(T *base, const T *restrict in, const int64_t *offset, int64_t rows, int64_t cols,        \
-                              int64_t stride, bool across) {                                                           \
-    if (across) {                                                                                                      \
-      for (int64_t c = 0; c < cols; c++)                                                                               \
-        for (int64_t r = 0; r < rows; r++) base[offset[r] + c * stride] = in[r * cols + c];                            \
-      return;                                                                                                          \
-    }                                                                                                                  \
-    for (int64_t r = 0; r < rows; r++, in += cols) {                                                                   \
-      T *row = base + offset[r];                                                                                       \
-      if (stride == 1)                                                                                                 \
-        for (int64_t c = 0; c < cols; c++) row[c] = in[c];                                                             \
-      else                                                                                                             \
-        for (int64_t c = 0; c < cols; c++) row[c * stride] = in[c];                                                    \
-    }                                                                                                                  \
-  }
-MOVE(1, uint8_t)
-MOVE(2, uint16_t)
-MOVE(4, uint32_t)
-MOVE(8, uint64_t)
-MOVE(16, wide16)
+#define T       uint8_t
+#define NAME(f) f##_1
+#include "move_template.h"
+#define T       uint16_t
+#define NAME(f) f##_2
+#include "move_template.h"
+#define T       uint32_t
+#define NAME(f) f##_4
+#include "move_template.h"
+#define T       uint64_t
+#define NAME(f) f##_8
+#include "move_template.h"
+#define T       wide16
+#define NAME(f) f##_16
+#include "move_template.h"
 
 /* out[r][c] = in[c * stride + r]: four by four in registers, the rest one by one. rows and cols of a tile. */
 typedef uint32_t four __attribute__((vector_size(16)));

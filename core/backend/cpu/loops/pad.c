@@ -4,7 +4,7 @@
  * part of a row whose elements stand beside each other in the input moves at once.
  *
  * Invariant: no element is read where the table has none. */
-#include "base/field.h"
+#include "base/mathematics/field.h"
 #include "layout.h"
 #include "backend/cpu/scratch.h"
 

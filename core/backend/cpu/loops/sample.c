@@ -8,7 +8,7 @@
  * again, one by one.
  *
  * Invariant: no element is read where a place has none. */
-#include "base/field.h"
+#include "base/mathematics/field.h"
 #include "backend/cpu/simd4.h"
 #include "layout.h"
 #include "backend/cpu/scratch.h"

@@ -82,49 +82,30 @@ static inline void pack_square_8(uint64_t *out, int width, const uint64_t *const
 
 /* Panels are packed side by side, out[panel][k][lane], `width` lanes wide. The first `tall` of them hold `high` lanes
  * of the operand, the others one less; lanes that are missing repeat numbers of the operand. */
-#define PACK(name, U, bytes, width)                                                                                    \
-  static void pack_##name##_along_##bytes(U *restrict out, const U *restrict in, int64_t k_apart, int64_t k,           \
-                                          int64_t panels, int64_t high, int64_t tall) {                                \
-    enum { W = width };                                                                                                \
-    for (int64_t p = 0; p < k; p++) {                                                                                  \
-      const U *from = in + p * k_apart;                                                                                \
-      for (int64_t q = 0; q < panels; q++) {                                                                           \
-        const int64_t lanes = high - (q >= tall);                                                                      \
-        U *to = out + (q * k + p) * W;                                                                                 \
-        if (lanes == W || q + 1 < panels)                                                                              \
-          memcpy(to, from, W * sizeof(U));                                                                             \
-        else                                                                                                           \
-          for (int l = 0; l < W; l++) to[l] = from[l < lanes ? l : lanes - 1];                                         \
-        from += lanes;                                                                                                 \
-      }                                                                                                                \
-    }                                                                                                                  \
-  }                                                                                                                    \
-  static void pack_##name##_##bytes(void *out_, const void *in_, int64_t lanes_apart, int64_t k_apart, int64_t k,      \
-                                    int64_t panels, int64_t high, int64_t tall) {                                      \
-    enum { W = width, L = SQUARE_##bytes, S = 16 / bytes, LAST = W - L };                                              \
-    U *restrict out = out_;                                                                                            \
-    const U *restrict in = in_, *row[W];                                                                               \
-    if (lanes_apart == 1) {                                                                                            \
-      pack_##name##_along_##bytes(out, in, k_apart, k, panels, high, tall);                                            \
-      return;                                                                                                          \
-    }                                                                                                                  \
-    const int64_t squares = L ? k / S * S : 0;                                                                         \
-    for (int64_t q = 0; q < panels; q++, out += W * k) {                                                               \
-      const int64_t lanes = high - (q >= tall);                                                                        \
-      for (int l = 0; l < W; l++) row[l] = in + (l < lanes ? l : lanes - 1) * lanes_apart;                             \
-      for (int l = 0; squares; l = l + L < LAST ? l + L : LAST) {                                                      \
-        for (int64_t p = 0; p < squares; p += S) pack_square_##bytes(out + p * W + l, W, row + l, p);                  \
-        if (l == LAST) break;                                                                                          \
-      }                                                                                                                \
-      for (int64_t p = squares; p < k; p++)                                                                            \
-        for (int l = 0; l < W; l++) out[p * W + l] = row[l][p];                                                        \
-      in += lanes * lanes_apart;                                                                                       \
-    }                                                                                                                  \
-  }
-PACK(rows, uint32_t, 4, PRODUCT_ROWS)
-PACK(rows, uint64_t, 8, PRODUCT_ROWS)
-PACK(lanes, uint32_t, 4, 2 * PRODUCT_LANES(uint32_t))
-PACK(lanes, uint64_t, 8, 2 * PRODUCT_LANES(uint64_t))
+#define U         uint32_t
+#define NAME(f)   f##_rows_4
+#define WIDTH     PRODUCT_ROWS
+#define SQUARE(f) f##_square_4
+#define SQUARES   SQUARE_4
+#include "panels_template.h"
+#define U         uint64_t
+#define NAME(f)   f##_rows_8
+#define WIDTH     PRODUCT_ROWS
+#define SQUARE(f) f##_square_8
+#define SQUARES   SQUARE_8
+#include "panels_template.h"
+#define U         uint32_t
+#define NAME(f)   f##_lanes_4
+#define WIDTH     2 * PRODUCT_LANES(uint32_t)
+#define SQUARE(f) f##_square_4
+#define SQUARES   SQUARE_4
+#include "panels_template.h"
+#define U         uint64_t
+#define NAME(f)   f##_lanes_8
+#define WIDTH     2 * PRODUCT_LANES(uint64_t)
+#define SQUARE(f) f##_square_8
+#define SQUARES   SQUARE_8
+#include "panels_template.h"
 
 /* What lanes of two vectors come from: words of 4 bytes, so that numbers of 8 bytes are two of them. */
 #if defined(TIDE_ISA_AVX512) || defined(TIDE_ISA_AVX2)
