@@ -94,6 +94,42 @@ describe("kernels that add to a few elements", function()
     D.eq({ n - 1 }, most)
   end)
 
+  -- Each step by itself: the first call is interpreted, the second one compiled.
+  it("do each operation as plain Lua does", function()
+    local steps = {
+      add = function(a, b) return a + b end, sub = function(a, b) return a - b end,
+      min = math.min, max = math.max, exchange = function(_, b) return b end,
+      band = function(a, b) return a & b end, bor = function(a, b) return a | b end, bxor = function(a, b) return a ~ b end,
+    }
+    local from, by = { 12, -7, 5, 0, 2147483647, -1 }, { 10, 3, -5, -1, 1, 12 }
+    local real, whole = { "add", "sub", "min", "max", "exchange" }, { "add", "sub", "min", "max", "exchange", "band", "bor", "bxor" }
+    for dtype, names in pairs { int32 = whole, int64 = whole, float32 = real, float64 = real } do
+      local lines, expected, before = {}, {}, {}
+      for r, name in ipairs(names) do
+        lines[r] = ("old[{%d, i}] = tide.atomic.%s(x, {%d, i}, by[i])"):format(r, name, r)
+        expected[r], before[r] = {}, from
+        for i = 1, #from do expected[r][i] = steps[name](from[i], by[i]) end
+      end
+      if dtype == "int32" then expected[1][5] = -2147483648 end
+      local k = tide.kernel("function(i, x, by, old) " .. table.concat(lines, " ") .. " end")
+      for round = 1, 2 do
+        local x, old = D.tensor(before, dtype), tide.zeros({ #names, #from }, { device = dev, dtype = dtype })
+        k(#from, x, D.tensor(by, dtype), old)
+        D.eq(D.tensor(expected, dtype), x, 0, dtype .. " " .. round)
+        D.eq(D.tensor(before, dtype), old, 0, dtype .. " " .. round)
+        k:wait()
+      end
+    end
+    local k = tide.kernel "function(i, x, old, new, was) was[i] = tide.atomic.cas(x, i, old[i], new[i]) end"
+    for _ = 1, 2 do
+      local x, was = D.tensor({ 1, 2, 3 }, "int64"), zeros(3, "int64")
+      k(3, x, D.tensor({ 1, 9, 3 }, "int64"), D.tensor({ 7, 8, -9 }, "int64"), was)
+      D.eq({ 7, 2, -9 }, x)
+      D.eq({ 1, 2, 3 }, was)
+      k:wait()
+    end
+  end)
+
   it("name an index outside, and have added the others or not", function()
     local p, x = places(5), zeros(4, "int32")
     local k = tide.kernel(add)
