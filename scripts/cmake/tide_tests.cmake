@@ -189,14 +189,21 @@ endif()
 # What each run leaves out is counted in a file, which scripts/test shows at the end.
 set(pending ${PROJECT_BINARY_DIR}/pending)
 file(MAKE_DIRECTORY ${pending})
-# Under TSan a simulated device runs the specs of what a device does beside the host: the arithmetic of a kernel has no
-# threads of its own there, and what it has on the CPU its run on the CPU shows.
+# What devices, streams and threads of the host are about. Under TSan simulated devices run these alone: the arithmetic
+# of a kernel has no threads of its own there. On the CPU it leaves out what starts no thread, and fused functions that
+# are compared with the eager ones, which are many and slow.
+file(GLOB specs_of_devices CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} spec/*/*_spec.lua)
+set(specs_of_threads ${specs_of_devices})
+list(FILTER specs_of_devices INCLUDE REGEX "spec/(device|distributed|graph|host)/|/(copy|file|fuse|fuse_calls|fuse_pending|index|\
+jit|jit_ready|kernel|kernel_atomic|kernel_block|kernel_stop|loader|loader_device|matmul|overlap|random|rng|scatter|scope|seed)_spec")
+list(FILTER specs_of_threads EXCLUDE REGEX "spec/(call|compat|help|plot|stress)/|/(csv|dlpack|fuse_gather|fuse_numbers|fuse_same|\
+gif|kernel_code|narrow|npy|overlap|package|png|print|promotion|random_range|safetensors|serialize|sizes|special_values|tensor|vectors)_spec")
 function(tide_specs kind)
   set(specs spec)
   if(TIDE_SANITIZE STREQUAL "thread" AND kind STREQUAL "sim")
-    file(GLOB specs CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} spec/*/*_spec.lua)
-    list(FILTER specs EXCLUDE REGEX "/stress/|/(argument|class|complex|compose|convolution|distribution|einsum|examples|fft|field|\
-linalg|names|npy|package|plot|print|promotion|safetensors|special|vectors)_spec")
+    set(specs ${specs_of_devices})
+  elseif(TIDE_SANITIZE STREQUAL "thread")
+    set(specs ${specs_of_threads})
   endif()
   tide_test(specs-${kind} ${suite} ENV ${ARGN} TIDE_PENDING=${pending}/specs-${kind} COMMAND ${busted} ${specs})
 endfunction()
@@ -256,8 +263,10 @@ mark_as_advanced(TIDE_OPENBLAS TIDE_LAPACK_REFERENCE)
 function(tide_lapack_specs name library)
   set(linalg spec/tensor/linalg_spec.lua spec/tensor/matmul_spec.lua spec/tensor/einsum_spec.lua)
   tide_test(specs-${name} 60 ENV TIDE_DEVICE=cpu TIDE_LAPACK=${library} ${ARGN} COMMAND ${busted} ${linalg})
-  tide_test(specs-${name}-sim 60 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual TIDE_LAPACK=${library}
-    ${ARGN} COMMAND ${busted} ${linalg})
+  if(NOT TIDE_SANITIZE)
+    tide_test(specs-${name}-sim 60 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual
+      TIDE_LAPACK=${library} ${ARGN} COMMAND ${busted} ${linalg})
+  endif()
   foreach(test IN ITEMS linalg_test linalg_tail_test)
     tide_test(c/${test}-${name} 60 ENV TIDE_LAPACK=${library} ${ARGN} COMMAND $<TARGET_FILE:${test}>)
   endforeach()
@@ -300,8 +309,8 @@ endif()
 if(NOT TIDE_SANITIZE)
   tide_test(luajit/specs 250 ENV TIDE_DEVICE=cpu TIDE_PENDING=${pending}/luajit
     COMMAND ${checks}/luajit.sh ${PROJECT_BINARY_DIR}/lib/lua/5.1 $<TARGET_FILE:tide_runner>)
-  tide_test(luajit/specs-sim 250 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual TIDE_PENDING=${pending}/luajit_sim
-    COMMAND ${checks}/luajit.sh ${PROJECT_BINARY_DIR}/lib/lua/5.1 $<TARGET_FILE:tide_runner>)
+  tide_test(luajit/specs-sim 120 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual TIDE_PENDING=${pending}/luajit_sim
+    COMMAND ${checks}/luajit.sh ${PROJECT_BINARY_DIR}/lib/lua/5.1 $<TARGET_FILE:tide_runner> ${specs_of_devices})
   # Random programs, which LuaJIT compiles in many ways: as many as there is time for.
   set(programs sh -c "command -v luajit >/dev/null && [ -e '${PROJECT_BINARY_DIR}/lib/lua/5.1/tide.so' ] || exit 77
 exec luajit spec/stress/luajit.lua --seconds 20 \"$@\"" luajit)
