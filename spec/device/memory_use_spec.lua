@@ -264,6 +264,13 @@ describe("memory that another stream uses", function()
     local kernel = tide.kernel "function(i, x, y, out) out[i] = 2 * x[i] + y[i] end"
     local result = tide.kernel "function(i, x, y) return 2 * x[i] + y[i] end"
     case("written in Lua", some(3), function(o) kernel(6000, o[1], o[2], o[3]) end)
+    case("written in Lua and bound", some(3), function(o)
+      local launch = kernel:on(6000, o[1], o[2], o[3])
+      launch()
+      launch = nil -- luacheck: ignore
+      collectgarbage()
+      collectgarbage()
+    end)
     case("written in Lua, with a result", some(2), function(o) return result(6000, o[1], o[2]) end)
     case("fused", some(2), function(o)
       local f = tide.fuse(function(a, b) return (a * 2 + b):sqrt() end)
