@@ -98,6 +98,21 @@ describe("a memory pool", function()
     y:free()
     cuda.empty_cache()
     assert.are.equal(before, cuda.memory_reserved())
+    local function of_graph() -- whose pool is of one device
+      local g = cuda.CUDAGraph()
+      cuda.graph(g, function() bytes(30 * MiB):zero_():free() end)
+    end
+    for _, use in ipairs { function() cuda.use_mem_pool(cuda.MemPool(), bytes, 30 * MiB):free() end, of_graph } do
+      use()
+      collectgarbage()
+      collectgarbage()
+      cuda.synchronize()
+      y = bytes(200 * MiB)
+      assert.is_true(cuda.memory_reserved() <= before + 202 * MiB)
+      y:free()
+      cuda.empty_cache()
+      assert.are.equal(before, cuda.memory_reserved())
+    end
   end)
 
   it("is asked for with care", function()
