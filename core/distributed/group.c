@@ -132,7 +132,7 @@ void tide__group_leave(void) {
   if (is_ours && !mpi->Finalized(&flag) && !flag) mpi->Finalize();
   tide_group *world = tide__world;
   is_ours = false, tide__world = NULL;
-  tide__work_end();
+  tide__message_end();
   tide__group_release(world); /* works hold on to it */
 }
 
@@ -153,7 +153,7 @@ tide_status tide__group_split(tide_group **out, const int *ranks, int n, uint64_
   if (!g) return no_memory(n);
   memcpy(g->ranks, ranks, (size_t)n * sizeof *ranks);
   g->rank = tide__group_find(g, tide__world->rank), g->id = id;
-  tide_status status = tide__world->size > 1 ? split(g) : TIDE_OK;
+  tide_status status = tide__world->data ? split(g) : TIDE_OK;
   if (status != TIDE_OK || g->rank < 0) {
     tide__group_release(g);
     g = NULL;

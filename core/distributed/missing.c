@@ -11,8 +11,6 @@
 
 #include "distributed/room.h"
 
-enum { NOTE_TAG = 1 };
-
 /* By rank of all: what came last, and when; 0: nothing. */
 static tide__note *heard;
 static double *heard_at;
@@ -49,18 +47,18 @@ static void send_note(const tide_work *w) {
   for (int i = 0; i < tide__world->size; i++) {
     if (i == tide__world->rank) continue;
     sends[sending] = 0;
-    if (mpi->Isend(&sent, sizeof sent, mpi_const.byte, i, NOTE_TAG, tide__world->check, &sends[sending])) return;
+    if (mpi->Isend(&sent, sizeof sent, mpi_const.byte, i, TIDE__LONG_TAG, tide__world->check, &sends[sending])) return;
     sending++;
   }
 }
 
 void tide__missing_receive(void) {
   int status[TIDE__MPI_STATUS], flag = 0;
-  while (!mpi->Iprobe(mpi_const.any_source, NOTE_TAG, tide__world->check, &flag, status) && flag) {
+  while (!mpi->Iprobe(mpi_const.any_source, TIDE__LONG_TAG, tide__world->check, &flag, status) && flag) {
     int from = status[mpi_const.status_source];
     tide__note note;
     uint64_t request = 0;
-    if (mpi->Irecv(&note, sizeof note, mpi_const.byte, from, NOTE_TAG, tide__world->check, &request)) return;
+    if (mpi->Irecv(&note, sizeof note, mpi_const.byte, from, TIDE__LONG_TAG, tide__world->check, &request)) return;
     for (flag = 0; !flag;) /* it is there */
       if (mpi->Test(&request, &flag, status)) return;
     heard[from] = note, heard_at[from] = tide__dist_now();

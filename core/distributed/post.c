@@ -10,30 +10,18 @@
 
 #include "distributed/room.h"
 
-enum { LONG_TAG = 32767 }; /* of those messages; scripts have the tags below 32000 */
-
-/* A place for one more request, which is 0; NULL: no memory. */
-static void *add(tide_work *w, int64_t expected) {
+void *tide__post_add(tide_work *w) {
+  if (!w->requests) w->requests = w->few, w->room = (int)(sizeof w->few / sizeof *w->few);
   if (w->count == w->room) {
-    int room = w->room ? 2 * w->room : 4;
-    uint64_t *requests = realloc(w->requests, (size_t)room * sizeof *requests);
-    if (requests) w->requests = requests;
-    int64_t *sizes = requests ? realloc(w->expected, (size_t)room * sizeof *sizes) : NULL;
-    if (!sizes) return NULL;
-    w->expected = sizes, w->room = room;
+    bool is_few = w->requests == w->few;
+    uint64_t *requests = realloc(is_few ? NULL : w->requests, (size_t)w->room * 2 * sizeof *requests);
+    if (!requests) return NULL;
+    if (is_few) memcpy(requests, w->few, sizeof w->few);
+    w->requests = requests, w->room *= 2;
   }
-  w->expected[w->count] = expected;
   w->requests[w->count] = 0;
   return &w->requests[w->count++];
 }
-
-/* The request is a place in an array that grows: MPI keeps no address of it. */
-#define POST(call, expected, ...)                                                                                      \
-  do {                                                                                                                 \
-    void *request = add(w, expected);                                                                                  \
-    if (!request) return tide__dist_fail(TIDE_MEMORY, "%s: no memory for a request", w->note.name);                    \
-    TRY_MPI(call, (__VA_ARGS__, request));                                                                             \
-  } while (0)
 
 static void *in_place(void) { return (void *)(intptr_t)mpi_const.in_place; }
 
@@ -72,30 +60,31 @@ static int piece(int64_t left, size_t size) {
   return (int)(left < most ? left : most);
 }
 
-/* ---- messages ---- */
+/* ---- bytes ---- */
 
-static tide_status post_send(tide_work *w, const char *from, int64_t bytes, int to, int tag) {
-  int64_t done = 0;
-  do {
+tide_status tide__post_send(tide_work *w, const char *from, int64_t bytes, int to, int tag, uint64_t comm) {
+  for (int64_t done = 0; done < bytes;) {
     int n = piece(bytes - done, 1);
-    POST(Isend, -1, from + done, n, mpi_const.byte, to, tag, w->group->data);
+    POST(Isend, from + done, n, mpi_const.byte, to, tag, comm);
     done += n;
-  } while (done < bytes);
+  }
   return TIDE_OK;
 }
 
-static tide_status post_recv(tide_work *w, char *to, int64_t bytes, int from, int tag) {
-  int64_t done = 0;
-  if (from == mpi_const.any_source && piece(bytes, 1) < bytes)
-    return tide__dist_fail(TIDE_VALUE,
-                           "recv: src: got none for %lld bytes, expected the rank: a long message comes in pieces",
-                           (long long)bytes);
-  do {
+tide_status tide__post_recv(tide_work *w, char *to, int64_t bytes, int from, int tag, uint64_t comm) {
+  for (int64_t done = 0; done < bytes;) {
     int n = piece(bytes - done, 1);
-    POST(Irecv, n, to + done, n, mpi_const.byte, from, tag, w->group->data);
+    POST(Irecv, to + done, n, mpi_const.byte, from, tag, comm);
     done += n;
-  } while (done < bytes);
+  }
   return TIDE_OK;
+}
+
+static tide_status send_part(tide_work *w, const char *from, int64_t bytes, int to) {
+  return tide__post_send(w, from, bytes, to, TIDE__LONG_TAG, w->group->data);
+}
+static tide_status recv_part(tide_work *w, char *to, int64_t bytes, int from) {
+  return tide__post_recv(w, to, bytes, from, TIDE__LONG_TAG, w->group->data);
 }
 
 /* Every rank's part to and from every other: `here[i]` elements from `in` go to rank i, `there[i]` come from it. */
@@ -106,8 +95,8 @@ static tide_status exchange(tide_work *w, const int64_t *here, const int64_t *th
     if (i == w->group->rank) {
       if (sent) memcpy(w->out.bytes + to, w->in.bytes + from, (size_t)sent);
     } else {
-      if (got) TRY(post_recv(w, w->out.bytes + to, got, i, LONG_TAG));
-      if (sent) TRY(post_send(w, w->in.bytes + from, sent, i, LONG_TAG));
+      TRY(recv_part(w, w->out.bytes + to, got, i));
+      TRY(send_part(w, w->in.bytes + from, sent, i));
     }
     from += sent, to += got;
   }
@@ -120,7 +109,7 @@ static tide_status post_broadcast(tide_work *w) {
   int64_t bytes = w->out.numel * (int64_t)host.dtype_size(w->out.dtype);
   for (int64_t done = 0; done < bytes;) {
     int n = piece(bytes - done, 1);
-    POST(Ibcast, -1, w->out.bytes + done, n, mpi_const.byte, w->root, w->group->data);
+    POST(Ibcast, w->out.bytes + done, n, mpi_const.byte, w->root, w->group->data);
     done += n;
   }
   return TIDE_OK;
@@ -134,9 +123,9 @@ static tide_status post_reduce(tide_work *w, const char *in, char *out, int64_t 
     int64_t at = done * (int64_t)size;
     const void *from = in ? in + at : in_place();
     if (root < 0)
-      POST(Iallreduce, -1, from, out + at, n, type, op, w->group->data);
+      POST(Iallreduce, from, out + at, n, type, op, w->group->data);
     else
-      POST(Ireduce, -1, from, out ? out + at : NULL, n, type, op, root, w->group->data);
+      POST(Ireduce, from, out ? out + at : NULL, n, type, op, root, w->group->data);
     done += n;
   }
   return TIDE_OK;
@@ -147,8 +136,8 @@ static tide_status post_reduce_scatter(tide_work *w) {
   size_t size = host.dtype_size(w->out.dtype);
   if (!part) return TIDE_OK;
   if (piece(part, size) == part) {
-    POST(Ireduce_scatter_block, -1, w->in.bytes, w->out.bytes, (int)part, type_of(w->out.dtype),
-         op_of(w->op, w->out.dtype), w->group->data);
+    POST(Ireduce_scatter_block, w->in.bytes, w->out.bytes, (int)part, type_of(w->out.dtype), op_of(w->op, w->out.dtype),
+         w->group->data);
     return TIDE_OK;
   }
   for (int i = 0; i < w->group->size; i++) {
@@ -168,24 +157,23 @@ static tide_status post_parts(tide_work *w, int64_t part) {
   if (piece(bytes, 1) == bytes) {
     int m = (int)bytes;
     switch (w->note.kind) {
-    case TIDE_ALL_GATHER_RANKS: POST(Iallgather, -1, w->in.bytes, m, byte, w->out.bytes, m, byte, comm); break;
-    case TIDE_GATHER_RANKS: POST(Igather, -1, w->in.bytes, m, byte, w->out.bytes, m, byte, w->root, comm); break;
-    case TIDE_SCATTER_RANKS: POST(Iscatter, -1, w->in.bytes, m, byte, w->out.bytes, m, byte, w->root, comm); break;
-    default: POST(Ialltoall, -1, w->in.bytes, m, byte, w->out.bytes, m, byte, comm);
+    case TIDE_ALL_GATHER_RANKS: POST(Iallgather, w->in.bytes, m, byte, w->out.bytes, m, byte, comm); break;
+    case TIDE_GATHER_RANKS: POST(Igather, w->in.bytes, m, byte, w->out.bytes, m, byte, w->root, comm); break;
+    case TIDE_SCATTER_RANKS: POST(Iscatter, w->in.bytes, m, byte, w->out.bytes, m, byte, w->root, comm); break;
+    default: POST(Ialltoall, w->in.bytes, m, byte, w->out.bytes, m, byte, comm);
     }
     return TIDE_OK;
   }
   if (w->note.kind == TIDE_GATHER_RANKS || w->note.kind == TIDE_SCATTER_RANKS) {
     bool gathers = w->note.kind == TIDE_GATHER_RANKS;
     if (!is_root)
-      return gathers ? post_send(w, w->in.bytes, bytes, w->root, LONG_TAG)
-                     : post_recv(w, w->out.bytes, bytes, w->root, LONG_TAG);
+      return gathers ? send_part(w, w->in.bytes, bytes, w->root) : recv_part(w, w->out.bytes, bytes, w->root);
     for (int i = 0; i < n; i++) {
       char *at = (gathers ? w->out.bytes : w->in.bytes) + i * bytes;
       if (i == me)
         memcpy(gathers ? at : w->out.bytes, gathers ? w->in.bytes : at, (size_t)bytes);
       else
-        TRY(gathers ? post_recv(w, at, bytes, i, LONG_TAG) : post_send(w, at, bytes, i, LONG_TAG));
+        TRY(gathers ? recv_part(w, at, bytes, i) : send_part(w, at, bytes, i));
     }
     return TIDE_OK;
   }
@@ -195,21 +183,21 @@ static tide_status post_parts(tide_work *w, int64_t part) {
       memcpy(w->out.bytes + i * bytes, from, (size_t)bytes);
       continue;
     }
-    TRY(post_recv(w, w->out.bytes + i * bytes, bytes, i, LONG_TAG));
-    TRY(post_send(w, from, bytes, i, LONG_TAG));
+    TRY(recv_part(w, w->out.bytes + i * bytes, bytes, i));
+    TRY(send_part(w, from, bytes, i));
   }
   return TIDE_OK;
 }
 
 tide_status tide__post_agree(tide_work *w, int32_t *value) {
   if (w->group->size == 1) return TIDE_OK;
-  POST(Iallreduce, -1, in_place(), value, 1, mpi_const.int32, mpi_const.min, w->group->data);
+  POST(Iallreduce, in_place(), value, 1, mpi_const.int32, mpi_const.min, w->group->data);
   return TIDE_OK;
 }
 
 tide_status tide__post_bytes(tide_work *w, void *bytes, int n) {
   if (w->group->size == 1) return TIDE_OK;
-  POST(Ibcast, -1, bytes, n, mpi_const.byte, 0, w->group->data);
+  POST(Ibcast, bytes, n, mpi_const.byte, 0, w->group->data);
   return TIDE_OK;
 }
 
@@ -223,7 +211,6 @@ static tide_status post_alone(tide_work *w) {
 tide_status tide__post(tide_work *w) {
   const tide_group *g = w->group;
   if (g->size == 1 && w->note.kind != TIDE_SEND_RANKS && w->note.kind != TIDE_RECV_RANKS) return post_alone(w);
-  int64_t bytes;
   if (w->is_nccl) return TIDE_OK; /* it is queued */
   switch (w->note.kind) {
   case TIDE_CONNECT_RANKS: return tide__post_agree(w, tide__connect_agree(w));
@@ -239,12 +226,8 @@ tide_status tide__post(tide_work *w) {
   case TIDE_ALL_TO_ALL_RANKS:
     return w->in_split ? exchange(w, w->in_split, w->out_split) : post_parts(w, w->in.numel / g->size);
   case TIDE_SEND_RANKS:
-    bytes = w->in.numel * (int64_t)host.dtype_size(w->in.dtype);
-    return post_send(w, w->in.bytes, bytes, w->root, w->tag);
-  case TIDE_RECV_RANKS:
-    bytes = w->out.numel * (int64_t)host.dtype_size(w->out.dtype);
-    return post_recv(w, w->out.bytes, bytes, w->root < 0 ? mpi_const.any_source : w->root, w->tag);
-  default: POST(Ibarrier, -1, g->data);
+  case TIDE_RECV_RANKS: return tide__message_post(w);
+  default: POST(Ibarrier, g->data);
   }
   return TIDE_OK;
 }

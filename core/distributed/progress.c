@@ -165,6 +165,7 @@ static void look(tide_work *w, double *nap) {
 static double look_at_all(void) {
   double nap = 5e-4;
   bool is_behind = false;
+  tide__message_progress();
   for (tide_work **at = &running; *at;) {
     tide_work *w = *at;
     w->is_behind = w->is_nccl && is_behind;

@@ -118,8 +118,11 @@ void tide__side_drop(tide__side *side); /* its tensors: what is queued uses thei
 tide_status tide__side_pass(tide__side *in, tide__side *out, const tide_distributed_call *call);
 tide_status tide__side_write_back(tide__side *side, int divisor); /* divided first where divisor > 1 */
 void tide__side_clear(tide__side *side);
+static inline int64_t tide__side_bytes(const tide__side *side) {
+  return side->numel * (int64_t)host.dtype_size(side->dtype);
+}
 
-/* ---- check.c, work.c, post.c, missing.c: an operation ---- */
+/* ---- check.c, work.c, post.c, message.c, missing.c: an operation ---- */
 
 typedef enum tide__state {
   WORK_QUEUED,
@@ -131,6 +134,8 @@ typedef enum tide__state {
 } tide__state;
 
 typedef struct tide__connect tide__connect;
+typedef struct tide__head tide__head;
+enum { TIDE__LONG_TAG = 32767 }; /* of messages that are no script's, whose tags are below 32000 */
 
 struct tide_work {
   int refs;
@@ -143,10 +148,17 @@ struct tide_work {
   int64_t *in_split, *out_split; /* elements for each rank of the group, or NULL */
   int root, tag;                 /* in the group; or the peer */
   tide_rank_op op;
-  uint64_t *requests;
-  int64_t *expected; /* bytes of each message that comes, or -1 */
+  uint64_t *requests, few[2]; /* few: the memory of the first ones */
   int count, tested, room;
   int source; /* of all */
+  /* A message: its dtypes; its head, of a receive with room for bytes; the receive whose head comes after it; who sent
+   * it, in the group; bytes that fit no tensor. */
+  uint64_t parts;
+  tide__head *head;
+  bool has_head;
+  tide_work *behind;
+  int from;
+  char *dropped;
   /* The comparison: hash and its complement, here and the greatest of all ranks. */
   uint64_t check[2], greatest[2], check_request;
   bool is_queued, is_checked, is_comparing;
@@ -158,7 +170,6 @@ struct tide_work {
   bool is_streamed;    /* the current stream waits for it, not the host */
   tide_event *written; /* behind what the stream writes, or NULL */
   tide__note *notes;   /* of all ranks, when they do not agree */
-  tide_work *partner;  /* of a message to this rank itself */
   double limit;        /* seconds that it may wait */
   double started, reported, seen;
   int tests;
@@ -172,8 +183,27 @@ extern double tide__notice, tide__timeout;
 extern tide_rank_check tide__check;
 extern int64_t tide__most_bytes; /* of one call of MPI */
 
-/* post.c: begins the operation, whose bytes are there. */
+/* post.c: begins the operation, whose bytes are there; bytes in pieces. */
 tide_status tide__post(tide_work *work);
+void *tide__post_add(tide_work *work); /* a place for one more request, which is 0; NULL: no memory */
+/* The request is a place in an array that grows: MPI keeps no address of it. */
+#define POST(call, ...)                                                                                                \
+  do {                                                                                                                 \
+    void *request = tide__post_add(w);                                                                                 \
+    if (!request) return tide__dist_fail(TIDE_MEMORY, "%s: no memory for a request", w->note.name);                    \
+    TRY_MPI(call, (__VA_ARGS__, request));                                                                             \
+  } while (0)
+tide_status tide__post_send(tide_work *work, const char *from, int64_t bytes, int to, int tag, uint64_t comm);
+tide_status tide__post_recv(tide_work *work, char *to, int64_t bytes, int from, int tag, uint64_t comm);
+/* message.c: the dtypes of a message as a word; begins it; goes on where all that was posted is done; takes the heads
+ * of all works. */
+uint64_t tide__message_parts(const tide_distributed_call *call, tide_dtype dtype);
+tide_status tide__message_post(tide_work *work);
+tide_status tide__message_next(bool *done, tide_work *work);
+void tide__message_progress(void);
+void tide__message_free(tide_work *work);
+void tide__message_forget(tide_work *work); /* without MPI: it waits for no partner any more */
+void tide__message_end(void);               /* the group of all is left: nothing of it meets what comes later */
 /* missing.c: looks after a long wait. The text says who is late; told: another rank reports it. */
 const char *tide__missing_report(tide_work *work, double waited, bool *is_over);
 void tide__missing_receive(void);
@@ -198,7 +228,6 @@ tide_status tide__work_start(tide_work **out, const tide_distributed_call *call,
 tide_status tide__work_order(bool *ordered, tide_work *work);
 tide_status tide__work_poll(bool *done, tide_work *work, const char **notice);
 void tide__work_release(tide_work *work);
-void tide__work_end(void); /* the group of all is left: nothing of it meets what comes later */
 
 /* ---- file.c: see tide/distributed.h ---- */
 

@@ -20,7 +20,6 @@
 tide_rank_check tide__check = TIDE_RANK_CHECK_INFO;
 static tide_work *queue, **queue_end = &queue; /* not begun */
 static tide_work *orphans;                     /* released while they run */
-static tide_work *alone;                       /* messages to this rank itself that have no partner yet */
 static uint64_t groups;
 
 static tide_host_job *job_of(const tide_work *w) { return w->out.job ? w->out.job : w->in.job; }
@@ -87,51 +86,6 @@ static bool is_compared(const tide_work *w) {
   return tide__check != TIDE_RANK_CHECK_OFF && w->group->size > 1 && !tide__is_message(w);
 }
 
-/* ---- messages to this rank, where there is no MPI ---- */
-
-static tide_status meet(tide_work *send, tide_work *recv) {
-  send->state = WORK_COMPLETE;
-  int64_t bytes = send->in.numel * (int64_t)host.dtype_size(send->in.dtype);
-  int64_t room = recv->out.numel * (int64_t)host.dtype_size(recv->out.dtype);
-  if (bytes != room)
-    return tide__dist_fail(TIDE_SHAPE, "recv: got a message of %lld bytes, expected the %lld of the tensor",
-                           (long long)bytes, (long long)room);
-  if (bytes) memcpy(recv->out.bytes, send->in.bytes, (size_t)bytes);
-  recv->state = WORK_COMPLETE, recv->source = 0;
-  return TIDE_OK;
-}
-
-static tide_status begin_alone(tide_work *w) {
-  w->state = WORK_RUNNING;
-  tide_work **at = &alone;
-  for (; *at; at = &(*at)->next) {
-    if ((*at)->note.kind == w->note.kind || (*at)->tag != w->tag) continue;
-    tide_work *other = *at;
-    *at = other->next, other->next = NULL;
-    bool is_recv = w->note.kind == TIDE_RECV_RANKS;
-    tide_status status = is_recv ? meet(other, w) : meet(w, other);
-    if (status != TIDE_OK && !is_recv) tide__work_fail(other, status); /* a sender does not know */
-    return is_recv ? status : TIDE_OK;
-  }
-  *at = w, w->next = NULL;
-  return TIDE_OK;
-}
-
-static void forget_alone(tide_work *w) {
-  for (tide_work **at = &alone; *at; at = &(*at)->next) {
-    if (*at != w) continue;
-    *at = w->next;
-    return;
-  }
-}
-
-void tide__work_end(void) {
-  while (alone) {
-    tide_work *w = alone;
-    alone = w->next, w->next = NULL;
-  }
-}
-
 /* ---- going on ---- */
 
 static tide_status is_ready(bool *ready, const tide_work *w) {
@@ -156,7 +110,7 @@ static tide_status try_begin(bool *begun, tide_work *w) {
     if (!done || w->state == WORK_FAILED) return TIDE_OK;
   }
   *begun = true;
-  if (tide__is_message(w) && tide__world->size == 1 && !mpi) return begin_alone(w);
+  if (tide__is_message(w)) return tide__message_post(w);
   TRY(tide__post(w));
   w->state = WORK_RUNNING;
   return TIDE_OK;
@@ -179,41 +133,20 @@ static void begin_queued(void) {
   }
 }
 
-/* A message has come: from whom, and is it as long as its place? */
-static tide_status look_at(tide_work *w, const int *status, int64_t expected) {
-  int bytes = 0;
-  if (expected < 0) return TIDE_OK;
-  TRY_MPI(Get_count, (status, mpi_const.byte, &bytes));
-  if (w->note.kind == TIDE_RECV_RANKS) w->source = w->group->ranks[status[mpi_const.status_source]];
-  if (bytes == expected) return TIDE_OK;
-  return tide__dist_fail(TIDE_SHAPE, "%s: got a message of %d bytes from rank %d, expected the %lld of the tensor",
-                         w->note.name, bytes, w->group->ranks[status[mpi_const.status_source]], (long long)expected);
-}
-
-static tide_status test_requests(tide_work *w) {
+static tide_status test_requests(bool *done, tide_work *w) {
   int status[TIDE__MPI_STATUS];
-  while (w->tested < w->count) {
-    bool done = false;
-    tide_status failed = is_done(&done, &w->requests[w->tested], status);
-    if (failed != TIDE_OK && w->note.kind == TIDE_RECV_RANKS)
-      return tide__dist_fail(TIDE_SHAPE, "%s: a message from rank %d does not fit the %lld bytes of the tensor: %s",
-                             w->note.name, w->note.peer, (long long)w->expected[w->tested], host.error_get()->message);
-    TRY(failed);
-    if (!done) return TIDE_OK;
-    w->tested++;
-    TRY(look_at(w, status, w->expected[w->tested - 1]));
+  for (*done = true; *done && w->tested < w->count;) {
+    TRY(is_done(done, &w->requests[w->tested], status));
+    if (*done && !w->tested++) w->from = status[mpi_const.status_source];
   }
   return TIDE_OK;
 }
 
-/* What a message that was too short has left would take the next one. */
-static void cancel_rest(tide_work *w) {
-  for (int i = w->tested; i < w->count && w->note.kind == TIDE_RECV_RANKS; i++) mpi->Cancel(&w->requests[i]);
-}
-
 void tide__work_advance(tide_work *w) {
-  bool compared = true;
+  bool compared = true, done = true;
   if (queue) begin_queued();
+  if (w->state == WORK_FAILED && w->head && !w->has_head) /* later receives wait for its head */
+    if (test_requests(&done, w) == TIDE_OK && done) tide__message_next(&done, w);
   if (w->state != WORK_RUNNING) return;
   if (w->is_checked) {
     tide_status status = test_check(&compared, w);
@@ -221,19 +154,18 @@ void tide__work_advance(tide_work *w) {
     if (w->state == WORK_FAILED) return;
   }
   if (w->message) return; /* only what the comparison says is missing */
-  bool done = true;
-  tide_status status = test_requests(w);
+  tide_status status = test_requests(&done, w);
   if (w->is_nccl && w->is_behind)
     done = false;
   else if (status == TIDE_OK && w->is_nccl)
     status = tide__nccl_test(&done, w);
-  if (status == TIDE_OK && w->connect && w->tested == w->count) status = tide__connect_next(&done, w);
+  if (status == TIDE_OK && done && w->head) status = tide__message_next(&done, w);
+  if (status == TIDE_OK && done && w->connect) status = tide__connect_next(&done, w);
   if (status != TIDE_OK && w->is_checked) { /* perhaps because ranks do not agree, which says more */
     w->message = strdup(host.error_get()->message);
     w->status = status, w->seen = tide__dist_now();
   } else if (status != TIDE_OK) {
     tide__work_fail(w, status);
-    cancel_rest(w);
   } else if (w->note.kind == TIDE_LEAVE_RANKS && tide__progress_is_busy()) {
     return; /* nothing ends before all that was begun */
   } else if (done && w->tested == w->count && compared && (mpi || !tide__is_message(w))) {
@@ -246,8 +178,9 @@ void tide__work_advance(tide_work *w) {
 void tide__work_free(tide_work *w) {
   tide__side_clear(&w->in), tide__side_clear(&w->out);
   tide__group_release(w->group), tide__group_release(w->made);
-  free(w->in_split), free(w->out_split), free(w->requests), free(w->expected), free(w->notes), free(w->new_ranks);
-  free(w->message);
+  free(w->in_split), free(w->out_split), free(w->notes), free(w->new_ranks), free(w->message);
+  if (w->requests != w->few) free(w->requests);
+  tide__message_free(w);
   tide__connect_free(w);
   host.event_release(w->written);
   free(w);
@@ -276,7 +209,7 @@ void tide__work_release(tide_work *w) {
   if (!w) return;
   tide__progress_lock();
   bool is_free = --w->refs == 0;
-  if (is_free && !mpi) forget_alone(w);
+  if (is_free && !mpi) tide__message_forget(w);
   is_free = is_free && !w->is_queued && !w->is_running; /* it goes when it has begun, or ended */
   bool is_over = tide__work_is_over(w) || !mpi;
   if (is_free && !is_over && w->state != WORK_FAILED) /* requests that nothing ends keep their memory */
@@ -363,7 +296,10 @@ static tide_status look(tide_work *w, const char **notice, double *nap) {
     return tide__dist_fail(TIDE_STATE, "%s: the group of processes has been left before this was done", w->note.name);
   int spins = tide__crowded ? 20 : 1000;
   int rounds = w->tests < spins ? spins : 1;
-  for (int i = 0; i < rounds && w->state < WORK_COMPLETE; i++) tide__work_advance(w);
+  for (int i = 0; i < rounds && w->state < WORK_COMPLETE; i++) {
+    tide__work_advance(w);
+    if (i % 16 == 0) tide__message_progress();
+  }
   w->tests += rounds;
   if (w->state < WORK_COMPLETE) TRY(tide__work_wait(w, &text, nap));
   if (text) snprintf(shown, sizeof shown, "%s", text);
@@ -515,6 +451,7 @@ tide_status tide__work_start(tide_work **out, const tide_distributed_call *c, co
   w->limit = c->timeout > 0 ? c->timeout : tide__timeout;
   if (ranks) memcpy(kept, ranks, (size_t)n * sizeof *kept);
   make_note(w, c, ranks, n);
+  if (tide__is_message(w)) w->parts = tide__message_parts(c, (tide_dtype)w->note.dtype);
   tide_status status = prepare(w, c);
   if (status != TIDE_OK) return tide__work_free(w), status;
   tide__progress_lock();

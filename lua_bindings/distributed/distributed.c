@@ -394,13 +394,12 @@ static int lall_to_all_single(lua_State *L, ltide_call *c) {
 
 /* {==== Messages */
 
-tide_work *ltide_distributed_message(lua_State *L, const char *name, tide_collective kind, tide_tensor *x, int group,
-                                     int peer, int tag) {
-  tide_distributed_call call = {.struct_size = sizeof call, .kind = kind, .name = name, .peer = peer, .tag = tag};
+tide_work *ltide_distributed_message(lua_State *L, tide_distributed_call call, tide_tensor *x, int group) {
+  call.struct_size = sizeof call;
   call.line = script_line(L, &call.file);
   const tide_distributed *d = get_joined(L);
   call.group = check_group(L, group);
-  if (kind == TIDE_SEND_RANKS)
+  if (call.kind == TIDE_SEND_RANKS)
     call.in = &x, call.ins = 1;
   else
     call.out = &x, call.outs = 1;
@@ -413,7 +412,8 @@ tide_work *ltide_distributed_message(lua_State *L, const char *name, tide_collec
 static tide_work *start_message(lua_State *L, ltide_call *c, tide_collective kind, tide_tensor **x, int peer) {
   const ltide_value *group = ltide_get(L, c, "group");
   int tag = (int)ltide_get(L, c, "tag")->i;
-  return ltide_distributed_message(L, c->row->name, kind, *x, group->given ? group->at : 0, peer, tag);
+  tide_distributed_call call = {.kind = kind, .name = c->row->name, .peer = peer, .tag = tag};
+  return ltide_distributed_message(L, call, *x, group->given ? group->at : 0);
 }
 
 void ltide_distributed_finish(lua_State *L, int arg) {

@@ -21,10 +21,9 @@ tide_distributed_call ltide_distributed_begin(lua_State *L, struct ltide_call *c
 tide_distributed_call ltide_distributed_begin_in(lua_State *L, struct ltide_call *c, tide_collective kind);
 /* Starts it, and waits. */
 void ltide_distributed_run(lua_State *L, const tide_distributed_call *call);
-/* Starts a message of the function of that name, which lives as long as the program; pushes its Work. group: a place on
- * the stack, or 0. */
-tide_work *ltide_distributed_message(lua_State *L, const char *name, tide_collective kind, tide_tensor *x, int group,
-                                     int peer, int tag);
+/* Starts a message: the call has its kind, peer, tag and function. Pushes its Work. group: a place on the
+ * stack, or 0. */
+tide_work *ltide_distributed_message(lua_State *L, tide_distributed_call call, tide_tensor *x, int group);
 /* The Work at arg: waits for it and releases what it holds; is it done? */
 void ltide_distributed_finish(lua_State *L, int arg);
 bool ltide_distributed_is_done(lua_State *L, int arg);

@@ -165,14 +165,23 @@ static int script_pack(lua_State *L) {
   return ltide_try(L, status), 0;
 }
 
-/* start_message(sends, x, group, peer, tag): a Work, which is known to other ranks by the function that is called. */
+/* start_message(sends, x, group, peer, tag [, fields]): a Work, which is known to other ranks by the function that is
+ * called. x is packed of fields of these dtypes. */
 static int script_start_message(lua_State *L) {
-  const char *called = ltide_function_name(L), *name = "halo_exchange";
+  const char *called = ltide_function_name(L);
+  tide_distributed_call call = {.name = "halo_exchange",
+                                .kind = lua_toboolean(L, 1) ? TIDE_SEND_RANKS : TIDE_RECV_RANKS};
+  call.peer = (int)lua_tointeger(L, 4), call.tag = (int)lua_tointeger(L, 5);
   for (const ltide_row *row = grid_rows; row->name; row++)
-    if (!strcmp(row->name, called)) name = row->name;
-  ltide_distributed_message(L, name, lua_toboolean(L, 1) ? TIDE_SEND_RANKS : TIDE_RECV_RANKS,
-                            ltide_check_tensor(L, ltide_enter(L), 2, "x"), 3, (int)lua_tointeger(L, 4),
-                            (int)lua_tointeger(L, 5));
+    if (!strcmp(row->name, called)) call.name = row->name;
+  if (lua_istable(L, 6)) {
+    call.dtype_count = (int)lua_rawlen(L, 6);
+    tide_dtype *dtypes = ltide_new_object(L, (size_t)call.dtype_count * sizeof *dtypes, 0);
+    for (int i = 0; i < call.dtype_count; i++, lua_pop(L, 1))
+      lua_rawgeti(L, 6, i + 1), dtypes[i] = tide_tensor_dtype(tensor_of(L, lua_gettop(L)));
+    call.dtypes = dtypes;
+  }
+  ltide_distributed_message(L, call, ltide_check_tensor(L, ltide_enter(L), 2, "x"), 3);
   return 1;
 }
 

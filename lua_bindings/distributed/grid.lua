@@ -310,16 +310,6 @@ local function start_round(grid, x, directions, before)
   for i = 1, #directions do
     local direction = directions[i]
     local peer = neighbor(grid, direction)
-    local plan, bytes = {}, 0
-    for k = 1, peer and #x.fields or 0 do
-      local u = x.fields[k]
-      local out, into, count = regions(grid, x.known[k], direction, x.width[k], before, x.faces)
-      local numel = numel_of(count)
-      if numel > 0 then
-        plan[#plan + 1] = { u = u, out = out, into = into, count = count, at = bytes }
-        bytes = (bytes + numel * size_of_dtype(u) + 15) // 16 * 16
-      end
-    end
     if peer == grid.rank then
       -- What comes from there is what the opposite direction sends.
       local opposite = {}
@@ -329,8 +319,18 @@ local function start_round(grid, x, directions, before)
         local out = regions(grid, x.known[k], opposite, x.width[k], before, x.faces)
         if numel_of(count) > 0 then copy_region(x.fields[k], out, into, count) end
       end
-    elseif bytes > 0 then
-      parts[#parts + 1] = { plan = plan, bytes = bytes, peer = peer, direction = direction }
+    elseif peer then
+      local p = { plan = {}, fields = {}, bytes = 0, peer = peer, direction = direction }
+      for k = 1, #x.fields do
+        local u = x.fields[k]
+        local out, into, count = regions(grid, x.known[k], direction, x.width[k], before, x.faces)
+        local numel = numel_of(count)
+        if numel > 0 then
+          p.plan[#p.plan + 1], p.fields[#p.fields + 1] = { u = u, out = out, into = into, count = count, at = p.bytes }, u
+          p.bytes = (p.bytes + numel * size_of_dtype(u) + 15) // 16 * 16
+        end
+      end
+      if p.bytes > 0 then parts[#parts + 1] = p end
     end
   end
   if #parts > 0 and is_capturing() then
@@ -339,14 +339,14 @@ local function start_round(grid, x, directions, before)
   for i = 1, #parts do
     local p = parts[i]
     p.buffer = new_buffer(p.bytes, p.plan[1].u)
-    p.work = start_message(false, p.buffer, grid.group, p.peer, tag_of(p.direction, -1))
+    p.work = start_message(false, p.buffer, grid.group, p.peer, tag_of(p.direction, -1), p.fields)
     messages[i] = p
   end
   for i = 1, #parts do
     local p = parts[i]
     local buffer = new_buffer(p.bytes, p.plan[1].u)
     for k = 1, #p.plan do pack(p.plan[k].u, p.plan[k].out, p.plan[k].count, buffer, p.plan[k].at) end
-    messages[#messages + 1] = { buffer = buffer, work = start_message(true, buffer, grid.group, p.peer, tag_of(p.direction, 1)) }
+    messages[#messages + 1] = { buffer = buffer, work = start_message(true, buffer, grid.group, p.peer, tag_of(p.direction, 1), p.fields) }
   end
   return messages
 end

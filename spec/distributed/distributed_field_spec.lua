@@ -261,6 +261,30 @@ describe("distributed: halos", function()
     check(v, code + 5)
   end)
 
+  it("of other dtypes on another rank are refused, and the next exchange is right", function()
+    if size == 1 then return pending "nothing travels" end
+    local grid = dist.cart { dims = { 0 } }
+    local list = {}
+    for i, name in ipairs { "float32", "int32", "int64", "float64" } do list[i] = grid:field({ 4 * size }, { dtype = tide[name], device = D.dev }) end
+    local a, b = rank == 0 and "float32, int32" or "int32, float32", rank == 0 and "int32, float32" or "float32, int32"
+    if rank > 1 then b = nil end -- its neighbors have the same
+    for _, options in ipairs { {}, { corners = false }, { async_op = true } } do
+      local function exchange()
+        local h = grid:halo_exchange({ list[rank == 0 and 1 or 2], list[rank == 0 and 2 or 1] }, options)
+        if h then h:wait() end
+        if D.cuda then tide.cuda.synchronize(D.dev) end
+      end
+      if b then raises("got a message of 32 bytes %(" .. b .. "%) from rank %d, expected the 32 bytes %(" .. a .. "%)", exchange) else exchange() end
+      list[3]:fill_(rank)
+      list[4]:fill_(rank)
+      grid:halo_exchange({ list[3], list[4] })
+      for i = 3, 4 do
+        assert.are.equal(rank > 0 and rank - 1 or rank, list[i][1]:item())
+        assert.are.equal(rank < size - 1 and rank + 1 or rank, list[i][6]:item())
+      end
+    end
+  end)
+
   it("cannot be exchanged with other ranks while a graph is captured", function()
     if D.dev == "cpu" then return pending "graphs are of GPUs" end
     local grid = dist.cart { dims = { 0 }, periodic = true }

@@ -13,7 +13,7 @@ local function filled(n, value, dtype) return tide.full({ n }, value, { device =
 local function own(r, n, dtype) return (tide.arange(n, { device = D.dev }) + (r * 10 + 1)):to(dtype or tide.float32) end
 local function values(x) return x:to("cpu"):totable() end
 -- A failure on a device comes with the next wait for it.
-local function settle() if D.cuda then tide.cuda.synchronize() end end
+local function settle() if D.cuda then tide.cuda.synchronize(D.dev) end end
 local function raises(pattern, f, ...)
   local ok, e = pcall(f, ...)
   assert.is_false(ok)
@@ -352,28 +352,99 @@ describe("distributed: messages", function()
     dist.barrier()
   end)
 
-  it("of another size are an error", function()
-    if size == 1 then -- the sender may not know of it
-      local work = dist.irecv(tide.zeros(3, here), 0)
-      pcall(dist.send, filled(2, 1), 0)
-      raises("got a message of 8 bytes.*expected the 12", function()
-        work:wait()
-        settle()
-      end)
-      return
-    end
-    if rank == 0 then
-      raises("got a message of 8 bytes", function()
-        dist.recv(tide.zeros(3, here), 1)
-        settle()
-      end)
-    elseif rank == 1 then
-      dist.send(filled(2, 1), 0)
-      assert.is_true(true)
-    else
-      assert.is_true(rank > 1)
+  -- Rank 1 (alone: this one) sends, each in another way; every message is refused, and the next one arrives.
+  local function send_and_receive(sent, room, pattern, options)
+    local last = size > 1 and 1 or 0
+    local good = tide.zeros(3, here)
+    local batch = { dist.P2POp(dist.isend, sent, 0, options) }
+    local senders = { dist.send, dist.isend, function(x, peer, o) dist.sendrecv(x, peer, x, nil, o) end, function() return dist.batch_isend_irecv(batch)[1] end }
+    for i, send in ipairs(senders) do
+      if rank == 0 then
+        raises(pattern, function()
+          if i == 1 and size > 1 then
+            dist.recv(room, last, options)
+          elseif i == 2 and size > 1 then
+            dist.recv(room, nil, options)
+          elseif i == 3 and size > 1 then
+            dist.sendrecv(room, nil, room, last, options)
+          else
+            local work = dist.batch_isend_irecv { dist.P2POp(dist.irecv, room, last, options) }[1]
+            if size == 1 then pcall(function() send(sent, 0, options) end) end -- the sender may not know of it
+            work:wait()
+          end
+          settle()
+        end)
+      end
+      if rank == last and size > 1 then
+        local work = send(sent, 0, options)
+        if work then work:wait() end
+      end
+      local works = {}
+      if rank == 0 then works[1] = dist.irecv(good, last, options) end
+      if rank == last then works[#works + 1] = dist.isend(filled(3, i), 0, options) end
+      for k = 1, #works do works[k]:wait() end
+      if rank == 0 then assert.are.equal(i, good:min():item()) end
     end
     dist.barrier()
+    assert.is_true(true)
+  end
+  local places = { "cpu", D.dev }
+
+  it("of another size are an error", function()
+    for _, n in ipairs { 2, 5000 } do
+      local text = ("got a message of %d bytes %%(float32%%) from rank %%d, expected the %%d+ bytes %%(float32%%)"):format(n * 4)
+      send_and_receive(filled(n, 1), tide.zeros(3, here), text)
+      send_and_receive(filled(n, 1), tide.zeros(9000, here), text)
+    end
+    local work = dist.irecv(tide.zeros(3, here), rank) -- to this rank itself
+    pcall(dist.send, filled(2, 1), rank)
+    raises("got a message of 8 bytes.*expected the 12", function()
+      work:wait()
+      settle()
+    end)
+  end)
+
+  it("of another dtype are an error", function()
+    local group = dist.new_group()
+    for _, n in ipairs { 2, 5000 } do
+      for _, from in ipairs(places) do
+        for _, to in ipairs(places) do
+          local sent, room = tide.ones({ n }, { device = from, dtype = tide.float32 }), tide.zeros({ n }, { device = to, dtype = tide.int32 })
+          local text = ("got a message of %d bytes %%(float32%%) from rank %%d, expected the %d bytes %%(int32%%)"):format(n * 4, n * 4)
+          send_and_receive(sent, room, text)
+          send_and_receive(sent, room, text, { tag = 5, group = group })
+          if to == "cpu" then assert.are.equal(0, room:max():item()) end
+        end
+      end
+      send_and_receive(tide.ones({ n }, { device = D.dev, dtype = tide.bool }), tide.zeros({ n }, { device = D.dev, dtype = tide.uint8 }), "%(bool%) from rank %d.*%(uint8%)")
+    end
+  end)
+
+  it("of every length arrive while their sender waits for another operation", function()
+    local to, from = (rank + 1) % size, (rank - 1) % size
+    for _, n in ipairs { 0, 1, 1017, 1018, 1019, 20000 } do
+      local a, b = tide.zeros(n, here), tide.zeros(n, here)
+      local works = { dist.irecv(a, from), size > 1 and dist.irecv(b, { tag = 3 }) or dist.irecv(b, from, { tag = 3 }) }
+      works[4], works[3] = dist.isend(filled(n, rank), to), dist.isend(filled(n, -rank), to, { tag = 3 })
+      works[3]:wait() -- before the receives are waited for, on all ranks
+      works[4]:wait()
+      dist.barrier()
+      works[2]:wait()
+      works[1]:wait()
+      assert.is_true(tide.equal(a, filled(n, from)))
+      assert.is_true(tide.equal(b, filled(n, -from)))
+    end
+  end)
+
+  it("keep their order, from any rank too", function()
+    local to, from, works, rooms = (rank + 1) % size, (rank - 1) % size, {}, {}
+    for i = 1, 12 do
+      rooms[i] = tide.zeros(i % 3 == 0 and 9000 or 5, here)
+      works[i] = i % 2 == 0 and dist.irecv(rooms[i]) or dist.irecv(rooms[i], from)
+    end
+    for i = 1, 12 do works[12 + i] = dist.isend(filled(i % 3 == 0 and 9000 or 5, rank + i), to) end
+    for i = 24, 1, -1 do works[i]:wait() end
+    for i = 1, 12 do assert.are.equal(from + i, rooms[i]:min():item()) end
   end)
 end)
 

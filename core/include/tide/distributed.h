@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define TIDE_DISTRIBUTED_VERSION 2
+#define TIDE_DISTRIBUTED_VERSION 3
 
 typedef struct tide_group tide_group;
 typedef struct tide_work tide_work;
@@ -61,6 +61,9 @@ typedef struct tide_distributed_call {
   const char *file;                    /* of the script, without a folder; or NULL */
   int line;
   double timeout; /* seconds; 0: that of init */
+  /* A message of packed parts: their dtypes, which have to be those of the other side; NULL: the tensor's. */
+  const tide_dtype *dtypes;
+  int dtype_count;
 } tide_distributed_call;
 
 /* Bytes at a place of a file. */
