@@ -68,13 +68,14 @@ static tide_status initialise(void) {
 
 /* The launcher has started more processes than the library sees. */
 static tide_status fail_alone(const tide__launch *launch, int size) {
-  bool is_open_mpi = !strcmp(mpi_abi, "Open MPI");
+  bool is_open_mpi = !strcmp(mpi_abi, "Open MPI"), is_slurm = !strncmp(launch->variable, "SLURM", 5);
   return tide__dist_fail(
       TIDE_LIBRARY,
       "init_process_group: the launcher started %d processes (%s), but %s, a library of %s, knows of %d: "
-      "they do not belong together; expected a launcher of %s (mpirun.%s), or TIDE_MPI_LIBRARY=%s",
-      launch->size, launch->variable, mpi_file, mpi_abi, size, mpi_abi, is_open_mpi ? "openmpi" : "mpich",
-      is_open_mpi ? "libmpich.so.12" : "libmpi.so.40");
+      "they do not belong together; expected %sa launcher of %s (mpirun.%s), or TIDE_MPI_LIBRARY=%s",
+      launch->size, launch->variable, mpi_file, mpi_abi, size,
+      is_slurm ? "srun --mpi=pmix or --mpi=pmi2 (srun --mpi=list says which there are), " : "", mpi_abi,
+      is_open_mpi ? "openmpi" : "mpich", is_open_mpi ? "libmpich.so.12" : "libmpi.so.40");
 }
 
 static tide_status count_local(void) {
@@ -113,11 +114,16 @@ static tide_status join(const tide__launch *launch) {
 tide_status tide__group_join(const tide_distributed_config *config) {
   if (config && config->notice > 0) tide__notice = config->notice;
   if (config && config->timeout > 0) tide__timeout = config->timeout;
+  bool alone = config && config->alone;
+  if (tide__world && alone && tide__world->size > 1)
+    return tide__dist_fail(TIDE_STATE, "init_process_group: backend: got 'alone', but %d processes have been joined",
+                           tide__world->size);
   if (tide__world) return TIDE_OK;
   const char *most = getenv("TIDE_MPI_MOST_BYTES"); /* of one call of MPI: for tests of long messages */
   if (most && atoll(most) > 0) tide__most_bytes = atoll(most);
   tide__launch launch = tide__launch_read();
-  if (launch.variable || tide__launch_host_has_mpi()) return join(&launch);
+  if (!alone && (launch.variable || tide__launch_host_has_mpi())) return join(&launch);
+  if (!alone) TRY(tide__launch_check_alone(&launch));
   if (config && config->needs_mpi)
     return tide__dist_fail(TIDE_STATE, "init_process_group: no launcher of MPI has started this process, expected "
                                        "mpirun -n 4 tide script.lua, or tide --ranks 4 script.lua");

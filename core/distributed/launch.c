@@ -13,15 +13,19 @@
 #include "distributed/room.h"
 #include "os/os.h"
 
-/* In the order in which they are looked at; Slurm's own tell nothing of the MPI. */
+static const char all_libraries[] = "libmpi.so.40 libmpich.so.12 libmpi.so.12 libmpi_abi.so.1 libmpi.so";
+
+/* In the order of the search. Slurm's own and PMIx's say nothing of the MPI. PMIx has no size, but a rank below it. */
 static const struct launcher {
   const char *size, *rank, *libraries;
 } launchers[] = {
     {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "libmpi.so.40 libmpi.so"},
     {"PMI_SIZE", "PMI_RANK", "libmpich.so.12 libmpi.so.12 libmpi_abi.so.1 libmpich.so"},
-    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "libmpi.so.40 libmpich.so.12 libmpi.so.12 libmpi_abi.so.1"},
+    {"MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "libmpi.so.12 libmpich.so.12"},
+    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", all_libraries},
+    {"FLUX_JOB_SIZE", "FLUX_TASK_RANK", all_libraries},
+    {"PMIX_RANK", "PMIX_RANK", all_libraries},
 };
-static const char all_libraries[] = "libmpi.so.40 libmpich.so.12 libmpi.so.12 libmpi_abi.so.1 libmpi.so";
 static const char owner[] = "TIDE_MPI_OWNER";
 static bool is_owner; /* has this process set it? */
 
@@ -36,12 +40,24 @@ tide__launch tide__launch_read(void) {
   tide__launch launch = {.rank = -1, .size = 1};
   launch.inherited = !is_owner && getenv(owner);
   for (size_t i = 0; i < sizeof launchers / sizeof *launchers && !launch.inherited; i++) {
-    int size = number_of(launchers[i].size);
+    int size = number_of(launchers[i].size) + (launchers[i].size == launchers[i].rank);
     if (size < 1) continue;
     launch.variable = launchers[i].size, launch.size = size, launch.rank = number_of(launchers[i].rank);
     break;
   }
   return launch;
+}
+
+tide_status tide__launch_check_alone(const tide__launch *launch) {
+  int size = number_of("WORLD_SIZE"), rank = number_of("RANK");
+  if (launch->inherited || size < 2 || rank < 0 || !getenv("MASTER_ADDR")) return TIDE_OK;
+  tide__dist_fail(TIDE_STATE,
+                  "init_process_group: RANK, WORLD_SIZE=%d and MASTER_ADDR are set by a launcher without MPI, such as "
+                  "torchrun; expected mpirun -n %d tide script.lua, srun, or tide --ranks %d script.lua, or "
+                  "{backend = 'alone'} for a group of this process only",
+                  size, size, size);
+  tide__tell_elsewhere(host.error_get()->message, rank > 0);
+  return TIDE_STATE;
 }
 
 void tide__launch_own(void) {

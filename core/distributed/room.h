@@ -39,6 +39,8 @@ typedef struct tide__launch {
   bool inherited;       /* the variables are those of a process that has started this one */
 } tide__launch;
 tide__launch tide__launch_read(void);
+/* Fails if a launcher without MPI has started several processes: each would be a group of one. */
+tide_status tide__launch_check_alone(const tide__launch *launch);
 /* Opens the library of the launcher, or the one that TIDE_MPI_LIBRARY names. */
 tide_status tide__launch_open(const tide__launch *launch);
 /* From now on processes that this one starts see that the launcher's variables are not theirs. */

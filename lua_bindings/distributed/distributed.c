@@ -149,9 +149,10 @@ static int linit(lua_State *L, ltide_call *c) {
   const char *backend = c->v[0].given ? c->v[0].text : "auto";
   tide_distributed_config config = {.struct_size = sizeof config};
   bool is_nccl = !strcmp(backend, "nccl");
-  if (strcmp(backend, "auto") != 0 && strcmp(backend, "mpi") != 0 && !is_nccl)
-    return ltide_error(L, "ValueError", "init_process_group: backend: got '%s', expected 'auto', 'mpi' or 'nccl'",
-                       backend);
+  config.alone = !strcmp(backend, "alone");
+  if (strcmp(backend, "auto") != 0 && strcmp(backend, "mpi") != 0 && !is_nccl && !config.alone)
+    return ltide_error(L, "ValueError",
+                       "init_process_group: backend: got '%s', expected 'auto', 'mpi', 'nccl' or 'alone'", backend);
   config.needs_mpi = *backend == 'm';
   if (c->v[1].given) config.timeout = c->v[1].number;
   if (c->v[2].given) config.notice = c->v[2].number;

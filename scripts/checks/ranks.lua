@@ -184,7 +184,32 @@ local function write_case(case)
   return path
 end
 
+-- Launchers that leave variables and no MPI: never a silent group of one, but where the script asks for it.
+local function variables()
+  local torchrun = "RANK=%d WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500"
+  local alone = folder .. "/alone.lua"
+  local file = assert(io.open(alone, "w"))
+  file:write "local d = tide.distributed d.init_process_group { backend = 'alone' } print('alone', d.get_world_size())"
+  file:close()
+  local case = write_case { 0, "print 'joined'" }
+  for _, try in ipairs {
+    { torchrun:format(0), case, 1, "case%.lua:%d+: init_process_group: RANK, WORLD_SIZE=2 and MASTER_ADDR are set .-mpirun %-n 2 .-tide %-%-ranks 2" },
+    { torchrun:format(1), alone, 0, "alone\t1" },
+    { "WORLD_SIZE=1 RANK=0 MASTER_ADDR=127.0.0.1", case, 0, "joined" },
+    { "WORLD_SIZE=2", case, 0, "joined" },
+    { "SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0", case, 1, "started 2 processes %(SLURM_STEP_NUM_TASKS%).-srun %-%-mpi=pmix" },
+    { "FLUX_JOB_SIZE=2 FLUX_TASK_RANK=0", case, 1, "started 2 processes %(FLUX_JOB_SIZE%)" },
+    { "PMIX_RANK=1", case, 1, "started 2 processes %(PMIX_RANK%)" },
+    { "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 TIDE_MPI_LIBRARY=libmpich.so.12", case, 1, "they do not belong together" },
+    { "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0", alone, 0, "alone\t1" },
+  } do
+    local text, code = run("env " .. try[1], nil, tide_program .. " " .. try[2], 60)
+    if (code == 0) ~= (try[3] == 0) or not text:find(try[4]) then complain(try[1], text, "exit code %s", code) end
+  end
+end
+
 local function faults()
+  if not arg[3] or ("variables"):find(arg[3], 1, true) then variables() end
   local chosen = {}
   for _, case in ipairs(cases) do
     if case[1]:find(arg[3] or "", 1, true) then chosen[#chosen + 1] = case end

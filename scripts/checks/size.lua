@@ -12,7 +12,7 @@ local budget = {
   ["core/base"] = 4350,
   ["core/comm"] = 3000,
   ["core/data"] = 550,
-  ["core/distributed"] = 2850,
+  ["core/distributed"] = 2870,
   ["core/graph"] = 1550,
   ["core/include"] = 3350,
   ["core/io"] = 2650,
@@ -27,7 +27,7 @@ local budget = {
   ["lua_bindings"] = 700,
   ["lua_bindings/call"] = 6700,
   ["lua_bindings/compat"] = 1700,
-  ["lua_bindings/data"] = 2850,
+  ["lua_bindings/data"] = 2870,
   ["lua_bindings/device"] = 4250,
   ["lua_bindings/distributed"] = 2350,
   ["lua_bindings/fuse"] = 350,
@@ -39,7 +39,7 @@ local budget = {
   ["lua_bindings/runner"] = 3350,
   ["lua_bindings/tensor"] = 8650,
 }
-local whole = 138770
+local whole = 138795
 
 -- A folder directly under core, core/backend, kernels or lua_bindings is a room; what lies in these themselves is one too.
 local function room_of(path)

@@ -37,6 +37,7 @@ describe("distributed: the process", function()
 
   it("refuses what it does not know", function()
     raises("backend: got 'gloo'", dist.init_process_group, { backend = "gloo" })
+    if size > 1 then raises("got 'alone', but " .. size .. " processes", dist.init_process_group, { backend = "alone" }) end
     raises("op: got 'mean'", dist.all_reduce, tide.ones(2), { op = "mean" })
     raises("level: got 'loud'", dist.set_debug_level, "loud")
     raises("group: got", dist.all_reduce, tide.ones(2), { group = 3 })

@@ -44,6 +44,7 @@ typedef struct tide_distributed_config {
   size_t struct_size;
   double notice, timeout; /* seconds after which a wait is reported, and ends; 0: 30 and 600 */
   bool needs_mpi;         /* fail where no launcher has started this process, instead of being alone */
+  bool alone;             /* a group of this process only, under any launcher */
 } tide_distributed_config;
 
 /* One operation of this rank. */
@@ -94,7 +95,8 @@ typedef struct tide_distributed {
   size_t struct_size;
   /* Was this process started by a launcher of MPI, or has the program called MPI_Init? Opens nothing. */
   bool (*is_launched)(void);
-  /* Joins all processes that the launcher has started; alone it makes a group of one. Waits for them. Where the program
+  /* Joins all processes that the launcher has started; alone it makes a group of one. Waits for them. Fails
+   * under a launcher without MPI, such as torchrun. Where the program
    * has called MPI_Init its MPI is shared, and not finalized. */
   tide_status (*init)(const tide_distributed_config *config);
   bool (*is_initialized)(void);
