@@ -39,7 +39,7 @@ local budget = {
   ["lua_bindings/runner"] = 3350,
   ["lua_bindings/tensor"] = 8650,
 }
-local whole = 138795
+local whole = 138900
 
 -- A folder directly under core, core/backend, kernels or lua_bindings is a room; what lies in these themselves is one too.
 local function room_of(path)
