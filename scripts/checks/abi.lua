@@ -193,7 +193,7 @@ end
 
 -- What no longer holds of what `old` says: a list of sentences.
 local function broken(old, new)
-  local out = {}
+  local out, moved = {}, 0
   local function say(...) out[#out + 1] = (...):format(select(2, ...)) end
   local changed = {}
   for _, kind in ipairs { "function", "type" } do
@@ -227,9 +227,13 @@ local function broken(old, new)
   for name, value in pairs(old.constant) do
     local now = new.constant[name]
     if not now then say("constant %s is gone: it was %s", name, value) end
-    if now and now ~= value then say("constant %s is %s, and was %s", name, now, value) end
+    if now and now ~= value then
+      moved = moved + 1
+      say("constant %s is %s, and was %s", name, now, value)
+    end
   end
   table.sort(out)
+  if moved > 1 then say("%d constants moved: a new line of op.def, of another list or of an enum goes behind all others", moved) end
   return out
 end
 
