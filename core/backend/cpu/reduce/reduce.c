@@ -84,7 +84,10 @@ static void make_fold(tide__fold *f, const tide_reduce_args *a) {
   case FOLDS_TRUTH: f->map = TIDE_MAP_TRUTH, f->dtype = TIDE_INT64; break;
   case FOLDS_NORM: norm_fold(f, a); break;
   case FOLDS_VAR: f->kind = TIDE_FOLD_VAR, f->dtype = TIDE_FLOAT64; break;
-  case FOLDS_PAIR: f->kind = TIDE_FOLD_PAIR, f->dtype = is_single(a) ? TIDE_FLOAT32 : TIDE_FLOAT64; break;
+  case FOLDS_PAIR:
+    f->kind = TIDE_FOLD_PAIR;
+    f->dtype = a->op == TIDE_LOGSUMEXP && is_single(a) ? TIDE_FLOAT32 : TIDE_FLOAT64;
+    break;
   default: break;
   }
   f->index = a->op == TIDE_ARGMAX || a->op == TIDE_ARGMIN ||

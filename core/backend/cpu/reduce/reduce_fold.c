@@ -328,8 +328,8 @@ static double *second_of(const tide__columns *c) { return (double *)(uintptr_t)(
 #  define SMALL
 #endif
 
-/* Rows of float32 or float64, which lie pitch bytes apart: the largest elements of some rows, and the sums of what is
- * below them, are pairs. The loops that take the time are called here. */
+/* Rows pitch bytes apart. logsumexp takes float32 too: the largest elements of some rows and the sums of their
+ * exponentials are pairs. The other pairs take rows of float64. */
 SMALL static void fold_pairs(tide__columns *c, const char *x, int64_t pitch, int64_t rows) {
   const tide__fold *f = c->fold;
   const int64_t n = c->n, bytes = n * tide__item(f->dtype);
@@ -337,6 +337,8 @@ SMALL static void fold_pairs(tide__columns *c, const char *x, int64_t pitch, int
   double *first = (double *)c->all, *second = second_of(c), most[TIDE_COLUMNS], sum[TIDE_COLUMNS];
   _Alignas(64) char less[8 * TIDE_COLUMNS], y[8 * TIDE_COLUMNS], part[8 * TIDE_COLUMNS];
   for (int64_t j = 0; c->rows == 0 && j < n; j++) pair_ends[f->op].none(&first[j], &second[j]);
+  for (; f->op != TIDE_LOGSUMEXP && rows > 0; rows--, c->rows++, x += pitch)
+    f->isa->pair[f->op](first, second, (const void *)x, NULL, n);
   for (int64_t some; rows > 0; rows -= some, c->rows += some, x += some * pitch) {
     some = rows < PART_ROWS ? rows : PART_ROWS;
     memcpy(less, x, (size_t)bytes), memset(part, 0, (size_t)bytes);
