@@ -110,25 +110,26 @@ static tide_dtype accumulator(tide_dtype dtype) {
   return category <= 1 ? TIDE_INT64 : tide__compute_dtype(dtype);
 }
 
+tide_dtype tide__reduced_dtype(tide_reduction op, tide_dtype dtype) {
+  bool whole = tide__category(dtype) <= 1;
+  switch (rules[traits[op].rule].gives) {
+  case GIVES_WIDE: return whole ? TIDE_INT64 : dtype;
+  case GIVES_FLOAT: return whole ? tide_get_default_dtype() : dtype;
+  case GIVES_INDEX:
+  case GIVES_COUNT: return TIDE_INT64;
+  case GIVES_TRUTH: return TIDE_BOOL;
+  default: return dtype;
+  }
+}
+
 /* Which dtype comes out, and whether x is one that the reduction takes. */
 static tide_status job_result(job *j, tide_dtype wanted) {
-  tide_dtype from = (tide_dtype)j->x->dtype, base = takes_dtype(j->op) && wanted != TIDE_DTYPE_NONE ? wanted : from;
   const rule *r = &rules[traits[j->op].rule];
+  bool chosen = takes_dtype(j->op) && wanted != TIDE_DTYPE_NONE;
+  tide_dtype base = chosen ? wanted : (tide_dtype)j->x->dtype;
   int category = tide__category(base);
   if (category < r->least || category > r->most) return fail_dtype(j, base, r->expected);
-  j->result = base;
-  switch (r->gives) {
-  case GIVES_WIDE:
-    if (category <= 1 && wanted == TIDE_DTYPE_NONE) j->result = TIDE_INT64;
-    break;
-  case GIVES_FLOAT:
-    if (category <= 1) j->result = tide_get_default_dtype();
-    break;
-  case GIVES_INDEX:
-  case GIVES_COUNT: j->result = TIDE_INT64; break;
-  case GIVES_TRUTH: j->result = TIDE_BOOL; break;
-  default: break;
-  }
+  j->result = chosen ? base : tide__reduced_dtype(j->op, base);
   return TIDE_OK;
 }
 

@@ -172,6 +172,8 @@ tide_status tide__verify(const tide_tensor *x, int kind, const char *what);
 tide_status tide__item_now(tide_scalar *out, const tide_tensor *x);
 /* x as contiguous values of dtype on its own device; a new reference to x itself if it is that already. */
 tide_status tide__as_contiguous(tide_tensor **out, const tide_tensor *x, tide_dtype dtype);
+/* What comes out of a reduction that takes the dtype, unless another one is asked for. */
+tide_dtype tide__reduced_dtype(tide_reduction op, tide_dtype dtype);
 /* x as dtype on its own device, in any layout; a new reference to x itself if it is that already. */
 tide_status tide__as_dtype(tide_tensor **out, const tide_tensor *x, tide_dtype dtype);
 

@@ -219,19 +219,6 @@ tide_status tide_fuse_elementwise(tide_tensor **out, tide_fuse *f, tide_op op, c
   return status;
 }
 
-static tide_dtype reduced_dtype(tide_reduction op, tide_dtype dtype) {
-  bool whole = tide__category(dtype) < 2;
-  switch (op) {
-  case TIDE_SUM:
-  case TIDE_PROD: return whole ? TIDE_INT64 : dtype;
-  case TIDE_ALL:
-  case TIDE_ANY: return TIDE_BOOL;
-  case TIDE_COUNT_NONZERO: return TIDE_INT64;
-  case TIDE_LOGSUMEXP: return whole ? tide_get_default_dtype() : dtype;
-  default: return dtype;
-  }
-}
-
 /* Are the dims the last ones, or the first? */
 static bool find_dims(tide__node *n, const tide_reduce_options *o, int ndim) {
   int dims = o->ndims ? o->ndims : ndim;
@@ -281,7 +268,7 @@ tide_status tide_fuse_reduce(tide_tensor **out, tide_fuse *f, tide_reduction op,
       if (!reduced || n->keepdim) size[ndim++] = reduced ? 1 : x->size[d];
     }
     tide__stride_contiguous(stride, size, ndim);
-    if (fits) tide__node_describe(n, size, stride, ndim, reduced_dtype(op, (tide_dtype)x->dtype));
+    if (fits) tide__node_describe(n, size, stride, ndim, tide__reduced_dtype(op, (tide_dtype)x->dtype));
     status = end(out, status, n, fits);
   }
   tide__fuse_unlock(f);

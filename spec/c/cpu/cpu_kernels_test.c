@@ -4,6 +4,7 @@
 #include "cpu_test.h"
 
 #include "base/random.h"
+#include "reductions.h"
 
 /* Where every access is watched, one instruction set has to do. */
 #if defined(__SANITIZE_THREAD__)
@@ -21,20 +22,6 @@ static int accumulator(int op, int dtype) {
   if (op == TIDE_ALL || op == TIDE_ANY) return TIDE_BOOL;
   if (op == TIDE_COUNT_NONZERO || is_whole(dtype)) return TIDE_INT64;
   return dtype == TIDE_FLOAT16 || dtype == TIDE_BFLOAT16 ? TIDE_FLOAT32 : dtype;
-}
-
-static bool accepts(int op, int dtype) {
-  char kind = kind_of(dtype);
-  switch (op) {
-  case TIDE_SUM:
-  case TIDE_PROD: return true;
-  case TIDE_MEAN: return kind == 'F' || kind == 'C';
-  case TIDE_NORM:
-  case TIDE_LOGSUMEXP:
-  case TIDE_VAR:
-  case TIDE_STD: return kind == 'F';
-  default: return kind != 'C';
-  }
 }
 
 static int result_dtype(int op, int dtype) {
@@ -239,7 +226,7 @@ static void test_reduce(void) {
   test_reduce_shapes();
   for (int op = 0; op < TIDE_REDUCTION_COUNT; op++)
     for (int dtype = 0; dtype < TIDE_DTYPE_COUNT; dtype++)
-      for (int k = 0; k < 3 && accepts(op, dtype); k++) reduce_trial(op, dtype, k % 2);
+      for (int k = 0; k < 3 && reduction_takes(op, kind_of(dtype)); k++) reduce_trial(op, dtype, k % 2);
 }
 
 /* A sum of many equal float32 numbers, which one long chain would get wrong; the same with any number of threads. */

@@ -94,25 +94,10 @@ static void reduce_op(int op, int in) {
   }
 }
 
-/* The inputs that core hands over; it converts the others first. */
-static bool reduce_takes(int op, char kind) {
-  switch (op) {
-  case TIDE_SUM:
-  case TIDE_PROD: return true;
-  case TIDE_MEAN: return kind == 'F' || kind == 'C';
-  case TIDE_NANSUM:
-  case TIDE_LOGSUMEXP:
-  case TIDE_NORM:
-  case TIDE_VAR:
-  case TIDE_STD: return kind == 'F';
-  default: return kind != 'C';
-  }
-}
-
 static void test_reduce(void) {
   for (int op = 0; op < TIDE_REDUCTION_COUNT; op++) {
     for (int in = 0; in < TIDE_DTYPE_COUNT; in++) {
-      if (reduce_takes(op, tide_dtype_kind((tide_dtype)in))) reduce_op(op, in);
+      if (reduction_takes(op, tide_dtype_kind((tide_dtype)in))) reduce_op(op, in);
     }
   }
   /* Constant and infinite rows: the first of equals, also when nothing beats the initial value. */

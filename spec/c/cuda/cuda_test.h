@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "backend/registry.h"
+#include "reductions.h"
 #include "tensor/tensor.h"
 
 static const tide_backend *gpu, *cpu;
