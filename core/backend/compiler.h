@@ -56,12 +56,11 @@ typedef struct tide_function_info {
 } tide_function_info;
 
 /* Where the arguments of an elementwise kernel lie, in bytes; jit/text/source.c says what they are. Number k is at 16 *
- * k. ndim 0: a flat kernel, in which an operand whose first stride is 0 is a single value. */
-typedef struct tide_fused_layout {
-  uint8_t place[TIDE_FUSED_OPERANDS]; /* of each operand among the addresses, and among the strides of a dim */
+ * k. ndim 0: a flat kernel, the last operands of which are single values. */
+typedef struct tide_layout {
+  int vector, ndim, uniform; /* vector: elements of a thread; uniform: how many are single values */
   uint16_t pointers, count, strides, divisors, bytes;
-  uint16_t ndim, lanes, block; /* lanes: elements of a thread; block: threads of one */
-} tide_fused_layout;
+} tide_layout;
 
 /* The texts around kernels. An elementwise one is prelude, the pieces that are needed of with_small (bool and 16-bit
  * floats), with_complex and with_dims (strided), the user's code, declarations by core (jit/text/source.c), then flat
@@ -95,10 +94,10 @@ typedef struct tide_interpreter {
 
 struct tide_compiler;
 
-/* The assembler of an accelerator: fused operations in a text that it takes, malloc'ed, as kernels of `flat` and
- * `strided`. NULL: they cannot be written so. */
+/* The assembler of an accelerator: fused operations, of which the program has the list alone, in a text that it takes,
+ * malloc'ed, as kernels of `flat` and `strided`. NULL: they cannot be written so. */
 typedef struct tide_assembler {
-  char *(*fused_text)(const tide_fused_program *p, const tide_fused_layout *l, const char *arch);
+  char *(*fused_text)(const tide_fused_program *p, const tide_layout *l, const char *arch);
   const struct tide_compiler *compiler;
 } tide_assembler;
 

@@ -78,12 +78,7 @@ typedef struct tide__special {
   uint32_t places; /* the operands of a strided one whose addresses are wanted, not what lies there */
   int mail;        /* the scalar that is the addresses of a mailbox, behind what else is told in it; 0: none */
 } tide__special;
-/* Where things lie in the packed arguments; see source.c. */
-typedef struct tide__layout {
-  int vector; /* elements of a thread */
-  uint16_t pointers, count, strides, divisors, bytes;
-} tide__layout;
-void tide__jit_layout(tide__layout *out, const tide__special *s);
+void tide__jit_layout(tide_layout *out, const tide__special *s);
 extern int64_t tide__jit_most_threads; /* of one flat launch; tests lower it */
 
 typedef enum tide__role { TIDE_ROLE_INPUT, TIDE_ROLE_OUTPUT, TIDE_ROLE_SCALAR } tide__role;

@@ -142,7 +142,7 @@ static const tide_dialect text = {
     .flat = TEXT_raws TEXT_begin TEXT_flat_begin TEXT_apply TEXT_flat_end,
     .strided = TEXT_begin TEXT_strided_begin TEXT_apply TEXT_strided_end,
     .raw = TEXT_integers,
-    .threads = 256,
+    .threads = TIDE_CUDA_THREADS,
 };
 
 const tide_compiler tide__cuda_compiler = {

@@ -18,7 +18,8 @@ tide_status tide__driver_assemble(tide_image *out, char **log, const char *sourc
 
 /* ---- ptx.c ---- */
 
-char *tide__cuda_fused_text(const tide_fused_program *p, const tide_fused_layout *l, const char *arch);
+enum { TIDE_CUDA_THREADS = 256 }; /* of a block of an elementwise kernel */
+char *tide__cuda_fused_text(const tide_fused_program *p, const tide_layout *l, const char *arch);
 
 /* ---- jit.c ---- */
 

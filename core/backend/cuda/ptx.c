@@ -65,7 +65,7 @@ typedef struct writer {
   bool failed;
   int calls; /* bodies that were copied, which makes their labels differ */
   const tide_fused_program *p;
-  const tide_fused_layout *l;
+  const tide_layout *l;
   int arch;
 } writer;
 
@@ -254,8 +254,8 @@ static void add_write(writer *w, int dtype, const char *value, const char *word)
 
 typedef char label[24];
 
-static const char *name_value(label to, int value, int lane) {
-  snprintf(to, sizeof(label), "v%d_%d", value, lane);
+static const char *name_value(label to, int node, int lane) {
+  snprintf(to, sizeof(label), "v%d_%d", node, lane);
   return to;
 }
 
@@ -264,9 +264,11 @@ static const char *name_word(label to, int operand, int word) {
   return to;
 }
 
-static int bytes_of(const writer *w, int value) { return dtypes[w->p->dtype[value]].bytes; }
-static int word_bits(const writer *w, int value) { return bytes_of(w, value) == 8 ? 64 : 32; }
-static bool is_uniform(const writer *w, int k) { return !w->l->ndim && !w->p->stride[k][0]; }
+/* Of operand k. */
+static int dtype_of(const writer *w, int k) { return w->p->node[w->p->operand[k]].dtype; }
+static int bytes_of(const writer *w, int k) { return dtypes[dtype_of(w, k)].bytes; }
+static int word_bits(const writer *w, int k) { return bytes_of(w, k) == 8 ? 64 : 32; }
+static bool is_uniform(const writer *w, int k) { return k >= w->p->operands - w->l->uniform; }
 
 /* One element between memory and a word. */
 static const char *element_type(label to, int bytes) {
@@ -277,12 +279,12 @@ static const char *element_type(label to, int bytes) {
 /* ---- flat: a thread moves its lanes at once ---- */
 
 static int word_count(const writer *w, int k) {
-  int bytes = w->l->lanes * bytes_of(w, k), size = word_bits(w, k) / 8;
+  int bytes = w->l->vector * bytes_of(w, k), size = word_bits(w, k) / 8;
   return bytes <= size ? 1 : bytes / size;
 }
 
 static void add_move(writer *w, int k, bool store) {
-  int n = word_count(w, k), bytes = w->l->lanes * bytes_of(w, k);
+  int n = word_count(w, k), bytes = w->l->vector * bytes_of(w, k);
   label word, type;
   char list[80] = "";
   for (int i = 0; i < n; i++)
@@ -304,14 +306,14 @@ static void add_unpack(writer *w, int k, int lane) {
   label word, value;
   name_word(word, k, lane / of);
   if (of > 1) add(w, "{ .reg .b32 e; bfe.u32 e, %s, %d, %d;\n", word, 8 * bytes * (lane % of), 8 * bytes);
-  add_read(w, w->p->dtype[k], of > 1 ? "e" : word, name_value(value, k, lane));
+  add_read(w, dtype_of(w, k), of > 1 ? "e" : word, name_value(value, w->p->operand[k], lane));
   if (of > 1) add(w, "}\n");
 }
 
 static void add_pack(writer *w, int k, int lane) {
-  int dtype = w->p->dtype[k], bytes = bytes_of(w, k), of = bytes < 4 ? 4 / bytes : 1;
+  int dtype = dtype_of(w, k), bytes = bytes_of(w, k), of = bytes < 4 ? 4 / bytes : 1;
   label word, value;
-  name_word(word, k, lane / of), name_value(value, k, lane);
+  name_word(word, k, lane / of), name_value(value, w->p->operand[k], lane);
   if (lane % of == 0)
     add_write(w, dtype, value, word);
   else {
@@ -325,7 +327,8 @@ static void add_pack(writer *w, int k, int lane) {
 static void add_single(writer *w, int k) {
   label value, type;
   add(w, "{ .reg .b%d e;\nld.global.%s e, [a%d];\n", word_bits(w, k), element_type(type, bytes_of(w, k)), k);
-  for (int lane = 0; lane < w->l->lanes; lane++) add_read(w, w->p->dtype[k], "e", name_value(value, k, lane));
+  for (int lane = 0; lane < w->l->vector; lane++)
+    add_read(w, dtype_of(w, k), "e", name_value(value, w->p->operand[k], lane));
   add(w, "}\n");
 }
 
@@ -333,11 +336,11 @@ static void begin_flat(writer *w) {
   add(w,
       ".reg .pred past;\n.reg .b32 i, n;\nmov.u32 i, %%ctaid.x;\nmov.u32 n, %%tid.x;\nmad.lo.u32 i, i, %d, n;\n"
       "ld.param.u32 n, [args+%d];\nsetp.ge.u32 past, i, n;\n@past ret;\n",
-      w->l->block, w->l->count + 8);
+      TIDE_CUDA_THREADS, w->l->count + 8);
   for (int k = 0; k < w->p->operands; k++) {
-    add(w, ".reg .b64 a%d;\nld.param.u64 a%d, [args+%d];\n", k, k, w->l->pointers + 8 * w->l->place[k]);
+    add(w, ".reg .b64 a%d;\nld.param.u64 a%d, [args+%d];\n", k, k, w->l->pointers + 8 * k);
     if (is_uniform(w, k)) continue;
-    add(w, "mad.wide.u32 a%d, i, %d, a%d;\n.reg .b%d o%d_<%d>;\n", k, w->l->lanes * bytes_of(w, k), k, word_bits(w, k),
+    add(w, "mad.wide.u32 a%d, i, %d, a%d;\n.reg .b%d o%d_<%d>;\n", k, w->l->vector * bytes_of(w, k), k, word_bits(w, k),
         k, word_count(w, k));
   }
 }
@@ -349,7 +352,7 @@ static void begin_strided(writer *w) {
   add(w,
       ".reg .b32 i, n;\nmov.u32 i, %%ctaid.x;\nmov.u32 n, %%tid.x;\nmad.lo.u32 i, i, %d, n;\n"
       "ld.param.u32 n, [args+%d];\nsub.u32 n, n, 1;\n",
-      w->l->block * w->l->lanes, w->l->count);
+      TIDE_CUDA_THREADS * w->l->vector, w->l->count);
   for (int d = 1; d < w->l->ndim; d++) {
     int at = w->l->divisors + 12 * d;
     add(w,
@@ -358,17 +361,18 @@ static void begin_strided(writer *w) {
         d, d, d, d, at, d, at + 4, d, at + 8);
   }
   for (int k = 0; k < w->p->operands; k++) {
-    add(w, ".reg .b64 a%d, a%d_<%d>;\nld.param.u64 a%d, [args+%d];\n.reg .b%d o%d_<%d>;\n", k, k, w->l->lanes, k,
-        w->l->pointers + 8 * w->l->place[k], word_bits(w, k), k, w->l->lanes);
+    add(w, ".reg .b64 a%d, a%d_<%d>;\nld.param.u64 a%d, [args+%d];\n.reg .b%d o%d_<%d>;\n", k, k, w->l->vector, k,
+        w->l->pointers + 8 * k, word_bits(w, k), k, w->l->vector);
     for (int d = 0; d < w->l->ndim; d++)
       add(w, ".reg .b64 s%d_%d;\nld.param.u64 s%d_%d, [args+%d];\nmul.lo.s64 s%d_%d, s%d_%d, %d;\n", k, d, k, d,
-          w->l->strides + 8 * (d * w->p->operands + w->l->place[k]), k, d, k, d, bytes_of(w, k));
+          w->l->strides + 8 * (d * w->p->operands + k), k, d, k, d, bytes_of(w, k));
   }
 }
 
 /* Threads past the end do the last element again. */
 static void add_addresses(writer *w, int lane) {
-  add(w, "{ .reg .b32 rest, q, r;\n.reg .b64 at;\nadd.u32 rest, i, %d;\nmin.u32 rest, rest, n;\n", lane * w->l->block);
+  add(w, "{ .reg .b32 rest, q, r;\n.reg .b64 at;\nadd.u32 rest, i, %d;\nmin.u32 rest, rest, n;\n",
+      lane * TIDE_CUDA_THREADS);
   for (int k = 0; k < w->p->operands; k++) add(w, "mov.b64 a%d_%d, a%d;\n", k, lane, k);
   for (int d = w->l->ndim - 1; d >= 0; d--) {
     if (d)
@@ -393,53 +397,52 @@ static void add_element(writer *w, int k, int lane, bool store) {
 
 /* ---- steps ---- */
 
-static char kind_of(const tide_fused_step *s) { return dtypes[s->compute].kind; }
+static char kind_of(const tide_fused_node *n) { return dtypes[n->compute].kind; }
 
-/* An operand as what the step computes in: a register. */
-static void add_operand(writer *w, const tide_fused_step *s, int k, int lane, label name, char kind) {
+/* An operand as what the operation computes in: a register. */
+static void add_operand(writer *w, const tide_fused_node *n, int k, int lane, label name, char kind) {
   label from;
-  if (s->in[k] < 0) {
-    snprintf(name, sizeof(label), "c%d", -1 - s->in[k]);
+  if (n->in[k] < 0) {
+    snprintf(name, sizeof(label), "c%d", -1 - n->in[k]);
     return;
   }
-  char is = dtypes[w->p->dtype[s->in[k]]].kind;
-  name_value(from, s->in[k], lane);
+  char is = dtypes[w->p->node[n->in[k]].dtype].kind;
+  name_value(from, n->in[k], lane);
   if (is == kind) {
     memcpy(name, from, sizeof(label));
     return;
   }
   snprintf(name, sizeof(label), "x%d", k);
   add(w, ".reg .%s x%d;\n", register_type(kind), k);
-  add_conversion(w, s->compute, is, from, name);
+  add_conversion(w, n->compute, is, from, name);
 }
 
-static void add_op(writer *w, const tide_fused_step *s, int lane) {
+static void add_op(writer *w, int node, int lane) {
+  const tide_fused_node *n = &w->p->node[node];
   label operand[3], param[3], result;
   const char *argument[6] = {operand[0], operand[1], operand[2], param[0], param[1], param[2]};
-  char name[48], kind = kind_of(s);
-  int dtype = w->p->dtype[s->out];
-  bool is_test = ops[s->op].is_test, rounds = dtype <= TIDE_INT16 && !is_test;
-  if (dtypes[dtype].kind != (is_test ? 'i' : kind)) w->failed = true;
+  char name[48], kind = kind_of(n);
+  bool is_test = ops[n->op].is_test, rounds = n->dtype <= TIDE_INT16 && !is_test;
+  if (dtypes[n->dtype].kind != (is_test ? 'i' : kind)) w->failed = true;
   add(w, "{\n");
-  for (int k = 0; k < s->operands; k++) add_operand(w, s, k, lane, operand[k], kind);
-  for (int k = 0; k < s->params; k++) snprintf(param[k], sizeof(label), "c%d", s->param + k);
-  name_value(result, s->out, lane);
-  snprintf(name, sizeof name, "tide_%s_%c", ops[s->op].name, kind);
+  for (int k = 0; k < n->operands; k++) add_operand(w, n, k, lane, operand[k], kind);
+  for (int k = 0; k < n->params; k++) snprintf(param[k], sizeof(label), "c%d", n->param + k);
+  name_value(result, node, lane);
+  snprintf(name, sizeof name, "tide_%s_%c", ops[n->op].name, kind);
   if (rounds) add(w, ".reg .b32 r;\n"); /* of integers below 32 bits, which wrap around, and of bool */
   add_call(w, name, argument, kind, rounds ? "r" : result);
-  if (rounds) add_conversion(w, dtype, 'i', "r", result);
+  if (rounds) add_conversion(w, n->dtype, 'i', "r", result);
   add(w, "}\n");
 }
 
-enum { CAST = 255 }; /* base/fused.h */
-
-static void add_step(writer *w, const tide_fused_step *s, int lane) {
+static void add_node(writer *w, int node, int lane) {
+  const tide_fused_node *n = &w->p->node[node];
   label from, result;
-  if (s->op != CAST)
-    add_op(w, s, lane);
-  else
-    add_conversion(w, w->p->dtype[s->out], dtypes[w->p->dtype[s->in[0]]].kind, name_value(from, s->in[0], lane),
-                   name_value(result, s->out, lane));
+  if (n->kind == TIDE_FUSE_OP)
+    add_op(w, node, lane);
+  else if (n->kind == TIDE_FUSE_CAST)
+    add_conversion(w, n->dtype, dtypes[w->p->node[n->in[0]].dtype].kind, name_value(from, n->in[0], lane),
+                   name_value(result, node, lane));
 }
 
 /* ---- the whole ---- */
@@ -457,40 +460,35 @@ static void add_number(writer *w, int slot, char kind) {
   add(w, ".reg .%s c%d;\nld.param.%s c%d, [args+%d];\n", type, slot, type, slot, 16 * slot);
 }
 
-/* Each number belongs to one step. */
+/* Each number belongs to one operation. */
 static void add_numbers(writer *w) {
-  for (int i = 0; i < w->p->steps; i++) {
-    const tide_fused_step *s = &w->p->step[i];
-    for (int k = 0; k < s->operands; k++)
-      if (s->in[k] < 0) add_number(w, -1 - s->in[k], kind_of(s));
-    for (int k = 0; k < s->params; k++) add_number(w, s->param + k, kind_of(s));
+  for (int i = 0; i < w->p->nodes; i++) {
+    const tide_fused_node *n = &w->p->node[i];
+    for (int k = 0; k < n->operands; k++)
+      if (n->in[k] < 0) add_number(w, -1 - n->in[k], kind_of(n));
+    for (int k = 0; k < n->params; k++) add_number(w, n->param + k, kind_of(n));
   }
-}
-
-static void declare(writer *w, int value) {
-  for (int lane = 0; lane < w->l->lanes; lane++)
-    add(w, ".reg .%s v%d_%d;\n", register_type(dtypes[w->p->dtype[value]].kind), value, lane);
 }
 
 static void begin(writer *w, int target) {
   add(w,
       ".version 7.8\n.target sm_%d\n.address_size 64\n.visible .entry tide_kernel(.param .align 16 .b8 args[%d])\n"
       ".maxntid %d\n{\n",
-      target, w->l->bytes, w->l->block);
+      target, w->l->bytes, TIDE_CUDA_THREADS);
   if (target >= 90) add(w, "griddepcontrol.launch_dependents;\ngriddepcontrol.wait;\n"); /* kernels/launch.cuh */
   if (w->l->ndim)
     begin_strided(w);
   else
     begin_flat(w);
   add_numbers(w);
-  for (int k = 0; k < w->p->operands; k++) declare(w, k);
-  for (int i = 0; i < w->p->steps; i++)
-    if (w->p->step[i].out >= w->p->operands) declare(w, w->p->step[i].out);
+  for (int i = 0; i < w->p->nodes; i++)
+    for (int lane = 0; lane < w->l->vector; lane++)
+      add(w, ".reg .%s v%d_%d;\n", register_type(dtypes[w->p->node[i].dtype].kind), i, lane);
 }
 
 /* All loads are in flight together. */
 static void add_loads(writer *w) {
-  for (int lane = 0; w->l->ndim && lane < w->l->lanes; lane++) {
+  for (int lane = 0; w->l->ndim && lane < w->l->vector; lane++) {
     add_addresses(w, lane);
     for (int k = w->p->results; k < w->p->operands; k++) add_element(w, k, lane, false);
   }
@@ -505,47 +503,40 @@ static void add_lane(writer *w, int lane) {
   label word, value;
   for (int k = w->p->results; k < w->p->operands; k++)
     if (w->l->ndim)
-      add_read(w, w->p->dtype[k], name_word(word, k, lane), name_value(value, k, lane));
+      add_read(w, dtype_of(w, k), name_word(word, k, lane), name_value(value, w->p->operand[k], lane));
     else if (!is_uniform(w, k))
       add_unpack(w, k, lane);
-  for (int i = 0; i < w->p->steps; i++) add_step(w, &w->p->step[i], lane);
+  for (int i = 0; i < w->p->nodes; i++) add_node(w, i, lane);
   for (int k = 0; k < w->p->results; k++)
     if (w->l->ndim)
-      add_write(w, w->p->dtype[k], name_value(value, k, lane), name_word(word, k, lane));
+      add_write(w, dtype_of(w, k), name_value(value, w->p->operand[k], lane), name_word(word, k, lane));
     else
       add_pack(w, k, lane);
 }
 
 static void add_stores(writer *w) {
   for (int k = 0; k < w->p->results; k++)
-    for (int lane = 0; lane < (w->l->ndim ? w->l->lanes : 1); lane++)
+    for (int lane = 0; lane < (w->l->ndim ? w->l->vector : 1); lane++)
       if (w->l->ndim)
         add_element(w, k, lane, true);
       else
         add_move(w, k, true);
 }
 
-/* Is each value of a dtype that is known here, and each result written by a step? */
+/* Is each value of a dtype that is known here? */
 static bool can_write(const tide_fused_program *p) {
-  bool written[TIDE_FUSED_VALUES] = {false};
-  for (int i = 0; i < p->steps; i++) {
-    const tide_fused_step *s = &p->step[i];
-    if (s->op != CAST && (s->op >= sizeof ops / sizeof *ops || !dtypes[s->compute].name)) return false;
-    if (!dtypes[p->dtype[s->out]].name || written[s->out]) return false;
-    written[s->out] = true;
-  }
-  for (int k = 0; k < p->operands; k++)
-    if (!dtypes[p->dtype[k]].name || (k < p->results && !written[k])) return false;
+  for (int i = 0; i < p->nodes; i++)
+    if (!dtypes[p->node[i].dtype].name || !dtypes[p->node[i].compute].name) return false;
   return true;
 }
 
-char *tide__cuda_fused_text(const tide_fused_program *p, const tide_fused_layout *l, const char *arch) {
+char *tide__cuda_fused_text(const tide_fused_program *p, const tide_layout *l, const char *arch) {
   writer w = {.p = p, .l = l, .arch = atoi(arch + 3)};
   int target = target_of(w.arch);
   if (!target || !can_write(p) || !(w.text = malloc(MOST))) return NULL;
   begin(&w, target);
   add_loads(&w);
-  for (int lane = 0; lane < l->lanes; lane++) add_lane(&w, lane);
+  for (int lane = 0; lane < l->vector; lane++) add_lane(&w, lane);
   add_stores(&w);
   add(&w, "ret;\n}\n");
   if (!w.failed) return w.text;

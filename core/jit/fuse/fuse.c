@@ -24,17 +24,17 @@ tide_status tide__fuse_refuse(const tide_fused *f, const char *why) {
   return tide__fail(TIDE_SUPPORT, "%s: cannot be one kernel: %s", f->name, why);
 }
 
-static tide_status add_slot(int16_t *out, tide_fused *f, int number, const tide__fuse_value *v, bool is_param) {
+static tide_status add_slot(int *out, tide_fused *f, int number, const tide_fused_node *v, bool is_param) {
   if (number < 0 || number >= f->numbers)
     return tide__fail(TIDE_ARGUMENT, "%s: number %d is not there, expected 0 to %d", f->name, number, f->numbers - 1);
   if (f->slots == TIDE_FUSE_SCALARS) return tide__fuse_refuse(f, "it takes too many numbers");
   f->slot[f->slots] = (tide__fuse_slot){TIDE__FUSE_NUMBER, (uint8_t)number, v->common, v->compute, is_param};
-  *out = (int16_t)f->slots++;
+  *out = f->slots++;
   return TIDE_OK;
 }
 
 static tide_status add_op(tide_fused *f, int at, const tide_fuse_node *node) {
-  tide__fuse_value *v = &f->value[at];
+  tide_fused_node *v = &f->value[at];
   tide_tensor model[3];
   tide_operand in[3];
   tide__types types;
@@ -45,7 +45,7 @@ static tide_status add_op(tide_fused *f, int at, const tide_fuse_node *node) {
   for (int k = 0; k < t->operands; k++) {
     in[k] = (tide_operand){.number = f->number[node->in[k] < 0 ? -1 - node->in[k] : 0]};
     if (node->in[k] < 0) continue;
-    const tide__fuse_value *from = &f->value[node->in[k]];
+    const tide_fused_node *from = &f->value[node->in[k]];
     model[k] = (tide_tensor){.dtype = from->dtype, .ndim = from->ndim};
     in[k].tensor = &model[k];
     if (from->ndim > v->ndim) v->ndim = from->ndim;
@@ -63,20 +63,20 @@ static tide_status add_op(tide_fused *f, int at, const tide_fuse_node *node) {
   v->op = (uint8_t)types.op, v->common = types.common, v->compute = types.compute, v->dtype = types.result;
   if (!tide_fuse_takes(types.op, types.common)) return tide__fuse_refuse(f, tide_op_get(types.op)->name);
   for (int k = 0; k < t->operands; k++) {
-    int16_t slot = 0;
+    int slot = 0;
     if (node->in[k] < 0) TIDE_TRY(add_slot(&slot, f, -1 - node->in[k], v, false));
-    v->in[k] = (int16_t)(node->in[k] < 0 ? -1 - slot : node->in[k]);
+    v->in[k] = (int8_t)(node->in[k] < 0 ? -1 - slot : node->in[k]);
   }
   for (int k = 0; k < t->params; k++) {
-    int16_t slot;
+    int slot;
     TIDE_TRY(add_slot(&slot, f, node->param + k, v, true));
-    if (!k) v->param = slot;
+    if (!k) v->param = (uint8_t)slot;
   }
   return TIDE_OK;
 }
 
 static tide_status add_input(tide_fused *f, int at, const tide_fuse_node *node) {
-  tide__fuse_value *v = &f->value[at];
+  tide_fused_node *v = &f->value[at];
   if ((unsigned)node->dtype >= TIDE_DTYPE_COUNT || node->ndim < 0 || node->ndim > TIDE_MAX_DIMS)
     return tide__fail(TIDE_ARGUMENT, "%s: node %d is no tensor", f->name, at);
   if (tide__category(node->dtype) > 2) return tide__fuse_refuse(f, "complex numbers");
@@ -92,12 +92,12 @@ static tide_status add_input(tide_fused *f, int at, const tide_fuse_node *node) 
 }
 
 static tide_status add_cast(tide_fused *f, int at, const tide_fuse_node *node) {
-  tide__fuse_value *v = &f->value[at];
+  tide_fused_node *v = &f->value[at];
   if (node->in[0] < 0 || (unsigned)node->dtype >= TIDE_DTYPE_COUNT)
     return tide__fail(TIDE_ARGUMENT, "%s: node %d is no cast", f->name, at);
   if (tide__category(node->dtype) > 2) return tide__fuse_refuse(f, "complex numbers");
-  const tide__fuse_value *from = &f->value[node->in[0]];
-  v->operands = 1, v->in[0] = (int16_t)node->in[0];
+  const tide_fused_node *from = &f->value[node->in[0]];
+  v->operands = 1, v->in[0] = (int8_t)node->in[0];
   v->dtype = v->common = node->dtype, v->compute = tide__compute_dtype(node->dtype);
   v->ndim = from->ndim, v->reach = from->reach;
   v->is_row = from->is_row, v->keepdim = !from->is_row || from->keepdim;
@@ -106,24 +106,26 @@ static tide_status add_cast(tide_fused *f, int at, const tide_fuse_node *node) {
 
 /* All of one kernel are over the same dims of values of one size, which have as many dims as the largest. */
 static tide_status add_reduce(tide_fused *f, int at, const tide_fuse_node *node) {
-  tide__fuse_value *v = &f->value[at];
-  const tide__fuse_value *from = &f->value[node->in[0]];
+  tide_fused_node *v = &f->value[at];
+  const tide_fused_node *from = &f->value[node->in[0]];
   bool other = f->reduces && (f->dims != node->dims || f->leading != node->leading);
   if (from->is_row || node->dims < 1 || node->dims > from->ndim || other)
     return tide__fuse_refuse(f, "reductions of several sizes");
   f->reduces = true, f->dims = node->dims, f->leading = node->leading;
-  v->operands = 1, v->in[0] = (int16_t)node->in[0], v->op = (uint8_t)node->op, v->dims = (uint8_t)node->dims;
+  v->operands = 1, v->in[0] = (int8_t)node->in[0], v->op = (uint8_t)node->op, v->dims = (uint8_t)node->dims;
   v->dtype = v->common = from->dtype, v->compute = tide__compute_dtype((tide_dtype)from->dtype);
   v->is_row = true, v->keepdim = node->keepdim, v->reach = from->reach;
   v->ndim = (uint8_t)(node->keepdim ? from->ndim : from->ndim - node->dims);
-  v->params = node->param >= 0;
-  return v->params ? add_slot(&v->param, f, node->param, v, true) : TIDE_OK;
+  int slot = 0;
+  if (node->param >= 0) TIDE_TRY(add_slot(&slot, f, node->param, v, true));
+  v->params = node->param >= 0, v->param = (uint8_t)slot;
+  return TIDE_OK;
 }
 
 tide_status tide__fuse_add(int *out, tide_fused *f, const tide_fuse_node *node) {
   int at = f->nodes;
   if (at == TIDE_FUSE_NODES) return tide__fuse_refuse(f, "it computes too many values");
-  f->value[at] = (tide__fuse_value){.kind = (uint8_t)node->kind};
+  f->value[at] = (tide_fused_node){.kind = (uint8_t)node->kind};
   *out = f->nodes++;
   switch (node->kind) {
   case TIDE_FUSE_INPUT:
@@ -176,6 +178,26 @@ void tide__fuse_pack(tide_fused *f) {
     if (f->slot[k].kind == TIDE__FUSE_NUMBER) pack(f, k);
 }
 
+/* Where a host has each value. */
+static void find_places(tide_fused *f) {
+  int last[TIDE_FUSE_NODES], until[TIDE_FUSE_NODES];
+  for (int i = 0; i < f->nodes; i++) {
+    last[i] = i, f->value[i].place = 0;
+    for (int k = 0; k < f->value[i].operands; k++)
+      if (f->value[i].in[k] >= 0) last[f->value[i].in[k]] = i;
+  }
+  for (int k = 0; k < f->inputs; k++)
+    if (!tide__fuse_gathers(f, k)) last[f->input[k]] = -1, f->value[f->input[k]].place = (uint8_t)(f->outputs + k);
+  for (int k = 0; k < f->outputs; k++) last[f->output[k]] = -1, f->value[f->output[k]].place = (uint8_t)k;
+  for (int i = 0; i < f->nodes; i++) {
+    int place = 0;
+    if (last[i] < 0) continue;
+    while (place < f->scratch && until[place] >= i) place++;
+    if (place == f->scratch) f->scratch++;
+    until[place] = last[i], f->value[i].place = (uint8_t)(TIDE_FUSED_OPERANDS + place);
+  }
+}
+
 static tide_status fill(tide_fused *f, const tide_fuse_node *nodes, int n, const int *outputs, int outputs_n) {
   int place[TIDE_FUSE_NODES], numbers = f->numbers;
   for (int i = 0; i < n; i++) TIDE_TRY(add_given(f, i, &nodes[i], numbers, place));
@@ -198,6 +220,7 @@ static tide_status fill(tide_fused *f, const tide_fuse_node *nodes, int n, const
       return tide__fuse_refuse(f, "reductions of several sizes");
   for (int i = 0; i < f->nodes; i++)
     f->costly |= f->value[i].kind == TIDE_FUSE_OP && tide__fuse_is_costly(f->value[i].op);
+  find_places(f);
   return TIDE_OK;
 }
 

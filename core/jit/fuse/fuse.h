@@ -6,19 +6,6 @@
 #include "jit/raw/function.h"
 #include "tide/fuse.h"
 
-/* A node whose dtypes are known. */
-typedef struct tide__fuse_value {
-  uint8_t kind, op, operands, params;
-  uint8_t common, compute, dtype; /* what it is computed in; what it is */
-  uint8_t ndim, dims;
-  bool is_row, keepdim; /* is_row: one value for each row; of a REDUCE, do its dims stay? */
-  uint8_t input, given; /* INPUT, GATHER: which one; the dims of its tensor */
-  int16_t in[3];        /* a node, or -1 - slot of a number */
-  int16_t param;        /* the first slot; GATHER: that of a tide_fused_line */
-  uint16_t reach;       /* the inputs that it depends on, one bit each */
-  uint32_t site;        /* GATHER: of its errors; 0: that of the call */
-} tide__fuse_value;
-
 /* A number as one node takes it; or of gathers a line, and two slots for the addresses of a mailbox. */
 enum { TIDE__FUSE_NUMBER, TIDE__FUSE_LINE, TIDE__FUSE_MAIL };
 typedef struct tide__fuse_slot {
@@ -53,7 +40,8 @@ struct tide_fused {
   int nodes, inputs, outputs, numbers, slots;
   int given;      /* of the numbers: the first ones, which the caller has given */
   uint32_t fixed; /* of them: those that the kernel is made for */
-  tide__fuse_value value[TIDE_FUSE_NODES];
+  int scratch;    /* pieces of scratch memory that a host needs */
+  tide_fused_node value[TIDE_FUSE_NODES];
   uint8_t input[TIDE_FUSE_INPUTS]; /* the node of each */
   uint8_t output[TIDE_FUSE_OUTPUTS];
   tide_scalar number[TIDE_FUSE_SCALARS];
@@ -108,8 +96,6 @@ typedef struct tide__fuse_work {
   const int64_t (*stride)[TIDE_MAX_DIMS];
   const tide_tensor *operand[TIDE_FUSE_INPUTS + TIDE_FUSE_OUTPUTS];
 } tide__fuse_work;
-/* Fills in the steps, of a program in which all is zero. */
-void tide__fuse_list(tide_fused_program *p, const tide_fused *f);
 /* Can they? */
 bool tide__fuse_in_pieces(const tide_fused *f, int ndim);
 tide_status tide__fuse_run_pieces(const tide_fused *f, const tide_compiler *c, const tide__fuse_work *w);

@@ -36,7 +36,7 @@ static inline bool inputs_fit(call *c) {
   const tide_fused *f = c->f;
   for (int k = 0; k < f->inputs; k++) {
     const tide_tensor *x = c->in[k];
-    const tide__fuse_value *v = &f->value[f->input[k]];
+    const tide_fused_node *v = &f->value[f->input[k]];
     if (!live(x) || x->dtype != v->dtype || x->ndim != v->ndim) return false;
     if (x->storage->device != c->in[0]->storage->device) return false;
   }
@@ -118,7 +118,7 @@ static bool into_fits(const call *c, int k) {
 /* The input whose layout the value would have if it were made alone: that of its first operand of full size. NULL: row
  * by row. */
 static const tide_tensor *layout_of(const call *c, int node) {
-  const tide__fuse_value *v = &c->f->value[node];
+  const tide_fused_node *v = &c->f->value[node];
   if (v->kind == TIDE_FUSE_INPUT) return c->in[v->input];
   if (v->kind == TIDE_FUSE_GATHER) return NULL;
   for (int k = 0; k < v->operands; k++)
@@ -347,7 +347,7 @@ static int row_size(int64_t *size, const call *c, bool keepdim) {
 static tide_status make_row_results(call *c) {
   const tide_fused *f = c->f;
   for (int k = 0; k < f->outputs; k++) {
-    const tide__fuse_value *v = &f->value[f->output[k]];
+    const tide_fused_node *v = &f->value[f->output[k]];
     int64_t size[TIDE_MAX_DIMS];
     int n = row_size(size, c, v->keepdim);
     if (c->into && c->into[k])

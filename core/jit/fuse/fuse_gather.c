@@ -10,8 +10,8 @@
 #include "jit/fuse/fuse.h"
 
 tide_status tide__fuse_add_gather(tide_fused *f, int at, const tide_fuse_node *node) {
-  tide__fuse_value *v = &f->value[at];
-  const tide__fuse_value *index = &f->value[node->in[0] < 0 ? at : node->in[0]];
+  tide_fused_node *v = &f->value[at];
+  const tide_fused_node *index = &f->value[node->in[0] < 0 ? at : node->in[0]];
   int rest = node->ndim - 1 - node->dims;
   bool is_line = node->op == TIDE_FUSE_LINE, along = node->op == TIDE_FUSE_ALONG;
   if (node->in[0] < 0 || (unsigned)node->op > TIDE_FUSE_LINE || (!is_line && (node->dims < 0 || rest < 0)))
@@ -23,8 +23,8 @@ tide_status tide__fuse_add_gather(tide_fused *f, int at, const tide_fuse_node *n
   if (f->slots + slots > TIDE_FUSE_SCALARS) return tide__fuse_refuse(f, "it takes too many numbers");
   v->op = (uint8_t)node->op, v->dims = (uint8_t)node->dims;
   v->ndim = (uint8_t)(is_line || along ? index->ndim : node->dims + index->ndim);
-  v->operands = 1, v->in[0] = (int16_t)node->in[0], v->reach |= index->reach;
-  v->param = (int16_t)f->slots;
+  v->operands = 1, v->in[0] = (int8_t)node->in[0], v->reach |= index->reach;
+  v->param = (uint8_t)f->slots;
   v->site = node->file ? tide__site_of(node->file, node->line) : (uint32_t)node->line; /* a stage's is known */
   f->slot[f->slots++].kind = TIDE__FUSE_LINE;
   if (!f->mail) f->mail = f->slots;
@@ -33,7 +33,7 @@ tide_status tide__fuse_add_gather(tide_fused *f, int at, const tide_fuse_node *n
   return TIDE_OK;
 }
 
-static void view_source(tide_tensor *view, const tide__fuse_value *v, const tide_tensor *x) {
+static void view_source(tide_tensor *view, const tide_fused_node *v, const tide_tensor *x) {
   int rest = v->op == TIDE_FUSE_LINE ? 0 : v->given - 1 - v->dims, from = v->given - v->ndim;
   for (int d = 0; d < v->ndim; d++) {
     bool before = v->op != TIDE_FUSE_LINE && d < v->dims, own = before || d >= v->ndim - rest;
@@ -44,7 +44,7 @@ static void view_source(tide_tensor *view, const tide__fuse_value *v, const tide
 
 bool tide__fuse_views(tide_tensor **list, tide_tensor *view, const tide_fused *f, tide_tensor *const *in) {
   for (int k = 0; k < f->inputs; k++) {
-    const tide__fuse_value *v = &f->value[f->input[k]];
+    const tide_fused_node *v = &f->value[f->input[k]];
     tide_tensor *x = list[k] = in[k];
     if (!x || x->dtype != v->dtype || x->ndim != v->given) return false;
     bool gathers = tide__fuse_gathers(f, k);
@@ -65,7 +65,7 @@ bool tide__fuse_views(tide_tensor **list, tide_tensor *view, const tide_fused *f
 
 bool tide__fuse_place(tide_fused *f, const tide_tensor *const *in) {
   for (int k = 0; k < f->inputs; k++) {
-    const tide__fuse_value *v = &f->value[f->input[k]];
+    const tide_fused_node *v = &f->value[f->input[k]];
     const tide_tensor *x = in[k];
     if (!tide__fuse_gathers(f, k)) continue;
     bool is_line = v->op == TIDE_FUSE_LINE;

@@ -132,7 +132,7 @@ tide_status tide__fuse_add_reduction(int *out, tide_fused *f, const tide_fuse_no
   if (node->op == TIDE_NORM) f->fixed |= 1u << node->param;
   int at = any_of(&m, node->in[0]);
   TIDE_TRY(m.status);
-  tide__fuse_value *v = &f->value[at];
+  tide_fused_node *v = &f->value[at];
   v->keepdim = node->keepdim;
   if (!node->keepdim) v->ndim = (uint8_t)(v->ndim - node->dims);
   *out = at;

@@ -9,7 +9,7 @@
 
 enum { BLOCK = 256, MOST = 1024, BLOCKS = 2112, PARTS = 1024, FEW_PARTS = 128 };
 
-static const tide__fuse_value *value_of(const tide_fused *f, int k) {
+static const tide_fused_node *value_of(const tide_fused *f, int k) {
   return &f->value[k < f->outputs ? f->output[k] : f->input[k - f->outputs]];
 }
 

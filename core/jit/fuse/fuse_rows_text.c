@@ -41,7 +41,7 @@ static int uses(const tide_fused *f, int node) {
 static void need(writer *w, int node);
 
 static void add_input(writer *w, int node) {
-  const tide__fuse_value *v = &w->f->value[node];
+  const tide_fused_node *v = &w->f->value[node];
   int k = place_of(w, node);
   if (v->kind == TIDE_FUSE_GATHER) {
     char from[96], step[40] = "";
@@ -56,7 +56,7 @@ static void add_input(writer *w, int node) {
 
 /* Declares the value for one element, and what it is made of. */
 static void need(writer *w, int node) {
-  const tide__fuse_value *v = &w->f->value[node];
+  const tide_fused_node *v = &w->f->value[node];
   if (w->there[node]) return;
   w->there[node] = true;
   if (w->kept[node]) {
@@ -78,12 +78,12 @@ static void forget(writer *w) {
   for (int i = 0; i < w->f->nodes; i++) w->there[i] = w->there[i] && w->f->value[i].is_row;
 }
 
-static int join_of(const tide__fuse_value *v) {
+static int join_of(const tide_fused_node *v) {
   return v->op == TIDE_MAX ? 1 : v->op == TIDE_MIN ? 2 : v->op == TIDE_PROD ? 3 : 0;
 }
 
 /* What nothing is reduced to. */
-static const char *none_of(const tide__fuse_value *v) {
+static const char *none_of(const tide_fused_node *v) {
   static const char *const most[] = {"2147483647", "9223372036854775807ll", "__int_as_float(0x7f800000)",
                                      "__longlong_as_double(0x7ff0000000000000ll)"};
   static const char *const least[] = {"-2147483647 - 1", "-9223372036854775807ll - 1", "-__int_as_float(0x7f800000)",
@@ -94,7 +94,7 @@ static const char *none_of(const tide__fuse_value *v) {
 }
 
 static void add_reduce(writer *w, int node) {
-  const tide__fuse_value *v = &w->f->value[node], *from = &w->f->value[v->in[0]];
+  const tide_fused_node *v = &w->f->value[node], *from = &w->f->value[v->in[0]];
   const char *type = tide__fuse_value_type(v->dtype);
   int join = join_of(v);
   bool keeps = from->kind != TIDE_FUSE_INPUT && !w->kept[v->in[0]] && uses(w->f, v->in[0]) > 1;
@@ -197,7 +197,7 @@ static char *parts_body(const tide_fused *f, const tide__fuse_shape *shape) {
   const char *across = shape->pieces ? "(row + e) * tide_a.parts + part" : "row * tide_a.parts + part";
   for (int k = 0; k < f->inputs; k++) add_part_load(&w, f->outputs + k, false);
   for (int k = 0; k < f->outputs; k++) {
-    const tide__fuse_value *v = &f->value[f->output[k]];
+    const tide_fused_node *v = &f->value[f->output[k]];
     tide__text_add(&w.t, "  %s s%d[TIDE_LANES_];\n  TIDE_EACH_LANE s%d[e] = %s;\n", tide__fuse_value_type(v->dtype), k,
                    k, none_of(v));
   }
@@ -206,7 +206,7 @@ static char *parts_body(const tide_fused *f, const tide__fuse_shape *shape) {
   for (int k = 0; k < f->inputs; k++) add_part_load(&w, f->outputs + k, true);
   tide__text_add(&w.t, "  TIDE_EACH_LANE {\n");
   for (int k = 0; k < f->outputs; k++) {
-    const tide__fuse_value *v = &f->value[f->output[k]];
+    const tide_fused_node *v = &f->value[f->output[k]];
     need(&w, v->in[0]);
     tide__text_add(&w.t, "  s%d[e] = tide_join<%d>(s%d[e], v%d);\n", k, join_of(v), k, v->in[0]);
   }

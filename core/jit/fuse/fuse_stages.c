@@ -65,9 +65,9 @@ static int add_cast(writer *w, int node, int from, int to) {
 /* Of parts: 16-bit floats are not rounded on the way. */
 static int part_dtype(int dtype) { return dtype == TIDE_FLOAT16 || dtype == TIDE_BFLOAT16 ? TIDE_FLOAT32 : dtype; }
 
-static bool divides(const tide__fuse_value *v) { return v->op == TIDE_MEAN || v->params; }
+static bool divides(const tide_fused_node *v) { return v->op == TIDE_MEAN || v->params; }
 
-static int fold(writer *w, const tide__fuse_value *v, int node, int dims) {
+static int fold(writer *w, const tide_fused_node *v, int node, int dims) {
   int op = v->op == TIDE_MEAN ? TIDE_SUM : v->op;
   return add(w, &(tide_fuse_node){.kind = TIDE_FUSE_REDUCE,
                                   .op = op,
@@ -80,7 +80,7 @@ static int fold(writer *w, const tide__fuse_value *v, int node, int dims) {
 
 /* The row's value, from its parts. What a sum is divided by is a number that each call gives. */
 static int join_parts(writer *w, int node) {
-  const tide__fuse_value *v = &w->f->value[node];
+  const tide_fused_node *v = &w->f->value[node];
   int at = fold(w, v, add_input(w, -1 - node, part_dtype(v->dtype), 2), 1);
   if (divides(v)) {
     if (w->numbers == TIDE_FUSE_SCALARS) return w->failed = true, 0;
@@ -93,7 +93,7 @@ static int join_parts(writer *w, int node) {
 static int copy(writer *w, int node);
 
 /* An input of the whole, or what is gathered from it. */
-static int add_given(writer *w, const tide__fuse_value *v) {
+static int add_given(writer *w, const tide_fused_node *v) {
   int index = v->kind == TIDE_FUSE_GATHER ? copy(w, v->in[0]) : 0, at = add_input(w, v->input, v->dtype, v->given);
   w->node[at].kind = (tide_fuse_kind)v->kind, w->node[at].op = v->op, w->node[at].dims = v->dims;
   w->node[at].in[0] = index, w->node[at].line = (int)v->site;
@@ -101,7 +101,7 @@ static int add_given(writer *w, const tide__fuse_value *v) {
 }
 
 static int copy(writer *w, int node) {
-  const tide__fuse_value *v = &w->f->value[node];
+  const tide_fused_node *v = &w->f->value[node];
   if (w->at[node] >= 0) return w->at[node];
   int at;
   if (v->kind == TIDE_FUSE_INPUT || v->kind == TIDE_FUSE_GATHER)
@@ -127,7 +127,7 @@ static tide_status add_parts(writer *w, tide__fuse_stages *s, const tide_fused *
   int outputs[TIDE_FUSE_OUTPUTS];
   begin(w, f, &s->parts[level], false);
   for (int i = 0; i < s->reductions[level]; i++) {
-    const tide__fuse_value *v = &f->value[s->node[level][i]];
+    const tide_fused_node *v = &f->value[s->node[level][i]];
     int from = copy(w, v->in[0]);
     outputs[i] = fold(w, v, add_cast(w, from, f->value[v->in[0]].dtype, part_dtype(v->dtype)), f->dims);
   }
@@ -167,7 +167,7 @@ static bool find_levels(tide__fuse_stages *s, const tide_fused *f) {
   int level[TIDE_FUSE_NODES];
   bool fits = true, is_result[TIDE_FUSE_NODES] = {false};
   for (int i = 0; i < f->nodes; i++) {
-    const tide__fuse_value *v = &f->value[i];
+    const tide_fused_node *v = &f->value[i];
     level[i] = 0;
     for (int k = 0; k < v->operands; k++)
       if (v->in[k] >= 0 && level[v->in[k]] > level[i]) level[i] = level[v->in[k]];
@@ -270,7 +270,7 @@ static void set_divisors(run *x, const stage *s, int at) {
   const tide__fuse_rows *whole = x->l->rows;
   double n = (double)(whole->rows / row_count(x) * whole->columns);
   for (int k = 0; k < s->fused->inputs; k++) {
-    const tide__fuse_value *v = &x->f->value[-1 - s->from[k]];
+    const tide_fused_node *v = &x->f->value[-1 - s->from[k]];
     double less = v->params ? tide__value(tide__fuse_number(x->f, v->param)).re : 0;
     if (divides(v)) s->fused->number[at++] = tide_float(n > less ? n - less : 0);
   }

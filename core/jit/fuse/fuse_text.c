@@ -106,7 +106,7 @@ static bool is_half(int dtype) { return dtype == TIDE_FLOAT16 || dtype == TIDE_B
 static bool is_narrow(int dtype) { return dtype >= TIDE_UINT8 && dtype <= TIDE_INT16; }
 
 void tide__fuse_add_read(tide__text *t, const tide_fused *f, int node, const char *from) {
-  const tide__fuse_value *v = &f->value[node];
+  const tide_fused_node *v = &f->value[node];
   bool packed = v->dtype == TIDE_BOOL || is_half(v->dtype);
   const char *get = packed ? "tide_get" : "";
   tide__text_add(t, "  const %s v%d = %s(tide_at(%s, v%d, tide_a.c%d, tide_w));\n", tide__fuse_value_type(v->dtype),
@@ -115,7 +115,7 @@ void tide__fuse_add_read(tide__text *t, const tide_fused *f, int node, const cha
 
 /* A gather's source is an address. */
 static void add_input(tide__text *t, const tide_fused *f, int node, const tide__special *s, const uint8_t *order) {
-  const tide__fuse_value *v = &f->value[node];
+  const tide_fused_node *v = &f->value[node];
   char at[64];
   int k = 0;
   bool gathers = v->kind == TIDE_FUSE_GATHER;
@@ -134,7 +134,7 @@ static void add_input(tide__text *t, const tide_fused *f, int node, const tide__
                  tide__fuse_value_type(v->dtype), node, at);
 }
 
-static void add_operand(tide__text *t, const tide__fuse_value *v, int k, const char *name) {
+static void add_operand(tide__text *t, const tide_fused_node *v, int k, const char *name) {
   if (v->in[k] < 0)
     tide__text_add(t, "const T %s = (T)tide_a.c%d; ", name, -1 - v->in[k]);
   else
@@ -143,7 +143,7 @@ static void add_operand(tide__text *t, const tide__fuse_value *v, int k, const c
 
 void tide__fuse_add_op(tide__text *t, const tide_fused *f, int node) {
   static const char *const usual[] = {"a", "b", "c"};
-  const tide__fuse_value *v = &f->value[node];
+  const tide_fused_node *v = &f->value[node];
   tide__text_add(t, "  %s v%d; { typedef %s T; ", tide__fuse_value_type(v->dtype), node,
                  tide__jit_compute_type((tide_dtype)v->compute));
   for (int k = 0; k < v->operands; k++) add_operand(t, v, k, v->operands == 1 ? "x" : usual[k]);
@@ -156,7 +156,7 @@ void tide__fuse_add_op(tide__text *t, const tide_fused *f, int node) {
 }
 
 void tide__fuse_add_cast(tide__text *t, const tide_fused *f, int node) {
-  const tide__fuse_value *v = &f->value[node];
+  const tide_fused_node *v = &f->value[node];
   const char *type = tide__fuse_value_type(v->dtype), *stored = tide__jit_storage_type(v->dtype);
   int from = v->in[0];
   if (v->dtype == TIDE_BOOL)

@@ -12,7 +12,7 @@ typedef struct tide__jit_plan {
   const tide_compiler *compiler;
   void *function;
   tide__special special;
-  tide__layout layout;
+  tide_layout layout;
   uint16_t mail;       /* where in the arguments the addresses of a mailbox go; 0: the kernel reports nothing */
   int64_t tile, moved; /* elements of a block; bytes that an element moves */
   char scalars[16 * TIDE_JIT_SCALARS];

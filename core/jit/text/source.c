@@ -77,10 +77,11 @@ static const char *scalar_type(char kind) {
 
 /* ---- the packed arguments ---- */
 
-void tide__jit_layout(tide__layout *out, const tide__special *s) {
+void tide__jit_layout(tide_layout *out, const tide__special *s) {
   int64_t widest = 1;
   for (int k = 0; k < s->operands - s->uniform; k++)
     if (tide__itemsize(s->dtype[k]) > widest) widest = tide__itemsize(s->dtype[k]);
+  out->ndim = s->ndim, out->uniform = s->uniform;
   out->vector = s->ndim ? 4 : (int)(16 / widest);
   out->pointers = (uint16_t)(16 * s->scalars);
   out->count = (uint16_t)(out->pointers + 8 * s->operands);
@@ -90,7 +91,7 @@ void tide__jit_layout(tide__layout *out, const tide__special *s) {
   out->bytes = (uint16_t)((end + align - 1) / align * align);
 }
 
-static void add_args(tide__text *t, const char *const *scalar_types, const tide__special *s, const tide__layout *l) {
+static void add_args(tide__text *t, const char *const *scalar_types, const tide__special *s, const tide_layout *l) {
   tide__text_add(t, "struct tide_args {\n");
   for (int k = 0; k < s->scalars; k++) tide__text_add(t, "  alignas(16) %s c%d;\n", scalar_types[k], k);
   tide__text_add(t, "  alignas(%d) void *ptr[%d];\n  long long n;\n", s->scalars ? 16 : 8, s->operands);
@@ -226,7 +227,7 @@ static void add_prelude(tide__text *t, const tide__special *s, bool small, const
 /* Behind it: types, lists and arguments. */
 static void add_declarations(tide__text *t, const tide__special *s, const char *const *scalar_types, bool rolled,
                              const tide_compiler *c) {
-  tide__layout l;
+  tide_layout l;
   int lanes = s->operands - s->uniform;
   for (int k = 0; k < s->operands; k++)
     tide__text_add(t, "typedef %s tide_s%d;\n", tide__jit_storage_type(s->dtype[k]), k);

@@ -354,11 +354,12 @@ static tide_status assemble(tide_image *out, char **log, const char *source, con
 }
 
 /* The names of the operations. */
-static char *write_text(const tide_fused_program *p, const tide_fused_layout *l, const char *arch) {
+static char *write_text(const tide_fused_program *p, const tide_layout *l, const char *arch) {
   char *text = calloc(1, 200);
-  CHECK(p->operands == 3 && p->results == 1 && l->block == 256 && l->bytes > 0 && !strcmp(arch, "any"));
-  for (int i = 0; text && i < p->steps; i++) {
-    strcat(text, tide_op_get((tide_op)p->step[i].op)->name);
+  CHECK(p->operands == 3 && p->results == 1 && l->vector == 4 && l->bytes > 0 && !strcmp(arch, "any"));
+  for (int i = 0; text && i < p->nodes; i++) {
+    if (p->node[i].kind != TIDE_FUSE_OP) continue;
+    strcat(text, tide_op_get((tide_op)p->node[i].op)->name);
     strcat(text, " ");
   }
   if (text) snprintf(text + strlen(text), 20, "%d", texts++);

@@ -6,13 +6,11 @@
  *
  * Where rows are longer than a piece, a reduction is of the piece, and gives one element of a tensor of parts.
  *
- * Invariant: pieces share no element, and a step reads what steps before it have made of the same piece. */
+ * Invariant: pieces share no element, and a node reads what nodes before it have made of the same piece. */
 #include "base/fused.h"
 #include "cxx.h"
 #include "backend/cpu/cpu.h"
 #include "os/os.h"
-
-enum { GATHER = 253, REDUCE, CAST };
 
 typedef struct piece {
   const tide_fused_program *p;
@@ -20,27 +18,30 @@ typedef struct piece {
   int64_t rows, columns, room;
 } piece;
 
-/* Where a value lies, and its strides over the piece. */
-static void *operand(const piece *x, int value, int64_t *stride) {
+/* Where operand k lies, and its strides over the piece. */
+static void *operand(const piece *x, int k, int64_t *stride) {
   const tide_fused_program *p = x->p;
-  bool two = p->ndim > 1;
-  if (value >= p->operands) {
-    stride[0] = p->is_row[value] ? 1 : x->columns, stride[1] = !p->is_row[value];
-    return x->scratch + (size_t)p->place[value] * (size_t)x->room;
-  }
-  stride[0] = two ? p->stride[value][p->ndim - 2] : 0, stride[1] = p->stride[value][p->ndim - 1];
-  return x->at[value];
+  stride[0] = p->ndim > 1 ? p->stride[k][p->ndim - 2] : 0, stride[1] = p->stride[k][p->ndim - 1];
+  return x->at[k];
 }
 
-static tide_status do_cast(const piece *x, const tide_fused_step *s) {
-  int64_t stride[2][TIDE_MAX_DIMS];
-  int64_t columns = x->p->is_row[s->out] ? 1 : x->columns;
+/* And a node's value. */
+static void *value(const piece *x, int node, int64_t *stride) {
+  const tide_fused_node *n = &x->p->node[node];
+  int scratch = n->place - TIDE_FUSED_OPERANDS;
+  if (scratch < 0) return operand(x, n->place, stride);
+  stride[0] = n->is_row ? 1 : x->columns, stride[1] = !n->is_row;
+  return x->scratch + scratch * x->room;
+}
+
+static int64_t columns_of(const piece *x, const tide_fused_node *n) { return n->is_row ? 1 : x->columns; }
+
+static tide_status do_cast(const piece *x, int node) {
+  const tide_fused_node *n = &x->p->node[node];
+  int64_t stride[2][TIDE_MAX_DIMS], columns = columns_of(x, n);
   tide_copy_args a = {.head = {.nptr = 2, .device = -1}, .numel = x->rows * columns};
-  int value[2] = {s->out, s->in[0]};
-  for (int k = 0; k < 2; k++) {
-    a.head.ptr[k] = operand(x, value[k], stride[k]);
-    a.dtype[k] = x->p->dtype[value[k]];
-  }
+  a.head.ptr[0] = value(x, node, stride[0]), a.head.ptr[1] = value(x, n->in[0], stride[1]);
+  a.dtype[0] = n->dtype, a.dtype[1] = x->p->node[n->in[0]].dtype;
   a.size[0] = x->rows, a.size[1] = columns;
   a.ndim = tide__collapse(a.size, stride, 2, 2, false);
   memcpy(a.stride, stride, sizeof stride);
@@ -48,49 +49,55 @@ static tide_status do_cast(const piece *x, const tide_fused_step *s) {
   return tide__cpu_copy(NULL, &a);
 }
 
-static tide_status do_op(const piece *x, const tide_fused_step *s) {
+static tide_value number(const tide_fused_program *p, int slot) {
+  return (tide_value){.i = p->number[slot].value.i, .re = p->number[slot].value.re};
+}
+
+static tide_status do_op(const piece *x, int node) {
   const tide_fused_program *p = x->p;
+  const tide_fused_node *o = &p->node[node];
   tide_elementwise_args a;
-  int n = s->operands + 1;
+  int n = o->operands + 1;
   a.head = (tide_head){.nptr = n, .device = -1};
-  a.op = s->op, a.operands = n, a.compute = s->compute;
-  int64_t columns = p->is_row[s->out] ? 1 : x->columns;
+  a.op = o->op, a.operands = n, a.compute = o->compute;
+  int64_t columns = columns_of(x, o);
   a.numel = x->rows * columns, a.size[0] = x->rows, a.size[1] = columns;
   for (int k = 0; k < n; k++) {
-    int value = k ? s->in[k - 1] : s->out;
-    a.is_number[k] = value < 0;
-    if (value < 0) {
-      a.number[k] = p->number[-1 - value], a.dtype[k] = s->compute;
+    int from = k ? o->in[k - 1] : node;
+    a.is_number[k] = from < 0;
+    if (from < 0) {
+      a.number[k] = number(p, -1 - from), a.dtype[k] = o->compute;
       a.head.ptr[k] = NULL;
       a.stride[k][0] = a.stride[k][1] = 0;
     } else {
-      a.head.ptr[k] = operand(x, value, a.stride[k]);
-      a.dtype[k] = p->dtype[value];
+      a.head.ptr[k] = value(x, from, a.stride[k]);
+      a.dtype[k] = p->node[from].dtype;
     }
   }
   a.ndim = tide__collapse(a.size, a.stride, n, 2, false);
   a.flat = a.ndim == 1;
   for (int k = 0; k < n; k++) a.flat &= a.is_number[k] || a.stride[k][0] == 1;
-  for (int k = 0; k < s->params; k++) a.param[k] = p->number[s->param + k];
+  for (int k = 0; k < o->params; k++) a.param[k] = number(p, o->param + k);
   return tide__cpu_elementwise(NULL, &a);
 }
 
-static tide_status do_reduce(const piece *x, const tide_fused_step *s) {
+static tide_status do_reduce(const piece *x, int node) {
   const tide_fused_program *p = x->p;
+  const tide_fused_node *o = &p->node[node];
   int64_t out[2], in[2];
   int red = !p->across, keep = p->across; /* of the two dims */
-  tide_reduce_args a = {.head = {.nptr = 3, .device = -1}, .op = s->compute, .nkeep = 1, .nred = 1, .scale = 1};
-  a.head.ptr[0] = operand(x, s->out, out), a.head.ptr[1] = operand(x, s->in[0], in);
-  a.dtype[0] = p->dtype[s->out], a.dtype[1] = p->dtype[s->in[0]];
+  tide_reduce_args a = {.head = {.nptr = 3, .device = -1}, .op = o->op, .nkeep = 1, .nred = 1, .scale = 1};
+  a.head.ptr[0] = value(x, node, out), a.head.ptr[1] = value(x, o->in[0], in);
+  a.dtype[0] = o->dtype, a.dtype[1] = p->node[o->in[0]].dtype;
   a.acc = tide__category(a.dtype[1]) == 1 ? TIDE_INT64 : tide__compute_dtype((tide_dtype)a.dtype[1]);
   a.outer = a.keep_size[0] = keep ? x->columns : x->rows, a.inner = a.red_size[0] = keep ? x->rows : x->columns;
   a.keep_stride[0][0] = out[keep], a.keep_stride[1][0] = in[keep], a.red_stride[0] = in[red];
-  double n = (double)a.inner - (s->params ? p->number[s->param].re : 0);
-  if (s->compute == TIDE_MEAN || s->params) a.scale = 1 / (n > 0 ? n : 0);
+  double n = (double)a.inner - (o->params ? number(p, o->param).re : 0);
+  if (o->op == TIDE_MEAN || o->params) a.scale = 1 / (n > 0 ? n : 0);
   return tide__cpu_reduce(NULL, &a);
 }
 
-/* The first of all threads tells of a place that is outside. */
+/* The first of all threads reports a place that is outside. */
 static void note_bad(const piece *x, int64_t value, const tide_fused_line *l) {
   uint32_t none = 0;
   tide_mail *m = x->p->mail[1];
@@ -99,28 +106,29 @@ static void note_bad(const piece *x, int64_t value, const tide_fused_line *l) {
   m->site = l->site, m->base = l->base, m->value = value, m->length = l->length, m->full = 1;
 }
 
-static void do_gather(const piece *x, const tide_fused_step *s) {
+static tide_status do_gather(const piece *x, int node) {
   const tide_fused_program *p = x->p;
-  const tide_fused_line *l = (const void *)&p->number[s->param];
-  int64_t value;
+  const tide_fused_node *n = &p->node[node];
+  const tide_fused_line *l = &p->number[n->param].line;
+  int64_t bad;
   tide_index_args a = {
       .head = {.nptr = 3, .device = -1}, .index_base = l->base, .length = l->length, .pitch = l->pitch};
-  const int part[3] = {s->out, s->in[1], s->in[0]};
-  for (int k = 0; k < 3; k++) a.head.ptr[k] = operand(x, part[k], a.stride[k]);
-  a.dtype = p->dtype[s->out], a.item_size = (int32_t)tide__itemsize(a.dtype), a.index_dtype = p->dtype[s->in[0]];
+  a.head.ptr[0] = value(x, node, a.stride[0]), a.head.ptr[1] = operand(x, p->results + n->input, a.stride[1]);
+  a.head.ptr[2] = value(x, n->in[0], a.stride[2]);
+  a.dtype = n->dtype, a.item_size = (int32_t)tide__itemsize(a.dtype), a.index_dtype = p->node[n->in[0]].dtype;
   a.numel = x->rows * x->columns, a.size[0] = x->rows, a.size[1] = x->columns;
   a.ndim = tide__collapse(a.size, a.stride, 3, 2, false);
-  if (tide__cpu_gather_bad(&a, &value)) note_bad(x, value, l);
+  if (tide__cpu_gather_bad(&a, &bad)) note_bad(x, bad, l);
+  return TIDE_OK;
 }
 
 static tide_status do_piece(const piece *x) {
-  for (int i = 0; i < x->p->steps; i++) {
-    const tide_fused_step *s = &x->p->step[i];
-    if (s->op == GATHER)
-      do_gather(x, s);
-    else
-      TIDE_TRY(s->op == CAST ? do_cast(x, s) : s->op == REDUCE ? do_reduce(x, s) : do_op(x, s));
-  }
+  static tide_status (*const kinds[])(const piece *x, int node) = {[TIDE_FUSE_OP] = do_op,
+                                                                   [TIDE_FUSE_CAST] = do_cast,
+                                                                   [TIDE_FUSE_REDUCE] = do_reduce,
+                                                                   [TIDE_FUSE_GATHER] = do_gather};
+  for (int i = 0; i < x->p->nodes; i++)
+    if (x->p->node[i].kind != TIDE_FUSE_INPUT) TIDE_TRY(kinds[x->p->node[i].kind](x, i));
   return TIDE_OK;
 }
 
@@ -148,7 +156,7 @@ static void find_piece(piece *x, int64_t block) {
     int64_t offset = 0;
     if (k + 1 == p->parts) index[last - p->across] /= p->across ? p->rows : p->columns;
     for (int d = 0; d < p->ndim; d++) offset += index[d] * p->stride[k][d];
-    x->at[k] = (char *)p->ptr[k] + offset * tide__itemsize(p->dtype[k]);
+    x->at[k] = (char *)p->ptr[k] + offset * tide__itemsize(p->node[p->operand[k]].dtype);
   }
 }
 
