@@ -96,6 +96,9 @@ char *tide__jit_source(const tide__jit_text *t, const tide__special *s, const ti
  * the arguments in tide_a and the address of a uniform operand k as tide_a.ptr[k]. */
 char *tide__jit_around(const char *before, const char *apply, const char *const *scalar_types, const tide__special *s,
                        const tide_compiler *c);
+/* Bool and 16-bit floats are converted, all others are computed with as they are. */
+static inline bool tide__jit_is_half(int dtype) { return dtype == TIDE_FLOAT16 || dtype == TIDE_BFLOAT16; }
+static inline bool tide__jit_is_small(int dtype) { return dtype == TIDE_BOOL || tide__jit_is_half(dtype); }
 const char *tide__jit_storage_type(int dtype);
 const char *tide__jit_compute_type(tide_dtype dtype);
 
@@ -180,8 +183,6 @@ tide_status tide__jit_compiler(const tide_compiler **out, const char *what, int 
 int tide__jit_device_of(const tide_operand *args, int n, int otherwise);
 /* Refuses or warns of atomic operations where results are to be deterministic; on the CPU blocks run in order then. */
 tide_status tide__jit_check_order(bool is_unordered, _Atomic bool *warned, const char *what, int device);
-/* Checks tensors on another API's memory, before anything is noted or queued. */
-tide_status tide__jit_check_turns(tide_tensor *const *tensor, int n);
 /* stream NULL: the current one. */
 static inline tide_status tide__jit_begin(tide__queue *q, int device, tide_stream *stream) {
   TIDE_TRY(tide__queue_begin(q, device));
@@ -197,6 +198,28 @@ static inline void tide__jit_operand(const tide_tensor *x, bool write, tide_stre
 /* Launches the function, noted as every other launch is. Fills in the script's line, and without a->offset one
  * parameter, which is all of a->packed. Kernels over a grid can be stopped (RAW with a mailbox). */
 tide_status tide__jit_launch(const tide_compiler *c, void *function, tide__queue *q, tide__launch what, tide_launch *a);
+
+/* A launch that was packed before, with views of its tensors, so that nothing is left to check but whose turn it is
+ * with another API's memory. */
+typedef struct tide__jit_bound {
+  tide_launch launch; /* the arguments are its owner's */
+  const tide_compiler *compiler;
+  void *function;      /* NULL: there is nothing to do */
+  tide_stream *stream; /* retained; NULL: the current one */
+  uint32_t epoch;      /* when it was bound */
+  bool external;       /* some tensor lies on memory of another API */
+  int tensors;
+  struct {
+    tide_tensor *x; /* a view of our own */
+    uint16_t at;    /* of its address in the arguments */
+    bool writes;
+  } * tensor;
+} tide__jit_bound;
+/* Adds a view of a tensor, of `most` at most. */
+tide_status tide__jit_bound_keep(tide__jit_bound *b, const tide_tensor *x, int at, bool writes, int most);
+tide_status tide__jit_bound_check(const tide__jit_bound *b, const char *what, bool is_unordered, _Atomic bool *warned);
+tide_status tide__jit_bound_launch(tide__jit_bound *b);
+void tide__jit_bound_end(tide__jit_bound *b);
 
 void tide__pending_start(void); /* pending.c: registers with memory */
 

@@ -282,12 +282,7 @@ tide_status tide_fused_numbers(tide_fused *f, const tide_scalar *numbers, int n)
 
 void tide_fused_free(tide_fused *f) {
   if (!f) return;
-  while (f->plans) {
-    tide__fuse_plan *p = f->plans;
-    f->plans = p->next;
-    free(p->source);
-    free(p);
-  }
+  tide__fuse_drop_plans(f);
   tide__fuse_stages_free(f);
   free(f->problem);
   free(f->name);

@@ -121,6 +121,8 @@ void tide__fuse_choose_parts(const tide_fused *f, tide__fuse_rows *r, void *cons
 
 /* ---- fuse_call.c ---- */
 
+void tide__fuse_drop_plans(tide_fused *f); /* and those of its stages */
+
 /* Does rows. `asks`: says in *done whether a call would; nothing is launched. */
 tide_status tide__fuse_run_rows(bool *done, tide_fused *f, const tide_compiler *c, const tide__fuse_rows *r,
                                 const tide_tensor *const *operand, int device, bool asks);

@@ -127,18 +127,34 @@ static const tide_tensor *layout_of(const call *c, int node) {
   return NULL;
 }
 
+static bool is_reduced(const call *c, int dim) {
+  const tide_fused *f = c->f;
+  return f->leading ? dim < f->dims : dim >= c->ndim - f->dims;
+}
+
+/* Of a value of a row: where its dims stay they have size 1. */
+static int row_size(int64_t *size, const call *c, bool keepdim) {
+  int n = 0;
+  for (int d = 0; d < c->ndim; d++)
+    if (!is_reduced(c, d) || keepdim) size[n++] = is_reduced(c, d) ? 1 : c->size[d];
+  return n;
+}
+
 static tide_status make_results(call *c, bool flat) {
   const tide_fused *f = c->f;
+  int64_t row[TIDE_MAX_DIMS];
   for (int k = 0; k < f->outputs; k++) {
-    tide_dtype dtype = (tide_dtype)f->value[f->output[k]].dtype;
+    const tide_fused_node *v = &f->value[f->output[k]];
+    tide_dtype dtype = (tide_dtype)v->dtype;
     if (c->into && c->into[k]) {
       c->made[k] = tide__tensor_ref(c->into[k]);
       continue;
     }
-    const tide_tensor *model = flat ? NULL : layout_of(c, f->output[k]);
-    TIDE_TRY(flat    ? tide__tensor_new_strided(&c->made[k], c->size, c->dims, c->ndim, dtype, c->device)
+    int ndim = v->is_row ? row_size(row, c, v->keepdim) : c->ndim;
+    const tide_tensor *model = flat || v->is_row ? NULL : layout_of(c, f->output[k]);
+    TIDE_TRY(flat    ? tide__tensor_new_strided(&c->made[k], c->size, c->dims, ndim, dtype, c->device)
              : model ? tide__tensor_new_like(&c->made[k], model, dtype, c->device)
-                     : tide__tensor_new(&c->made[k], c->size, c->ndim, dtype, c->device));
+                     : tide__tensor_new(&c->made[k], v->is_row ? row : c->size, ndim, dtype, c->device));
   }
   return TIDE_OK;
 }
@@ -194,11 +210,6 @@ static void fill_special(tide__fuse_plan *p, const call *c, const tide_compiler 
   for (int k = 0; k < s->operands - s->uniform; k++) p->plan.moved += tide__itemsize(s->dtype[k]);
 }
 
-static void drop_source(tide__fuse_plan *p) {
-  free(p->source);
-  p->source = NULL;
-}
-
 static char *source_of(tide__fuse_plan *p, const tide_fused *f) {
   const tide_compiler *c = p->plan.compiler;
   char *source = p->refused ? NULL : tide__fuse_assembly(f, &p->plan, p->order, p->device);
@@ -225,7 +236,7 @@ static tide_status find_function(tide__fuse_plan *p, tide_fused *f, bool wait) {
   tide__jit_elsewhere = before;
   p->plan.function = found.handle;
   p->source = source;
-  if (found.handle || status != TIDE_OK) drop_source(p);
+  if (found.handle || status != TIDE_OK) free(p->source), p->source = NULL;
   if (status != TIDE_OK && status != TIDE_QUOTA && p->assembled) {
     /* What it refuses is a fault of ours, which the other compiler would hide. */
     if (status == TIDE_VALUE) tide__warn(tide_error_get()->message);
@@ -236,26 +247,16 @@ static tide_status find_function(tide__fuse_plan *p, tide_fused *f, bool wait) {
   return status;
 }
 
-static void drop_plans(tide_fused *f) {
+void tide__fuse_drop_plans(tide_fused *f) {
   tide_fused *part;
-  for (int k = 0; (part = tide__fuse_stage(f, k)); k++) drop_plans(part);
+  for (int k = 0; (part = tide__fuse_stage(f, k)); k++) tide__fuse_drop_plans(part);
   while (f->plans) {
     tide__fuse_plan *p = f->plans;
     f->plans = p->next;
-    drop_source(p);
+    free(p->source);
     free(p);
   }
   f->made = tide__epoch_now();
-}
-
-static tide_status new_plan(tide__fuse_plan **out, tide_fused *f, const tide_compiler *c, int device, uint64_t key) {
-  if (!c) return tide__fail(TIDE_SUPPORT, "%s: there is no compiler for the device", f->name);
-  tide__fuse_plan *p = calloc(1, sizeof *p);
-  if (!p) return tide__fail(TIDE_MEMORY, "fuse: no host memory");
-  p->key = key, p->device = device, p->plan.compiler = c;
-  p->next = f->plans, f->plans = p;
-  *out = p;
-  return TIDE_OK;
 }
 
 static void keep_problem(tide_fused *f) {
@@ -265,15 +266,23 @@ static void keep_problem(tide_fused *f) {
 
 static bool has_pieces(const tide_compiler *c) { return c && c->interpreter; }
 
-static tide__fuse_plan *plan_of(const tide_fused *f, uint64_t key) {
+/* The plan of that key, for a call or, where rows are reduced, a shape. NULL: its function is not there. A compiler
+ * that fails is asked once. */
+static tide__fuse_plan *plan_of(tide_fused *f, const tide_compiler *c, int device, uint64_t key, const call *of,
+                                const tide__fuse_shape *shape) {
   tide__fuse_plan *p = f->plans;
   while (p && p->key != key) p = p->next;
-  return p;
-}
-
-/* NULL: the function is not there. A compiler that fails is asked once. */
-static tide__fuse_plan *end_plan(tide_status status, tide__fuse_plan *p, tide_fused *f) {
-  if (status == TIDE_OK) status = find_function(p, f, false);
+  if (TIDE_LIKELY(p && p->plan.function)) return p;
+  if (f->problem) return NULL;
+  if (!p && c && (p = calloc(1, sizeof *p))) {
+    p->key = key, p->device = device, p->plan.compiler = c;
+    p->next = f->plans, f->plans = p;
+    if (shape) p->shape = *shape;
+    if (of) fill_special(p, of, c);
+  }
+  tide_status status = p   ? find_function(p, f, false)
+                       : c ? tide__fail(TIDE_MEMORY, "fuse: no host memory")
+                           : tide__fail(TIDE_SUPPORT, "%s: there is no compiler for the device", f->name);
   if (status != TIDE_OK) keep_problem(f);
   return status == TIDE_OK && p->plan.function ? p : NULL;
 }
@@ -282,39 +291,17 @@ static tide__fuse_plan *find_plan(call *c) {
   tide_fused *f = c->f;
   uint64_t key = (uint64_t)(c->device + 1) | (uint64_t)c->work << 16 | (uint64_t)c->uniform << 24;
   if ((f->costly || f->mail) && has_pieces(c->compiler)) f->in_pieces = true;
-  if (f->in_pieces) return NULL;
-  tide__fuse_plan *p = plan_of(f, key);
-  if (TIDE_LIKELY(p && p->plan.function)) return p;
-  if (f->problem) return NULL;
-  tide_status status = TIDE_OK;
-  if (!p) {
-    status = new_plan(&p, f, c->compiler, c->device, key);
-    if (status == TIDE_OK) fill_special(p, c, c->compiler);
-  }
-  return end_plan(status, p, f);
+  return f->in_pieces ? NULL : plan_of(f, c->compiler, c->device, key, c, NULL);
 }
 
 static tide__fuse_plan *find_rows_plan(tide_fused *f, const tide_compiler *c, int device,
                                        const tide__fuse_shape *shape) {
   uint64_t key = (uint64_t)(device + 1) | (uint64_t)shape->group << 8 | (uint64_t)shape->lanes << 20 |
                  (uint64_t)shape->pieces << 26 | (uint64_t)shape->spread << 32 | (uint64_t)shape->moves << 48;
-  tide__fuse_plan *p = plan_of(f, key);
-  if (TIDE_LIKELY(p && p->plan.function)) return p;
-  if (f->problem) return NULL;
-  tide_status status = TIDE_OK;
-  if (!p) {
-    status = new_plan(&p, f, c, device, key);
-    if (status == TIDE_OK) p->shape = *shape;
-  }
-  return end_plan(status, p, f);
+  return plan_of(f, c, device, key, NULL, shape);
 }
 
 /* ---- rows ---- */
-
-static bool is_reduced(const call *c, int dim) {
-  const tide_fused *f = c->f;
-  return f->leading ? dim < f->dims : dim >= c->ndim - f->dims;
-}
 
 /* Of the sizes in all, how many elements a row has. */
 static bool rows_fit(call *c, tide__fuse_rows *r) {
@@ -334,28 +321,6 @@ static bool rows_fit(call *c, tide__fuse_rows *r) {
       r->rows = tide__size_mul(r->rows, c->size[d]);
   c->numel = tide__size_mul(r->rows, r->columns);
   return r->columns >= 1 && c->numel > 0 && r->rows < INT32_MAX && c->numel < INT64_MAX;
-}
-
-/* Of a value of a row: where its dims stay they have size 1. */
-static int row_size(int64_t *size, const call *c, bool keepdim) {
-  int n = 0;
-  for (int d = 0; d < c->ndim; d++)
-    if (!is_reduced(c, d) || keepdim) size[n++] = is_reduced(c, d) ? 1 : c->size[d];
-  return n;
-}
-
-static tide_status make_row_results(call *c) {
-  const tide_fused *f = c->f;
-  for (int k = 0; k < f->outputs; k++) {
-    const tide_fused_node *v = &f->value[f->output[k]];
-    int64_t size[TIDE_MAX_DIMS];
-    int n = row_size(size, c, v->keepdim);
-    if (c->into && c->into[k])
-      c->made[k] = tide__tensor_ref(c->into[k]);
-    else
-      TIDE_TRY(tide__tensor_new(&c->made[k], size, n, (tide_dtype)v->dtype, c->device));
-  }
-  return TIDE_OK;
 }
 
 /* The strides of an operand over the dims that stay, and those that are reduced. Row results are new, row by row. */
@@ -459,7 +424,7 @@ static tide_status rows_call(bool *done, call *c) {
   bool fits = strides_fit(c, &whole, f->outputs, &outer);
   bool is_short = r.columns <= TIDE_FUSE_COLUMNS && outer == 1 && !whole.across;
   if (!fits || (outer > 1 && !f->row_results)) return TIDE_OK;
-  if (is_short || f->row_results) TIDE_TRY(f->row_results ? make_row_results(c) : make_results(c, false));
+  if (is_short || f->row_results) TIDE_TRY(make_results(c, false));
   return is_short ? run_short(done, c, &r) : run_long(done, c, &whole);
 }
 
@@ -467,27 +432,19 @@ static tide_status rows_call(bool *done, call *c) {
 
 static tide_status launch(call *c, const tide__fuse_plan *p) {
   const tide_fused *f = c->f;
-  tide__queue q;
+  const tide_tensor *list[OPERANDS];
+  int64_t stride[OPERANDS][TIDE_MAX_DIMS];
   tide__packed a;
   tide__work w;
-  w.numel = c->numel, w.ndim = c->work;
-  int64_t stride[OPERANDS][TIDE_MAX_DIMS];
-  TIDE_TRY(tide__jit_begin(&q, c->device, NULL));
+  w.numel = c->numel, w.ndim = c->work, w.stride = (const int64_t(*)[TIDE_MAX_DIMS])stride;
   tide__copy(a.bytes, f->packed, (size_t)f->slots * 16);
+  memcpy(w.size, c->dims, (size_t)c->work * sizeof *w.size);
   for (int k = 0; k < f->outputs + f->inputs; k++) {
     int at = k < f->outputs ? k : f->outputs + p->order[k - f->outputs];
-    const tide_tensor *x = whole_operand(c, at);
-    w.ptr[k] = tide__tensor_ptr(x);
-    tide__jit_operand(x, k < f->outputs, q.stream);
+    list[k] = whole_operand(c, at);
     if (c->work) memcpy(stride[k], c->stride[at], (size_t)c->work * sizeof stride[k][0]);
   }
-  if (!c->work) {
-    tide__copy(a.bytes + p->plan.layout.pointers, w.ptr, (size_t)p->plan.special.operands * sizeof *w.ptr);
-    return tide__jit_launch_flat(&p->plan, &q, a.bytes, c->numel, c->device, TIDE__LAUNCH_FUSED);
-  }
-  memcpy(w.size, c->dims, (size_t)c->work * sizeof *w.size);
-  w.stride = (const int64_t(*)[TIDE_MAX_DIMS])stride;
-  return tide__jit_launch_strided(&p->plan, &q, a.bytes, &w, c->device, TIDE__LAUNCH_FUSED);
+  return tide__jit_launch_work(&p->plan, a.bytes, list, &w, c->device, TIDE__LAUNCH_FUSED);
 }
 
 /* By the loops of a host, where it has any. */
@@ -507,33 +464,18 @@ static tide_status run_pieces(bool *done, call *c, bool flat) {
 
 /* ---- calls ---- */
 
-static tide_status flat_call(bool *done, call *c) {
-  tide__fuse_plan *p = find_plan(c);
-  if (!p && !has_pieces(c->compiler)) return TIDE_OK;
-  TIDE_TRY(make_results(c, true));
-  *done = true;
-  if (!c->numel || (p && c->asks)) return TIDE_OK;
-  return p ? launch(c, p) : run_pieces(done, c, true);
-}
-
-static tide_status general_call(bool *done, call *c) {
-  if (!sizes_fit(c)) return TIDE_OK;
-  for (int k = 0; c->into && k < c->f->outputs; k++)
+static tide_status elementwise_call(bool *done, call *c) {
+  bool flat = flat_match(c);
+  if (!flat && !sizes_fit(c)) return TIDE_OK;
+  for (int k = 0; !flat && c->into && k < c->f->outputs; k++)
     if (!into_fits(c, k)) return TIDE_OK;
-  TIDE_TRY(make_results(c, false));
+  TIDE_TRY(make_results(c, flat));
   *done = true;
   if (!c->numel) return TIDE_OK;
-  find_work(c);
+  if (!flat) find_work(c);
   tide__fuse_plan *p = find_plan(c);
   if (p && c->asks) return TIDE_OK;
-  return p ? launch(c, p) : run_pieces(done, c, false);
-}
-
-static tide_status find_compiler(call *c) {
-  const tide_backend *b;
-  TIDE_TRY(tide__backend(&b, c->device));
-  c->compiler = b->compiler;
-  return TIDE_OK;
+  return p ? launch(c, p) : run_pieces(done, c, flat);
 }
 
 tide_status tide_fused_call(bool *done, tide_tensor **out, tide_fused *f, tide_tensor *const *in,
@@ -547,7 +489,7 @@ tide_status tide__fused_call(bool *done, tide_tensor **out, tide_fused *f, tide_
     return tide__fail(TIDE_ARGUMENT, "fuse: wrong arguments, expected a handle, tensors and room for results");
   if (TIDE_UNLIKELY(f->epoch != atomic_load(&tide__epochs[0])))
     return tide__fail(TIDE_STATE, "%s: the function belongs to a runtime that has ended or was reset", f->name);
-  if (TIDE_UNLIKELY(f->made != tide__epoch_now())) drop_plans(f);
+  if (TIDE_UNLIKELY(f->made != tide__epoch_now())) tide__fuse_drop_plans(f);
   call c;
   tide_tensor view[TIDE_FUSE_INPUTS], *list[TIDE_FUSE_INPUTS];
   c.f = f, c.in = c.given = in, c.into = into, c.work = 0, c.uniform = 0;
@@ -556,8 +498,10 @@ tide_status tide__fused_call(bool *done, tide_tensor **out, tide_fused *f, tide_
   if (f->views && (writes_over(&c) || !tide__fuse_views(list, view, f, in))) return TIDE_OK;
   if (f->views) c.in = list;
   if (!inputs_fit(&c) || (f->mail && !tide__fuse_place(f, (const tide_tensor *const *)in))) return TIDE_OK;
-  TIDE_TRY(find_compiler(&c));
-  tide_status status = f->reduces ? rows_call(done, &c) : flat_match(&c) ? flat_call(done, &c) : general_call(done, &c);
+  const tide_backend *b;
+  TIDE_TRY(tide__backend(&b, c.device));
+  c.compiler = b->compiler;
+  tide_status status = (f->reduces ? rows_call : elementwise_call)(done, &c);
   if (status != TIDE_OK || !*done)
     for (int k = 0; k < f->outputs; k++) tide_tensor_release(c.made[k]);
   else
@@ -573,7 +517,7 @@ tide_status tide_fused_wait(tide_fused *f) {
   TIDE_GIVEN("fused_wait", f);
   tide_fused *part;
   for (int k = 0; (part = tide__fuse_stage(f, k)); k++) TIDE_TRY(tide_fused_wait(part));
-  if (f->made != tide__epoch_now()) drop_plans(f);
+  if (f->made != tide__epoch_now()) tide__fuse_drop_plans(f);
   for (tide__fuse_plan *p = f->plans; p && !f->problem; p = p->next) {
     if (p->plan.function) continue;
     TIDE_TRY(tide__waits_refused(f->name));

@@ -70,42 +70,33 @@ static int64_t blocks_of(const tide__fuse_shape *shape, const tide__fuse_rows *r
 
 tide_status tide__fuse_launch_rows(const tide_fused *f, const tide__jit_plan *p, const tide__fuse_shape *shape,
                                    const tide__fuse_rows *r, const tide_tensor *const *operand, int device) {
-  int operands = f->outputs + f->inputs, at = 16 * f->slots;
-  int threads = shape->group < BLOCK ? BLOCK : shape->group, tail = at + 16 * operands;
-  uint16_t pointer[TIDE_JIT_OPERANDS];
+  int operands = f->outputs + f->inputs, at = 16 * f->slots, n = 2 * operands;
+  int threads = shape->group < BLOCK ? BLOCK : shape->group;
+  int64_t word[3 * TIDE_FUSED_OPERANDS + 5] = {0};
+  uint16_t pointer[TIDE_FUSED_OPERANDS];
   tide__packed a;
   tide__queue q;
   TIDE_TRY(tide__jit_begin(&q, device, NULL));
-  memset(&a, 0, (size_t)tail + 8 * (size_t)operands + 48);
-  memcpy(a.bytes, f->packed, (size_t)at);
   for (int k = 0; k < operands; k++) {
-    void *ptr = tide__tensor_ptr(operand[k]);
     pointer[k] = (uint16_t)(at + 8 * k);
-    memcpy(a.bytes + pointer[k], &ptr, sizeof ptr);
-    memcpy(a.bytes + at + 8 * operands + 8 * k, &r->row_stride[k], 8);
+    word[k] = (int64_t)(intptr_t)tide__tensor_ptr(operand[k]), word[operands + k] = r->row_stride[k];
     tide__jit_operand(operand[k], k < f->outputs, q.stream);
   }
-  if (shape->group) {
-    int64_t size[] = {r->rows, r->columns};
-    memcpy(a.bytes + tail, size, sizeof size);
-    tail += (int)sizeof size;
-  } else {
-    int64_t size[] = {r->rows, r->across ? r->columns : r->columns / shape->lanes, r->span, r->parts};
-    memcpy(a.bytes + tail, size, sizeof size);
-    tail += (int)sizeof size;
-    for (int k = 0; k < operands; k++, tail += 8) {
-      int64_t step = r->across ? r->step[k] : r->step[k] * shape->lanes;
-      memcpy(a.bytes + tail, &step, 8);
-    }
-    tail = (tail + 15) / 16 * 16;
+  word[n++] = r->rows, word[n++] = shape->group || r->across ? r->columns : r->columns / shape->lanes;
+  if (!shape->group) {
+    word[n++] = r->span, word[n++] = r->parts;
+    for (int k = 0; k < operands; k++) word[n++] = r->across ? r->step[k] : r->step[k] * shape->lanes;
   }
+  n += n % 2; /* 16 bytes */
+  memcpy(a.bytes, f->packed, (size_t)at);
+  memcpy(a.bytes + at, word, 8 * (size_t)n);
   tide_launch launch = {.grid = {(uint32_t)blocks_of(shape, r, threads), 1, 1},
                         .block = {(uint32_t)threads, 1, 1},
                         .device = device,
                         .moved = r->rows * r->columns * tide_fused_bytes(f),
                         .elementwise = true,
                         .pointers = (uint16_t)operands,
-                        .bytes = (uint16_t)tail,
+                        .bytes = (uint16_t)(at + 8 * n),
                         .mail = (uint16_t)(16 * f->mail),
                         .packed = a.bytes,
                         .pointer = pointer};

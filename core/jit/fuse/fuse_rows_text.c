@@ -21,8 +21,6 @@ typedef struct writer {
   bool kept[TIDE_FUSE_NODES], there[TIDE_FUSE_NODES]; /* there: declared in the running loop, or for the row */
 } writer;
 
-static bool is_half(int dtype) { return dtype == TIDE_FLOAT16 || dtype == TIDE_BFLOAT16; }
-static bool is_packed(int dtype) { return dtype == TIDE_BOOL || is_half(dtype); }
 static int place_of(const writer *w, int node) { return w->f->outputs + w->f->value[node].input; }
 static bool is_spread(const writer *w, int operand) {
   return w->shape->spread >> (w->f->is_part ? operand - w->f->outputs : operand) & 1;
@@ -50,7 +48,8 @@ static void add_input(writer *w, int node) {
     tide__fuse_add_read(&w->t, w->f, node, from);
     return;
   }
-  tide__text_add(&w->t, is_packed(v->dtype) ? "  const %s v%d = tide_get(p%d%s);\n" : "  const %s v%d = p%d%s;\n",
+  tide__text_add(&w->t,
+                 tide__jit_is_small(v->dtype) ? "  const %s v%d = tide_get(p%d%s);\n" : "  const %s v%d = p%d%s;\n",
                  tide__fuse_value_type(v->dtype), node, k, is_spread(w, k) ? w->mine : "");
 }
 
@@ -136,7 +135,8 @@ static void add_loads(writer *w) {
 
 static void add_store(writer *w, int k, const char *to) {
   int node = w->f->output[k];
-  tide__text_add(&w->t, is_packed(w->f->value[node].dtype) ? "  tide_put(%s, v%d);\n" : "  %s = v%d;\n", to, node);
+  tide__text_add(&w->t, tide__jit_is_small(w->f->value[node].dtype) ? "  tide_put(%s, v%d);\n" : "  %s = v%d;\n", to,
+                 node);
 }
 
 static void add_row_results(writer *w) {

@@ -100,15 +100,12 @@ const char *tide__fuse_slot_type(const tide__fuse_slot *slot) {
   return tide__jit_compute_type((tide_dtype)slot->compute);
 }
 
-static bool is_half(int dtype) { return dtype == TIDE_FLOAT16 || dtype == TIDE_BFLOAT16; }
-
 /* Integers below 32 bits wrap round. */
 static bool is_narrow(int dtype) { return dtype >= TIDE_UINT8 && dtype <= TIDE_INT16; }
 
 void tide__fuse_add_read(tide__text *t, const tide_fused *f, int node, const char *from) {
   const tide_fused_node *v = &f->value[node];
-  bool packed = v->dtype == TIDE_BOOL || is_half(v->dtype);
-  const char *get = packed ? "tide_get" : "";
+  const char *get = tide__jit_is_small(v->dtype) ? "tide_get" : "";
   tide__text_add(t, "  const %s v%d = %s(tide_at(%s, v%d, tide_a.c%d, tide_w));\n", tide__fuse_value_type(v->dtype),
                  node, get, from, v->in[0], v->param);
 }
@@ -129,8 +126,7 @@ static void add_input(tide__text *t, const tide_fused *f, int node, const tide__
     tide__fuse_add_read(t, f, node, at);
     return;
   }
-  bool packed = v->dtype == TIDE_BOOL || is_half(v->dtype);
-  tide__text_add(t, packed ? "  const %s v%d = tide_get(%s);\n" : "  const %s v%d = %s;\n",
+  tide__text_add(t, tide__jit_is_small(v->dtype) ? "  const %s v%d = tide_get(%s);\n" : "  const %s v%d = %s;\n",
                  tide__fuse_value_type(v->dtype), node, at);
 }
 
@@ -161,7 +157,7 @@ void tide__fuse_add_cast(tide__text *t, const tide_fused *f, int node) {
   int from = v->in[0];
   if (v->dtype == TIDE_BOOL)
     tide__text_add(t, "  const bool v%d = v%d != 0;\n", node, from);
-  else if (is_half(v->dtype))
+  else if (tide__jit_is_half(v->dtype))
     tide__text_add(t, "  float v%d; { %s r; tide_put(r, (float)v%d); v%d = tide_get(r); }\n", node, stored, from, node);
   else if (tide__category(v->dtype) == 1 && tide__category(f->value[from].dtype) == 2)
     tide__text_add(t, "  const %s v%d = (%s)(%s)tide_whole(v%d);\n", type, node, type, stored, from);
@@ -171,7 +167,7 @@ void tide__fuse_add_cast(tide__text *t, const tide_fused *f, int node) {
 
 static void add_output(tide__text *t, const tide_fused *f, int k) {
   int node = f->output[k], dtype = f->value[node].dtype;
-  tide__text_add(t, dtype == TIDE_BOOL || is_half(dtype) ? "  tide_put(x%d, v%d);\n" : "  x%d = v%d;\n", k, node);
+  tide__text_add(t, tide__jit_is_small(dtype) ? "  tide_put(x%d, v%d);\n" : "  x%d = v%d;\n", k, node);
 }
 
 static void add_node(tide__text *t, const tide_fused *f, int node, const tide__special *s, const uint8_t *order) {

@@ -242,37 +242,60 @@ static bool is_better_alone(tide_reduction op, const tide__node *n, const tide_t
   return columns < 2 || (x->storage->device < 0 && spreads && (n->leading || columns > 16384));
 }
 
+/* A node between its operands and its result, while the fuse is locked. fits: it can be pending. */
+typedef struct making {
+  tide__node *n;
+  tide_status status;
+  bool fits;
+} making;
+
+static making make(tide_fuse *f, tide_fuse_kind kind, const tide_operand *in, int operands) {
+  making m = {.fits = false};
+  tide__fuse_lock(f);
+  m.status = begin(f, kind == TIDE_FUSE_GATHER);
+  if (m.status == TIDE_OK && !(m.n = tide__node_new(f, kind))) m.status = TIDE_MEMORY;
+  if (m.n) m.status = use_operands(&m.fits, m.n, in, operands);
+  m.fits = m.fits && m.status == TIDE_OK;
+  return m;
+}
+
+static tide_status made(tide_tensor **out, tide_fuse *f, const making *m) {
+  tide_status status = m->n ? end(out, m->status, m->n, m->fits) : m->status;
+  tide__fuse_unlock(f);
+  return status;
+}
+
+static void lay_out_rows(tide__node *n, const int64_t *size, int ndim, int dtype) {
+  int64_t stride[TIDE_MAX_DIMS];
+  tide__stride_contiguous(stride, size, ndim);
+  tide__node_describe(n, size, stride, ndim, dtype);
+}
+
 tide_status tide_fuse_reduce(tide_tensor **out, tide_fuse *f, tide_reduction op, const tide_tensor *x,
                              const tide_reduce_options *o) {
   if (!f) return tide__fail_null("fuse_reduce", "fuse");
   TIDE_GIVEN("fuse_reduce", out);
   if (o) TIDE_SIZED("fuse_reduce", o);
-  bool fits = (unsigned)op < TIDE_REDUCTION_COUNT && tide__node_usable(x) && o && o->dtype == TIDE_DTYPE_NONE &&
-              tide_fuse_reduces(op, (tide_dtype)x->dtype);
-  tide__fuse_lock(f);
-  tide_status status = fits ? begin(f, false) : TIDE_OK;
-  tide__node *n = status == TIDE_OK && fits ? tide__node_new(f, TIDE_FUSE_REDUCE) : NULL;
-  if (fits && !n && status == TIDE_OK) status = TIDE_MEMORY;
-  if (n) {
-    const tide_operand in = {.tensor = x};
-    int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
+  if ((unsigned)op >= TIDE_REDUCTION_COUNT || !tide__node_usable(x) || !o || o->dtype != TIDE_DTYPE_NONE ||
+      !tide_fuse_reduces(op, (tide_dtype)x->dtype))
+    return tide_reduce(out, op, x, o, NULL);
+  making m = make(f, TIDE_FUSE_REDUCE, &(tide_operand){.tensor = x}, 1);
+  tide__node *n = m.n;
+  m.fits = m.fits && find_dims(n, o, x->ndim) && !is_better_alone(op, n, x);
+  if (m.fits) {
+    int64_t size[TIDE_MAX_DIMS];
     int ndim = 0;
-    fits = find_dims(n, o, x->ndim) && !is_better_alone(op, n, x);
-    if (fits) status = use_operands(&fits, n, &in, 1);
-    fits = fits && status == TIDE_OK;
     n->op = (uint8_t)op, n->params = op == TIDE_VAR || op == TIDE_STD || op == TIDE_NORM;
     n->param[0] = tide_float(o->param);
     if (n->params) n->kinds = (n->param[0].kind & 7u) << 9;
-    for (int d = 0; d < x->ndim && fits; d++) {
+    for (int d = 0; d < x->ndim; d++) {
       bool reduced = n->leading ? d < n->dims : d >= x->ndim - n->dims;
       if (!reduced || n->keepdim) size[ndim++] = reduced ? 1 : x->size[d];
     }
-    tide__stride_contiguous(stride, size, ndim);
-    if (fits) tide__node_describe(n, size, stride, ndim, tide__reduced_dtype(op, (tide_dtype)x->dtype));
-    status = end(out, status, n, fits);
+    lay_out_rows(n, size, ndim, tide__reduced_dtype(op, (tide_dtype)x->dtype));
   }
-  tide__fuse_unlock(f);
-  return status == TIDE_OK && !fits ? tide_reduce(out, op, x, o, NULL) : status;
+  TIDE_TRY(made(out, f, &m));
+  return m.fits ? TIDE_OK : tide_reduce(out, op, x, o, NULL);
 }
 
 tide_status tide_fuse_cast(bool *done, tide_tensor **out, tide_fuse *f, const tide_tensor *x, tide_dtype dtype) {
@@ -284,19 +307,10 @@ tide_status tide_fuse_cast(bool *done, tide_tensor **out, tide_fuse *f, const ti
   *done = tide__node_usable(x) && (unsigned)dtype < TIDE_DTYPE_COUNT && dtype != (tide_dtype)x->dtype &&
           tide__category(dtype) < 3 && tide__category(x->dtype) < 3;
   if (!*done) return TIDE_OK;
-  tide__fuse_lock(f);
-  tide_status status = begin(f, false);
-  tide__node *n = status == TIDE_OK ? tide__node_new(f, TIDE_FUSE_CAST) : NULL;
-  if (!n && status == TIDE_OK) status = TIDE_MEMORY;
-  if (n) {
-    const tide_operand in = {.tensor = x};
-    status = use_operands(done, n, &in, 1);
-    *done = *done && status == TIDE_OK;
-    if (*done) lay_out(n, x->size, x->ndim, dtype);
-    status = end(out, status, n, *done);
-  }
-  tide__fuse_unlock(f);
-  return status;
+  making m = make(f, TIDE_FUSE_CAST, &(tide_operand){.tensor = x}, 1);
+  *done = m.fits;
+  if (m.fits) lay_out(m.n, x->size, x->ndim, dtype);
+  return made(out, f, &m);
 }
 
 /* May the index stand for a dim of x, or for all of x where that is a line? */
@@ -327,26 +341,19 @@ tide_status tide_fuse_gather(bool *done, tide_tensor **out, tide_fuse *f, const 
   *done = is_gatherable(x, index, dim, places);
   if (!*done) return TIDE_OK;
   TIDE_TRY(tide__storage_settle(x->storage));
-  tide__fuse_lock(f);
-  tide_status status = begin(f, true);
-  tide__node *n = status == TIDE_OK ? tide__node_new(f, TIDE_FUSE_GATHER) : NULL;
-  if (!n && status == TIDE_OK) status = TIDE_MEMORY;
-  if (n) {
-    const tide_operand in[2] = {{.tensor = index}, {.tensor = x}};
-    int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
+  making m = make(f, TIDE_FUSE_GATHER, (tide_operand[]){{.tensor = index}, {.tensor = x}}, 2);
+  tide__node *n = m.n;
+  *done = m.fits;
+  if (m.fits) {
+    int64_t size[TIDE_MAX_DIMS];
     int ndim = 0;
     n->op = (uint8_t)places, n->dims = (uint8_t)(places == TIDE_FUSE_LINE ? 0 : dim), n->file = file, n->line = line;
-    status = use_operands(done, n, in, 2);
-    *done = *done && status == TIDE_OK;
     for (int d = 0; places == TIDE_FUSE_SLICES && d < dim; d++) size[ndim++] = x->size[d];
     for (int d = 0; d < index->ndim; d++) size[ndim++] = index->size[d];
     for (int d = dim + 1; places == TIDE_FUSE_SLICES && d < x->ndim; d++) size[ndim++] = x->size[d];
-    tide__stride_contiguous(stride, size, ndim);
-    if (*done) tide__node_describe(n, size, stride, ndim, x->dtype);
-    status = end(out, status, n, *done);
+    lay_out_rows(n, size, ndim, x->dtype);
   }
-  tide__fuse_unlock(f);
-  return status;
+  return made(out, f, &m);
 }
 
 tide_status tide_fuse_compute(tide_fuse *f, tide_tensor *const *list, int n) {

@@ -143,8 +143,8 @@ static void make_kernel(planner *p, tide_fuse_kernel *s) {
   }
 }
 
-/* With these results, nodes of the group. */
-static void add_kernel(planner *p, const int *results, int n) {
+/* Of these nodes, with these results among them. */
+static void add_kernel(planner *p, const int32_t *event, int count, const int *results, int n) {
   bool *needed = calloc((size_t)p->c->count, sizeof *needed);
   int16_t *node = malloc((size_t)p->c->count * sizeof *node);
   tide_fuse_kernel *s = needed && node ? add_step(p) : NULL;
@@ -153,8 +153,8 @@ static void add_kernel(planner *p, const int *results, int n) {
     int computed = 0;
     memset(node, -1, (size_t)p->c->count * sizeof *node);
     for (int k = 0; k < n; k++) mark(p, results[k], needed);
-    for (int i = 0; i < p->count; i++)
-      if (needed[p->event[i]]) add_computed(p, s, node, p->event[i]), computed++;
+    for (int i = 0; i < count; i++)
+      if (needed[event[i]]) add_computed(p, s, node, event[i]), computed++;
     s->outputs = n;
     for (int k = 0; k < n; k++) s->written[k] = node[results[k]], s->output[k] = results[k];
     for (int k = 0; k < s->inputs; k++) s->bytes += tide__itemsize(node_at(p, s->input[k])->x.dtype);
@@ -186,7 +186,7 @@ static void close_group(planner *p, int next) {
       done[k] = true;
       results[n++] = at;
     }
-    if (n) add_kernel(p, results, n);
+    if (n) add_kernel(p, p->event, p->count, results, n);
   }
   for (int i = 0; i < p->count; i++) p->here[p->event[i]] = false;
   p->count = p->leaves = p->numbers = p->gathered = 0, p->reduced = -1;
@@ -247,15 +247,9 @@ static bool breaks_write(const planner *p, const tide__node *n) {
 static void add_alone(planner *p, int at) {
   for (int k = 0; k < 3; k++)
     if (node_at(p, at)->in[k] && p->here[operand(node_at(p, at), k)]) close_group(p, at);
-  tide_fuse_kernel *s = add_step(p);
-  if (!s) return;
-  const tide__node *n = node_at(p, at);
-  const tide_fuse_node named = {.kind = (tide_fuse_kind)n->kind, .op = n->op, .dtype = (tide_dtype)n->x.dtype};
-  add_node(s, &named, at);
-  s->alone = at, s->outputs = 1, s->output[0] = at;
-  s->bytes = tide__itemsize(n->x.dtype);
-  for (int k = 0; k < 3; k++)
-    if (n->in[k]) s->input[s->inputs++] = operand(n, k), s->bytes += tide__itemsize(n->in[k]->x.dtype);
+  p->here[at] = true;
+  add_kernel(p, &(int32_t){at}, 1, &at, 1);
+  p->here[at] = false;
 }
 
 static void add_operation(planner *p, int at) {

@@ -133,12 +133,6 @@ static tide_status check_threads(const tide_kernel *p, const tide__kernel_loaded
 
 /* ---- launching ---- */
 
-typedef struct launch {
-  tide_launch a;
-  const tide_compiler *compiler;
-  void *function;
-} launch;
-
 static int64_t bytes_of(const tide_operand *args, int n) {
   int64_t bytes = 0;
   for (int i = 0; i < n; i++)
@@ -147,8 +141,8 @@ static int64_t bytes_of(const tide_operand *args, int n) {
 }
 
 /* Checks everything and fills the slots; out->function is NULL where the grid is empty. */
-static tide_status pack(launch *out, int64_t *s, tide_kernel *p, const int64_t *grid, const tide_operand *args, int n,
-                        int device) {
+static tide_status pack(tide__jit_bound *out, int64_t *s, tide_kernel *p, const int64_t *grid, const tide_operand *args,
+                        int n, int device) {
   tide__kernel_loaded *l;
   uint32_t blocks[3] = {0};
   if (TIDE_UNLIKELY(device < TIDE_CPU || device >= TIDE_MAX_DEVICES))
@@ -166,7 +160,7 @@ static tide_status pack(launch *out, int64_t *s, tide_kernel *p, const int64_t *
   TIDE_TRY(check_threads(p, l));
   const int64_t *block = p->block;
   out->compiler = l->compiler, out->function = !blocks[0] ? NULL : l->ready ? l->function : p->interpreted;
-  out->a =
+  out->launch =
       (tide_launch){.grid = {blocks[0], blocks[1], blocks[2]},
                     .block = {(uint32_t)(block[0] * (p->ndim > 1 ? block[1] : 1) * (p->ndim > 2 ? block[2] : 1)), 1, 1},
                     .device = device,
@@ -183,7 +177,7 @@ static tide_status pack(launch *out, int64_t *s, tide_kernel *p, const int64_t *
 
 tide_status tide_kernel_launch(tide_kernel *p, const int64_t *grid, const tide_operand *args, int n, int device) {
   int64_t s[TIDE_KERNEL_SLOTS];
-  launch l;
+  tide__jit_bound l; /* its launch, compiler and function */
   tide__queue q;
   if (TIDE_UNLIKELY(!p || !grid || (n && !args)))
     return tide__fail(TIDE_ARGUMENT, "kernel: wrong arguments, expected a kernel, a grid and operands");
@@ -193,36 +187,16 @@ tide_status tide_kernel_launch(tide_kernel *p, const int64_t *grid, const tide_o
   TIDE_TRY(tide__jit_begin(&q, device, NULL));
   for (int i = 0; i < n; i++)
     if (args[i].tensor) tide__jit_operand(args[i].tensor, p->operand[i].writes, q.stream);
-  return tide__jit_launch(l.compiler, l.function, &q, TIDE__LAUNCH_RAW, &l.a);
+  return tide__jit_launch(l.compiler, l.function, &q, TIDE__LAUNCH_RAW, &l.launch);
 }
 
 /* ---- bound ---- */
 
 struct tide_kernel_bound {
+  tide__jit_bound b;
   tide_kernel *kernel;
-  uint32_t epoch; /* when it was bound */
-  bool external;  /* some tensor lies on memory of another API */
-  launch l;
-  int tensors;
-  tide_tensor **tensor; /* views of our own */
-  uint8_t *which;       /* operand each of them is */
   int64_t s[];
 };
-
-static tide_status keep_tensors(tide_kernel_bound *b, const tide_operand *args) {
-  const tide_kernel *p = b->kernel;
-  b->tensor = calloc((size_t)p->pointers + 1, sizeof *b->tensor);
-  b->which = calloc((size_t)p->pointers + 1, sizeof *b->which);
-  if (!b->tensor || !b->which) return tide__fail(TIDE_MEMORY, "%s: no host memory", p->what);
-  for (int i = 0; i < p->operands; i++) {
-    const tide_tensor *x = args[i].tensor;
-    if (!x) continue;
-    TIDE_TRY(tide__tensor_view(&b->tensor[b->tensors], x, x->size, x->stride, x->ndim, x->offset));
-    b->external |= x->storage->external;
-    b->which[b->tensors++] = (uint8_t)i;
-  }
-  return TIDE_OK;
-}
 
 tide_status tide_kernel_bind(tide_kernel_bound **out, tide_kernel *p, const int64_t *grid, const tide_operand *args,
                              int n, int device) {
@@ -230,10 +204,11 @@ tide_status tide_kernel_bind(tide_kernel_bound **out, tide_kernel *p, const int6
     return tide__fail(TIDE_ARGUMENT, "kernel: wrong arguments, expected a kernel, a grid and operands");
   tide_kernel_bound *b = calloc(1, sizeof *b + (size_t)p->slots * sizeof b->s[0]);
   if (!b) return tide__fail(TIDE_MEMORY, "%s: no host memory", p->what);
-  b->kernel = p, b->epoch = tide__epoch_now();
+  b->kernel = p, b->b.epoch = tide__epoch_now();
   atomic_fetch_add(&p->refs, 1);
-  tide_status status = pack(&b->l, b->s, p, grid, args, n, tide__jit_device_of(args, n, device));
-  if (status == TIDE_OK) status = keep_tensors(b, args);
+  tide_status status = pack(&b->b, b->s, p, grid, args, n, tide__jit_device_of(args, n, device));
+  for (int i = 0; i < n && status == TIDE_OK; i++)
+    if (args[i].tensor) status = tide__jit_bound_keep(&b->b, args[i].tensor, 8 * p->first[i], p->operand[i].writes, n);
   if (status == TIDE_OK)
     *out = b;
   else
@@ -256,34 +231,22 @@ tide_status tide_kernel_bound_set(tide_kernel_bound *b, int i, tide_scalar numbe
 static tide_status find_compiled(tide_kernel_bound *b, int device) {
   tide__kernel_loaded *l;
   TIDE_TRY(tide__kernel_choose(&l, b->kernel, device));
-  if (l->ready) b->l.function = l->function, b->l.a.interpreted = false;
+  if (l->ready) b->b.function = l->function, b->b.launch.interpreted = false;
   return TIDE_OK;
 }
 
 tide_status tide_kernel_bound_launch(tide_kernel_bound *b) {
-  tide__queue q;
   if (TIDE_UNLIKELY(!b)) return tide__fail(TIDE_ARGUMENT, "launch: nothing is bound, expected a bound kernel");
   tide_kernel *p = b->kernel;
-  int device = b->l.a.device;
-  if (TIDE_UNLIKELY(b->epoch != tide__epoch_now()))
-    return tide__fail(TIDE_STATE, "%s: what was bound belongs to a runtime that has ended or was reset", p->what);
-  if (TIDE_UNLIKELY(b->external)) TIDE_TRY(tide__jit_check_turns(b->tensor, b->tensors));
-  TIDE_TRY(tide__jit_check_order(p->unordered, &p->warned, p->what, device));
-  if (!b->l.function) return TIDE_OK;
-  if (b->l.a.interpreted) TIDE_TRY(find_compiled(b, device));
-  TIDE_TRY(tide__jit_begin(&q, device, NULL));
-  for (int i = 0; i < b->tensors; i++) {
-    int k = b->which[i];
-    b->s[p->first[k]] = (int64_t)(intptr_t)tide__tensor_ptr(b->tensor[i]); /* another one once it was shared */
-    tide__jit_operand(b->tensor[i], p->operand[k].writes, q.stream);
-  }
-  return tide__jit_launch(b->l.compiler, b->l.function, &q, TIDE__LAUNCH_RAW, &b->l.a);
+  TIDE_TRY(tide__jit_bound_check(&b->b, p->what, p->unordered, &p->warned));
+  if (!b->b.function) return TIDE_OK;
+  if (b->b.launch.interpreted) TIDE_TRY(find_compiled(b, b->b.launch.device));
+  return tide__jit_bound_launch(&b->b);
 }
 
 void tide_kernel_bound_free(tide_kernel_bound *b) {
   if (!b) return;
-  for (int i = 0; i < b->tensors; i++) tide_tensor_release_deferred(b->tensor[i]);
-  free(b->tensor), free(b->which);
+  tide__jit_bound_end(&b->b);
   tide_kernel_free(b->kernel);
   free(b);
 }

@@ -33,11 +33,6 @@ tide_status tide__jit_check_order(bool is_unordered, _Atomic bool *warned, const
   return tide__determinism_refuse(what, "it uses atomic operations");
 }
 
-tide_status tide__jit_check_turns(tide_tensor *const *tensor, int n) {
-  for (int i = 0; i < n; i++) TIDE_TRY(tide__check(tensor[i], "launch", "an argument"));
-  return TIDE_OK;
-}
-
 /* What can be stopped is stopped by its number, and what has a quota is watched. */
 tide_status tide__jit_launch(const tide_compiler *c, void *function, tide__queue *q, tide__launch what,
                              tide_launch *a) {
@@ -52,6 +47,43 @@ tide_status tide__jit_launch(const tide_compiler *c, void *function, tide__queue
   if (status == TIDE_OK) status = c->loader->launch(q->stream, function, a);
   if (watched) tide__watch_end(q->stream, q->number);
   return tide__launch_done(q->stream, q->number, status);
+}
+
+/* ---- bound ---- */
+
+tide_status tide__jit_bound_keep(tide__jit_bound *b, const tide_tensor *x, int at, bool writes, int most) {
+  if (!b->tensor && !(b->tensor = calloc((size_t)most, sizeof *b->tensor)))
+    return tide__fail(TIDE_MEMORY, "bind: no host memory");
+  TIDE_TRY(tide__tensor_view(&b->tensor[b->tensors].x, x, x->size, x->stride, x->ndim, x->offset));
+  b->external |= x->storage->external;
+  b->tensor[b->tensors].at = (uint16_t)at, b->tensor[b->tensors++].writes = writes;
+  return TIDE_OK;
+}
+
+/* Memory of another API is looked at before anything is noted or queued. */
+tide_status tide__jit_bound_check(const tide__jit_bound *b, const char *what, bool is_unordered, _Atomic bool *warned) {
+  if (TIDE_UNLIKELY(b->epoch != tide__epoch_now()))
+    return tide__fail(TIDE_STATE, "%s: what was bound belongs to a runtime that has ended or was reset", what);
+  for (int i = 0; TIDE_UNLIKELY(b->external) && i < b->tensors; i++)
+    TIDE_TRY(tide__check(b->tensor[i].x, "launch", "an argument"));
+  return tide__jit_check_order(is_unordered, warned, what, b->launch.device);
+}
+
+tide_status tide__jit_bound_launch(tide__jit_bound *b) {
+  tide__queue q;
+  TIDE_TRY(tide__jit_begin(&q, b->launch.device, b->stream));
+  for (int i = 0; i < b->tensors; i++) {
+    void *ptr = tide__tensor_ptr(b->tensor[i].x); /* another one since the memory was shared (ipc.c) */
+    memcpy((char *)b->launch.packed + b->tensor[i].at, &ptr, sizeof ptr);
+    tide__jit_operand(b->tensor[i].x, b->tensor[i].writes, q.stream);
+  }
+  return tide__jit_launch(b->compiler, b->function, &q, TIDE__LAUNCH_RAW, &b->launch);
+}
+
+void tide__jit_bound_end(tide__jit_bound *b) {
+  for (int i = 0; i < b->tensors; i++) tide_tensor_release_deferred(b->tensor[i].x);
+  if (b->stream) tide_stream_release(b->stream);
+  free(b->tensor);
 }
 
 /* ---- elementwise ---- */
@@ -87,8 +119,8 @@ static tide_status launch_part(const tide__jit_plan *p, tide__queue *q, char *pa
 
 int64_t tide__jit_most_threads = (int64_t)1 << 31;
 
-tide_status tide__jit_launch_flat(const tide__jit_plan *p, tide__queue *q, char *packed, int64_t n, int device,
-                                  tide__launch what) {
+static tide_status launch_flat(const tide__jit_plan *p, tide__queue *q, char *packed, int64_t n, int device,
+                               tide__launch what) {
   int64_t most = tide__jit_most_threads * p->layout.vector;
   for (; TIDE_UNLIKELY(n > most); n -= most) {
     TIDE_TRY(launch_part(p, q, packed, most, device, what));
@@ -151,8 +183,16 @@ static tide_status launch_pieces(const strided *s, const tide__work *w) {
   return launch_pieces(s, &high);
 }
 
-tide_status tide__jit_launch_strided(const tide__jit_plan *p, tide__queue *q, char *packed, const tide__work *w,
-                                     int device, tide__launch what) {
-  const strided s = {p, q, packed, device, what};
-  return launch_pieces(&s, w);
+tide_status tide__jit_launch_work(const tide__jit_plan *p, char *packed, const tide_tensor *const *operand,
+                                  tide__work *w, int device, tide__launch what) {
+  tide__queue q;
+  int operands = p->special.operands;
+  TIDE_TRY(tide__jit_begin(&q, device, NULL));
+  for (int k = 0; k < operands; k++) {
+    w->ptr[k] = tide__tensor_ptr(operand[k]);
+    tide__jit_operand(operand[k], k < p->special.outputs, q.stream);
+  }
+  if (w->ndim) return launch_pieces(&(strided){p, &q, packed, device, what}, w);
+  memcpy(packed + p->layout.pointers, w->ptr, (size_t)operands * sizeof *w->ptr);
+  return launch_flat(p, &q, packed, w->numel, device, what);
 }

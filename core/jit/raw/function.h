@@ -18,21 +18,21 @@ typedef struct tide__jit_plan {
   char scalars[16 * TIDE_JIT_SCALARS];
 } tide__jit_plan;
 
-/* launch.c: queues a kernel over `n` elements, or over strided operands, whose packed arguments hold the scalars and,
- * where it is flat, the addresses. */
+/* The arguments of a launch. */
 typedef struct tide__packed {
   _Alignas(16) char bytes[TIDE_LAUNCH_BYTES];
 } tide__packed;
+/* What an elementwise kernel works on. ndim 0: flat, without size and stride. */
 typedef struct tide__work {
   int64_t numel, size[TIDE_MAX_DIMS];
   const int64_t (*stride)[TIDE_MAX_DIMS]; /* of each operand */
   int ndim;
   char *ptr[TIDE_JIT_OPERANDS];
 } tide__work;
-tide_status tide__jit_launch_flat(const tide__jit_plan *p, tide__queue *q, char *packed, int64_t n, int device,
-                                  tide__launch what);
-tide_status tide__jit_launch_strided(const tide__jit_plan *p, tide__queue *q, char *packed, const tide__work *w,
-                                     int device, tide__launch what);
+/* launch.c: launches an elementwise kernel whose packed arguments hold the scalars. operand: as the kernel counts them,
+ * results first. Fills in w->ptr. */
+tide_status tide__jit_launch_work(const tide__jit_plan *p, char *packed, const tide_tensor *const *operand,
+                                  tide__work *w, int device, tide__launch what);
 
 struct tide_jit {
   char *code;

@@ -21,23 +21,13 @@ static void put_scalars(char *packed, const tide_jit *j, const tide__jit_plan *p
     memcpy(packed, p->scalars, (size_t)j->scalars * 16);
 }
 
-static tide_status launch_flat(const tide__jit_plan *p, const tide_jit *j, tide_tensor *const *out,
-                               const tide_tensor *const *in, const tide_scalar *scalars, int device) {
-  tide__queue q;
+static tide_status launch(const tide__jit_plan *p, const tide_jit *j, tide_tensor *const *out,
+                          const tide_tensor *const *in, const tide_scalar *scalars, tide__work *w, int device) {
+  const tide_tensor *operand[OPERANDS];
   tide__packed a;
-  void *ptr[OPERANDS];
-  TIDE_TRY(tide__jit_begin(&q, device, NULL));
   put_scalars(a.bytes, j, p, scalars);
-  for (int k = 0; k < j->outputs; k++) {
-    ptr[k] = tide__tensor_ptr(out[k]);
-    tide__jit_operand(out[k], true, q.stream);
-  }
-  for (int k = 0; k < j->inputs; k++) {
-    ptr[j->outputs + k] = tide__tensor_ptr(in[k]);
-    tide__jit_operand(in[k], false, q.stream);
-  }
-  memcpy(a.bytes + p->layout.pointers, ptr, (size_t)p->special.operands * sizeof *ptr);
-  return tide__jit_launch_flat(p, &q, a.bytes, out[0]->numel, device, TIDE__LAUNCH_JIT);
+  for (int k = 0; k < p->special.operands; k++) operand[k] = k < j->outputs ? out[k] : in[k - j->outputs];
+  return tide__jit_launch_work(p, a.bytes, operand, w, device, TIDE__LAUNCH_JIT);
 }
 
 /* ---- the usual way ---- */
@@ -80,7 +70,9 @@ static tide_status flat_path(tide_tensor **out, const tide__jit_plan *p, const t
     }
   }
   if (model->numel) {
-    tide_status status = launch_flat(p, j, made, (const tide_tensor *const *)in, scalars, device);
+    tide__work w;
+    w.numel = model->numel, w.ndim = 0;
+    tide_status status = launch(p, j, made, (const tide_tensor *const *)in, scalars, &w, device);
     if (TIDE_UNLIKELY(status != TIDE_OK)) {
       drop(made, j->outputs);
       return status;
@@ -212,22 +204,6 @@ static void call_plan(call *c, const tide_jit *j, tide_tensor *const *made) {
   c->work = flat ? 0 : c->ndim;
 }
 
-static tide_status launch_strided(const call *c, const tide__jit_plan *p, const tide_jit *j, tide_tensor *const *made,
-                                  const tide_scalar *scalars) {
-  tide__queue q;
-  tide__packed a;
-  tide__work w = {.numel = c->numel, .ndim = c->ndim, .stride = c->stride};
-  TIDE_TRY(tide__jit_begin(&q, c->device, NULL));
-  put_scalars(a.bytes, j, p, scalars);
-  memcpy(w.size, c->size, (size_t)c->ndim * sizeof *w.size);
-  for (int k = 0; k < p->special.operands; k++) {
-    const tide_tensor *t = k < j->outputs ? made[k] : c->in[k - j->outputs];
-    w.ptr[k] = tide__tensor_ptr(t);
-    tide__jit_operand(t, k < j->outputs, q.stream);
-  }
-  return tide__jit_launch_strided(p, &q, a.bytes, &w, c->device, TIDE__LAUNCH_JIT);
-}
-
 /* The inputs that have no dims, one bit each; none where all are such. */
 static uint64_t lesser_inputs(const call *c, const tide_jit *j) {
   uint64_t zero = 0;
@@ -247,7 +223,9 @@ static tide_status call_run(call *c, tide_jit *j, tide_tensor *const *made, cons
   const tide__jit_plan *p;
   TIDE_TRY(call_find(&p, c, j, made));
   if (!p) return tide__jit_pending(j->what);
-  return c->work ? launch_strided(c, p, j, made, scalars) : launch_flat(p, j, made, c->in, scalars, c->device);
+  tide__work w = {.numel = c->numel, .ndim = c->work, .stride = c->stride};
+  memcpy(w.size, c->size, (size_t)c->ndim * sizeof *w.size);
+  return launch(p, j, made, c->in, scalars, &w, c->device);
 }
 
 /* out or into. */

@@ -203,33 +203,12 @@ tide_status tide_raw_kernel_launch(tide_raw_kernel *k, const tide_grid *g, const
 /* ---- bound ---- */
 
 struct tide_raw_kernel_bound {
-  uint32_t epoch;
-  bool unordered, empty;
-  bool external; /* some tensor lies on memory of another API */
+  tide__jit_bound b;
+  bool unordered;
   _Atomic bool warned;
-  const tide_compiler *compiler;
-  void *function;
-  tide_stream *stream; /* retained; NULL: the current one */
-  tide_launch launch;
   uint16_t offset[TIDE_RAW_KERNEL_PARAMS], pointer[TIDE_RAW_KERNEL_PARAMS];
-  int tensors;
-  tide_tensor *tensor[TIDE_RAW_KERNEL_PARAMS]; /* views of our own */
-  bool writes[TIDE_RAW_KERNEL_PARAMS];         /* to tensor i */
-  uint16_t place[TIDE_RAW_KERNEL_PARAMS];      /* of its address in the bytes */
   packed bytes;
 };
-
-static tide_status keep_tensors(tide_raw_kernel_bound *b, const tide_raw_kernel *k, const tide_operand *args, int n) {
-  for (int i = 0; i < n; i++) {
-    const tide_tensor *x = args[i].tensor;
-    if (!x) continue;
-    TIDE_TRY(tide__tensor_view(&b->tensor[b->tensors], x, x->size, x->stride, x->ndim, x->offset));
-    b->external |= x->storage->external;
-    b->place[b->tensors] = k->offset[i];
-    b->writes[b->tensors++] = !k->param[i].read_only;
-  }
-  return TIDE_OK;
-}
 
 tide_status tide_raw_kernel_bind(tide_raw_kernel_bound **out, tide_raw_kernel *k, const tide_grid *g,
                                  const tide_operand *args, int n) {
@@ -238,42 +217,31 @@ tide_status tide_raw_kernel_bind(tide_raw_kernel_bound **out, tide_raw_kernel *k
     return tide__fail(TIDE_ARGUMENT, "bind: wrong arguments, expected a kernel, sizes and arguments");
   tide_raw_kernel_bound *b = calloc(1, sizeof *b);
   if (!b) return tide__fail(TIDE_MEMORY, "bind: no host memory");
-  tide_status status = pack(&b->bytes, &b->launch, &l, k, g, args, n);
-  if (status == TIDE_OK) status = keep_tensors(b, k, args, n);
+  tide_status status = pack(&b->bytes, &b->b.launch, &l, k, g, args, n);
+  for (int i = 0; i < n && status == TIDE_OK; i++)
+    if (args[i].tensor) status = tide__jit_bound_keep(&b->b, args[i].tensor, k->offset[i], !k->param[i].read_only, n);
   if (status != TIDE_OK) {
     tide_raw_kernel_bound_free(b);
     return status;
   }
-  b->unordered = k->unordered, b->empty = g->empty;
-  b->epoch = k->made, b->compiler = l->compiler, b->function = l->function.handle;
+  b->unordered = k->unordered;
+  b->b.epoch = k->made, b->b.compiler = l->compiler, b->b.function = g->empty ? NULL : l->function.handle;
   memcpy(b->offset, k->offset, sizeof b->offset), memcpy(b->pointer, k->pointer, sizeof b->pointer);
-  b->launch.offset = b->offset, b->launch.pointer = b->pointer;
-  b->stream = g->stream;
-  if (b->stream) tide_stream_retain(b->stream);
+  b->b.launch.offset = b->offset, b->b.launch.pointer = b->pointer;
+  b->b.stream = g->stream;
+  if (g->stream) tide_stream_retain(g->stream);
   *out = b;
   return TIDE_OK;
 }
 
 tide_status tide_raw_kernel_bound_launch(tide_raw_kernel_bound *b) {
   if (TIDE_UNLIKELY(!b)) return tide__fail(TIDE_ARGUMENT, "launch: nothing is bound, expected a bound kernel");
-  tide__queue q;
-  if (TIDE_UNLIKELY(b->epoch != tide__epoch_now()))
-    return tide__fail(TIDE_STATE, "launch: what was bound belongs to a runtime that has ended or was reset");
-  if (TIDE_UNLIKELY(b->external)) TIDE_TRY(tide__jit_check_turns(b->tensor, b->tensors));
-  TIDE_TRY(tide__jit_check_order(b->unordered, &b->warned, "launch", b->launch.device));
-  if (b->empty) return TIDE_OK;
-  TIDE_TRY(tide__jit_begin(&q, b->launch.device, b->stream));
-  for (int i = 0; i < b->tensors; i++) {
-    void *ptr = tide__tensor_ptr(b->tensor[i]); /* another one since the memory was shared (ipc.c) */
-    memcpy(b->bytes.bytes + b->place[i], &ptr, sizeof ptr);
-    tide__jit_operand(b->tensor[i], b->writes[i], q.stream);
-  }
-  return tide__jit_launch(b->compiler, b->function, &q, TIDE__LAUNCH_RAW, &b->launch);
+  TIDE_TRY(tide__jit_bound_check(&b->b, "launch", b->unordered, &b->warned));
+  return b->b.function ? tide__jit_bound_launch(&b->b) : TIDE_OK;
 }
 
 void tide_raw_kernel_bound_free(tide_raw_kernel_bound *b) {
   if (!b) return;
-  for (int i = 0; i < b->tensors; i++) tide_tensor_release_deferred(b->tensor[i]);
-  if (b->stream) tide_stream_release(b->stream);
+  tide__jit_bound_end(&b->b);
   free(b);
 }

@@ -130,9 +130,6 @@ static void add_lanes(tide__text *t, int lanes, int ndim) {
 
 /* ---- one element ---- */
 
-/* Bool and 16-bit floats are converted, all others are computed with as they are. */
-static bool is_small(int dtype) { return dtype == TIDE_BOOL || dtype == TIDE_FLOAT16 || dtype == TIDE_BFLOAT16; }
-
 /* The user's function, called by value and not inlined: so long code is compiled once for all lanes. */
 static void add_call(tide__text *t, const tide__jit_text *j) {
   const tide__signature *f = j->signature;
@@ -164,12 +161,13 @@ static void add_apply(tide__text *t, const tide__jit_text *j, const tide__specia
     else if (j->role[p] == TIDE_ROLE_OUTPUT)
       tide__text_add(t, "%sr%d", comma, j->number[p]);
     else
-      tide__text_add(t, is_small(s->dtype[s->outputs + j->number[p]]) ? "%s(tide_t)tide_get(x%d)" : "%s(tide_t)x%d",
-                     comma, s->outputs + j->number[p]);
+      tide__text_add(
+          t, tide__jit_is_small(s->dtype[s->outputs + j->number[p]]) ? "%s(tide_t)tide_get(x%d)" : "%s(tide_t)x%d",
+          comma, s->outputs + j->number[p]);
   }
   tide__text_add(t, ");\n");
   for (int k = 0; k < s->outputs; k++)
-    tide__text_add(t, is_small(s->dtype[k]) ? "  tide_put(x%d, r%d);\n" : "  x%d = r%d;\n", k, k);
+    tide__text_add(t, tide__jit_is_small(s->dtype[k]) ? "  tide_put(x%d, r%d);\n" : "  x%d = r%d;\n", k, k);
   tide__text_add(t, "}\n");
 }
 
@@ -219,7 +217,8 @@ static char *compiled_code(const char *code, const tide__signature *kernel, cons
 /* What stands before the code: the dialect, as far as these dtypes need it. */
 static void add_prelude(tide__text *t, const tide__special *s, bool small, const tide_compiler *c) {
   bool complex = false;
-  for (int k = 0; k < s->operands; k++) complex |= tide__category(s->dtype[k]) == 3, small |= is_small(s->dtype[k]);
+  for (int k = 0; k < s->operands; k++)
+    complex |= tide__category(s->dtype[k]) == 3, small |= tide__jit_is_small(s->dtype[k]);
   tide__text_add(t, "%s%s%s%s", c->text->prelude, small ? c->text->with_small : "",
                  complex ? c->text->with_complex : "", s->ndim ? c->text->with_dims : "");
 }
