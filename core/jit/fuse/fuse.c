@@ -198,29 +198,49 @@ static void find_places(tide_fused *f) {
   }
 }
 
-static tide_status fill(tide_fused *f, const tide_fuse_node *nodes, int n, const int *outputs, int outputs_n) {
-  int place[TIDE_FUSE_NODES], numbers = f->numbers;
-  for (int i = 0; i < n; i++) TIDE_TRY(add_given(f, i, &nodes[i], numbers, place));
+tide_status tide__fuse_finish(tide_fused *f, const int *outputs, int n) {
   if (!f->inputs) return tide__fuse_refuse(f, "it reads no tensor");
+  f->outputs = n, f->row_results = f->value[outputs[0]].is_row;
+  for (int k = 0; k < n; k++) {
+    f->output[k] = (uint8_t)outputs[k];
+    if (f->value[outputs[k]].is_row != f->row_results) return tide__fuse_refuse(f, "results of several sizes");
+  }
+  for (int k = 0; k < f->inputs; k++)
+    if (f->value[f->input[k]].ndim > f->ndim) f->ndim = f->value[f->input[k]].ndim;
+  for (int i = 0; i < f->nodes; i++) {
+    const tide_fused_node *v = &f->value[i];
+    if (v->kind == TIDE_FUSE_REDUCE && f->value[v->in[0]].ndim != f->ndim)
+      return tide__fuse_refuse(f, "reductions of several sizes");
+    f->costly |= v->kind == TIDE_FUSE_OP && tide__fuse_is_costly(v->op);
+  }
+  tide__fuse_pack(f);
+  find_places(f);
+  return TIDE_OK;
+}
+
+static tide_status fill(tide_fused *f, const tide_fuse_node *nodes, int n, const int *outputs, int outputs_n) {
+  int place[TIDE_FUSE_NODES], output[TIDE_FUSE_OUTPUTS], numbers = f->numbers;
+  for (int i = 0; i < n; i++) TIDE_TRY(add_given(f, i, &nodes[i], numbers, place));
   for (int k = 0; k < outputs_n; k++) {
     if (outputs[k] < 0 || outputs[k] >= n || nodes[outputs[k]].kind == TIDE_FUSE_INPUT)
       return tide__fail(TIDE_ARGUMENT, "%s: result %d: got node %d, expected one that is computed", f->name, k,
                         outputs[k]);
-    f->output[k] = (uint8_t)place[outputs[k]];
+    output[k] = place[outputs[k]];
   }
-  f->outputs = outputs_n;
-  for (int k = 0; k < f->inputs; k++)
-    if (f->value[f->input[k]].ndim > f->ndim) f->ndim = f->value[f->input[k]].ndim;
-  tide__fuse_pack(f);
-  f->row_results = f->value[f->output[0]].is_row;
-  for (int k = 0; k < outputs_n; k++)
-    if (f->value[f->output[k]].is_row != f->row_results) return tide__fuse_refuse(f, "results of several sizes");
-  for (int i = 0; i < f->nodes; i++)
-    if (f->value[i].kind == TIDE_FUSE_REDUCE && f->value[f->value[i].in[0]].ndim != f->ndim)
-      return tide__fuse_refuse(f, "reductions of several sizes");
-  for (int i = 0; i < f->nodes; i++)
-    f->costly |= f->value[i].kind == TIDE_FUSE_OP && tide__fuse_is_costly(f->value[i].op);
-  find_places(f);
+  return tide__fuse_finish(f, output, outputs_n);
+}
+
+tide_status tide__fuse_begin(tide_fused **out, const char *name, const tide_scalar *numbers, int n) {
+  tide_fused *f = calloc(1, sizeof *f);
+  if (f) f->name = strdup(name);
+  if (!f || !f->name) {
+    free(f);
+    return tide__fail(TIDE_MEMORY, "fuse: no host memory");
+  }
+  f->epoch = atomic_load(&tide__epochs[0]), f->made = tide__epoch_now();
+  f->numbers = f->given = n;
+  if (n) memcpy(f->number, numbers, (size_t)n * sizeof *numbers);
+  *out = f;
   return TIDE_OK;
 }
 
@@ -231,15 +251,8 @@ tide_status tide_fused_new(tide_fused **out, const char *name, const tide_fuse_n
       outputs_n > TIDE_FUSE_OUTPUTS || numbers_n < 0 || numbers_n > TIDE_FUSE_SCALARS || (numbers_n && !numbers))
     return tide__fail(TIDE_ARGUMENT, "fuse: wrong arguments, expected 1 to %d nodes, 1 to %d results, 0 to %d numbers",
                       TIDE_FUSE_NODES, TIDE_FUSE_OUTPUTS, TIDE_FUSE_SCALARS);
-  tide_fused *f = calloc(1, sizeof *f);
-  if (f) f->name = strdup(name);
-  if (!f || !f->name) {
-    free(f);
-    return tide__fail(TIDE_MEMORY, "fuse: no host memory");
-  }
-  f->epoch = atomic_load(&tide__epochs[0]), f->made = tide__epoch_now();
-  f->numbers = f->given = numbers_n;
-  if (numbers_n) memcpy(f->number, numbers, (size_t)numbers_n * sizeof *numbers);
+  tide_fused *f;
+  TIDE_TRY(tide__fuse_begin(&f, name, numbers, numbers_n));
   tide_status status = fill(f, nodes, n, outputs, outputs_n);
   if (status != TIDE_OK) {
     tide_fused_free(f);

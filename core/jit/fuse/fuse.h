@@ -67,6 +67,9 @@ void tide__fuse_pack(tide_fused *f);                          /* its numbers, wh
 /* Adds a node whose operands are of f, and says where. Reductions are sums, means, products and extremes. */
 tide_status tide__fuse_add(int *out, tide_fused *f, const tide_fuse_node *node);
 tide_status tide__fuse_refuse(const tide_fused *f, const char *why);
+/* A handle without nodes; when they are there it is finished. */
+tide_status tide__fuse_begin(tide_fused **out, const char *name, const tide_scalar *numbers, int n);
+tide_status tide__fuse_finish(tide_fused *f, const int *outputs, int n);
 
 /* ---- fuse_reduce.c ---- */
 

@@ -204,10 +204,8 @@ static void fill_special(tide__fuse_plan *p, const call *c, const tide_compiler 
   for (int k = 0; k < f->inputs && s->ndim; k++)
     s->places |= (uint32_t)tide__fuse_gathers(f, p->order[k]) << (f->outputs + k);
   s->mail = f->mail;
-  tide__jit_layout(&p->plan.layout, s);
-  p->plan.compiler = compiler, p->plan.mail = (uint16_t)(16 * f->mail);
-  p->plan.tile = (int64_t)compiler->text->threads * p->plan.layout.vector;
-  for (int k = 0; k < s->operands - s->uniform; k++) p->plan.moved += tide__itemsize(s->dtype[k]);
+  p->plan.mail = (uint16_t)(16 * f->mail);
+  tide__jit_plan_begin(&p->plan, compiler);
 }
 
 static char *source_of(tide__fuse_plan *p, const tide_fused *f) {

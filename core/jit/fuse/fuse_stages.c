@@ -8,7 +8,7 @@
  * How rows are cut depends on sizes alone, and parts join in their order: equal calls give equal bits.
  *
  * Invariant: nothing is launched before the kernels of all stages are there. */
-#include "jit/fuse/fuse.h"
+#include "jit/fuse/fuse_maker.h"
 
 enum { LEVELS = 3, OPERANDS = TIDE_FUSE_INPUTS + TIDE_FUSE_OUTPUTS };
 
@@ -31,35 +31,29 @@ typedef struct tide__fuse_stages {
 typedef struct writer {
   const tide_fused *f;
   stage *stage;
-  bool of_parts; /* row's values are reduced from their parts; or read */
-  tide_fuse_node node[TIDE_FUSE_NODES + 1];
-  int16_t at[TIDE_FUSE_NODES]; /* the node of each of the whole, or -1 */
-  tide_scalar number[TIDE_FUSE_SCALARS];
-  int nodes, inputs, numbers;
-  bool failed;
+  maker m;
+  bool of_parts;           /* row's values are reduced from their parts; or read */
+  int at[TIDE_FUSE_NODES]; /* the node of each of the whole, or -1 */
 } writer;
 
-static void begin(writer *w, const tide_fused *f, stage *s, bool of_parts) {
-  *w = (writer){.f = f, .stage = s, .of_parts = of_parts, .numbers = f->numbers};
+static tide_status begin(writer *w, const tide_fused *f, stage *s, bool of_parts) {
+  *w = (writer){.f = f, .stage = s, .of_parts = of_parts};
   memset(w->at, -1, sizeof w->at);
-  memcpy(w->number, f->number, sizeof w->number);
+  TIDE_TRY(tide__fuse_begin(&s->fused, f->name, f->number, f->numbers));
+  w->m = (maker){.f = s->fused, .dims = of_parts ? 1 : f->dims, .leading = f->leading && !of_parts};
+  return TIDE_OK;
 }
 
-static int add(writer *w, const tide_fuse_node *n) {
-  if (w->nodes == TIDE_FUSE_NODES) w->failed = true;
-  w->node[w->nodes] = *n;
-  return w->failed ? 0 : w->nodes++;
+/* from: as in a stage. */
+static int add_input(writer *w, int from, const tide_fuse_node *node) {
+  int at = make_node(&w->m, node);
+  if (w->m.status == TIDE_OK) w->stage->from[w->m.f->inputs - 1] = (int16_t)from;
+  return at;
 }
 
-static int add_input(writer *w, int from, int dtype, int ndim) {
-  if (w->inputs == TIDE_FUSE_INPUTS) return w->failed = true, 0;
-  w->stage->from[w->inputs++] = (int16_t)from;
-  return add(w, &(tide_fuse_node){.kind = TIDE_FUSE_INPUT, .dtype = (tide_dtype)dtype, .ndim = ndim});
-}
-
-static int add_cast(writer *w, int node, int from, int to) {
-  if (from == to) return node;
-  return add(w, &(tide_fuse_node){.kind = TIDE_FUSE_CAST, .dtype = (tide_dtype)to, .in = {node}});
+/* A row's value, or its parts. */
+static int add_row(writer *w, int node, int dtype, int ndim) {
+  return add_input(w, -1 - node, &(tide_fuse_node){.kind = TIDE_FUSE_INPUT, .dtype = (tide_dtype)dtype, .ndim = ndim});
 }
 
 /* Of parts: 16-bit floats are not rounded on the way. */
@@ -67,69 +61,44 @@ static int part_dtype(int dtype) { return dtype == TIDE_FLOAT16 || dtype == TIDE
 
 static bool divides(const tide_fused_node *v) { return v->op == TIDE_MEAN || v->params; }
 
-static int fold(writer *w, const tide_fused_node *v, int node, int dims) {
-  int op = v->op == TIDE_MEAN ? TIDE_SUM : v->op;
-  return add(w, &(tide_fuse_node){.kind = TIDE_FUSE_REDUCE,
-                                  .op = op,
-                                  .in = {node},
-                                  .param = -1,
-                                  .dims = dims,
-                                  .leading = w->f->leading && !w->of_parts,
-                                  .keepdim = true});
+static int fold(writer *w, const tide_fused_node *v, int node) {
+  return make_fold(&w->m, v->op == TIDE_MEAN ? TIDE_SUM : v->op, node, -1);
 }
 
 /* The row's value, from its parts. What a sum is divided by is a number that each call gives. */
 static int join_parts(writer *w, int node) {
   const tide_fused_node *v = &w->f->value[node];
-  int at = fold(w, v, add_input(w, -1 - node, part_dtype(v->dtype), 2), 1);
-  if (divides(v)) {
-    if (w->numbers == TIDE_FUSE_SCALARS) return w->failed = true, 0;
-    w->number[w->numbers] = tide_float(1);
-    at = add(w, &(tide_fuse_node){.kind = TIDE_FUSE_OP, .op = TIDE_OP_div, .in = {at, -1 - w->numbers++}, .param = -1});
-  }
-  return add_cast(w, at, part_dtype(v->dtype), v->dtype);
-}
-
-static int copy(writer *w, int node);
-
-/* An input of the whole, or what is gathered from it. */
-static int add_given(writer *w, const tide_fused_node *v) {
-  int index = v->kind == TIDE_FUSE_GATHER ? copy(w, v->in[0]) : 0, at = add_input(w, v->input, v->dtype, v->given);
-  w->node[at].kind = (tide_fuse_kind)v->kind, w->node[at].op = v->op, w->node[at].dims = v->dims;
-  w->node[at].in[0] = index, w->node[at].line = (int)v->site;
-  return at;
+  int at = fold(w, v, add_row(w, node, part_dtype(v->dtype), 2));
+  if (divides(v)) at = make_op(&w->m, TIDE_OP_div, at, make_number(&w->m, 1), 0);
+  return make_cast(&w->m, at, v->dtype);
 }
 
 static int copy(writer *w, int node) {
   const tide_fused_node *v = &w->f->value[node];
+  tide_fuse_node n = {.kind = (tide_fuse_kind)v->kind, .op = v->op, .dtype = (tide_dtype)v->dtype, .param = -1};
   if (w->at[node] >= 0) return w->at[node];
-  int at;
-  if (v->kind == TIDE_FUSE_INPUT || v->kind == TIDE_FUSE_GATHER)
-    at = add_given(w, v);
-  else if (v->kind == TIDE_FUSE_REDUCE)
-    at = w->of_parts ? join_parts(w, node) : add_input(w, -1 - node, v->dtype, w->f->ndim);
-  else {
-    tide_fuse_node n = {.kind = (tide_fuse_kind)v->kind, .op = v->op, .dtype = (tide_dtype)v->dtype, .param = -1};
-    for (int k = 0; k < v->operands; k++)
-      n.in[k] = v->in[k] < 0 ? -1 - w->f->slot[-1 - v->in[k]].number : copy(w, v->in[k]);
-    if (v->params) n.param = w->f->slot[v->param].number;
-    at = add(w, &n);
+  if (v->kind == TIDE_FUSE_REDUCE)
+    return w->at[node] = w->of_parts ? join_parts(w, node) : add_row(w, node, v->dtype, w->f->ndim);
+  for (int k = 0; k < v->operands; k++)
+    n.in[k] = v->in[k] < 0 ? -1 - w->f->slot[-1 - v->in[k]].number : copy(w, v->in[k]);
+  if (v->kind == TIDE_FUSE_INPUT || v->kind == TIDE_FUSE_GATHER) {
+    n.ndim = v->given, n.dims = v->dims, n.line = (int)v->site;
+    return w->at[node] = add_input(w, v->input, &n);
   }
-  return w->at[node] = (int16_t)at;
+  if (v->params) n.param = w->f->slot[v->param].number;
+  return w->at[node] = make_node(&w->m, &n);
 }
 
-static tide_status finish(writer *w, const int *outputs, int n) {
-  if (w->failed) return tide__fuse_refuse(w->f, "its rows are too long for all that it computes of them");
-  return tide_fused_new(&w->stage->fused, w->f->name, w->node, w->nodes, outputs, n, w->number, w->numbers);
+static tide_status finish(const writer *w, const int *outputs, int n) {
+  return w->m.status == TIDE_OK ? tide__fuse_finish(w->m.f, outputs, n) : w->m.status;
 }
 
 static tide_status add_parts(writer *w, tide__fuse_stages *s, const tide_fused *f, int level) {
   int outputs[TIDE_FUSE_OUTPUTS];
-  begin(w, f, &s->parts[level], false);
+  TIDE_TRY(begin(w, f, &s->parts[level], false));
   for (int i = 0; i < s->reductions[level]; i++) {
     const tide_fused_node *v = &f->value[s->node[level][i]];
-    int from = copy(w, v->in[0]);
-    outputs[i] = fold(w, v, add_cast(w, from, f->value[v->in[0]].dtype, part_dtype(v->dtype)), f->dims);
+    outputs[i] = fold(w, v, make_cast(&w->m, copy(w, v->in[0]), part_dtype(f->value[v->in[0]].dtype)));
   }
   TIDE_TRY(finish(w, outputs, s->reductions[level]));
   w->stage->fused->is_part = true;
@@ -138,8 +107,8 @@ static tide_status add_parts(writer *w, tide__fuse_stages *s, const tide_fused *
 
 static tide_status add_last(writer *w, tide__fuse_stages *s, const tide_fused *f, int level) {
   int outputs[TIDE_FUSE_OUTPUTS];
-  begin(w, f, &s->last[level], true);
-  s->first[level] = w->numbers;
+  TIDE_TRY(begin(w, f, &s->last[level], true));
+  s->first[level] = f->numbers;
   for (int i = 0; i < s->results[level]; i++) {
     int result = s->result[level][i];
     outputs[i] = copy(w, result >= 0 ? f->output[result] : -1 - result);
@@ -149,7 +118,7 @@ static tide_status add_last(writer *w, tide__fuse_stages *s, const tide_fused *f
 
 static tide_status add_whole(writer *w, tide__fuse_stages *s, const tide_fused *f) {
   int outputs[TIDE_FUSE_OUTPUTS];
-  begin(w, f, &s->whole, false);
+  TIDE_TRY(begin(w, f, &s->whole, false));
   for (int k = 0; k < f->outputs; k++) outputs[k] = copy(w, f->output[k]);
   return finish(w, outputs, f->outputs);
 }

@@ -147,23 +147,26 @@ static bool fits_into(const tide__node *n, const tide_tensor *into) {
          tide__same_size(into, &n->x);
 }
 
-static tide_status add_op(tide__node **out, tide_fuse *f, tide_op op, const tide_operand *in, const tide_scalar *p,
-                          const tide_tensor *into) {
-  *out = NULL;
-  if ((unsigned)op >= TIDE_OP_COUNT) return TIDE_OK;
-  op = plain_op(op, in);
-  const tide__op_traits *t = tide__op_traits_get(op);
-  if (t->params && !p) return TIDE_OK;
-  tide__node *n = tide__node_new(f, TIDE_FUSE_OP);
-  if (!n) return TIDE_MEMORY;
-  n->op = (uint8_t)op, n->params = t->params;
-  for (int k = 0; k < t->params; k++) n->param[k] = p[k], n->kinds |= (p[k].kind & 7u) << (9 + 3 * k);
+/* A node between its operands and its result, while the fuse is locked. fits: it can be pending. */
+typedef struct making {
+  tide__node *n;
+  tide_status status;
   bool fits;
-  tide_status status = use_operands(&fits, n, in, t->operands);
-  if (status == TIDE_OK && fits && take_form(n, in) && (!into || fits_into(n, into)))
-    *out = n;
-  else
-    n->users = 1, tide__node_unuse(n);
+} making;
+
+static making make(tide_fuse *f, tide_fuse_kind kind, const tide_operand *in, int operands) {
+  making m = {.fits = false};
+  tide__fuse_lock(f);
+  m.status = begin(f, kind == TIDE_FUSE_GATHER);
+  if (m.status == TIDE_OK && !(m.n = tide__node_new(f, kind))) m.status = TIDE_MEMORY;
+  if (m.n) m.status = use_operands(&m.fits, m.n, in, operands);
+  m.fits = m.fits && m.status == TIDE_OK;
+  return m;
+}
+
+static tide_status made(tide_tensor **out, tide_fuse *f, const making *m) {
+  tide_status status = m->n ? end(out, m->status, m->n, m->fits) : m->status;
+  tide__fuse_unlock(f);
   return status;
 }
 
@@ -199,7 +202,6 @@ static tide_status write(tide_fuse *f, tide__node *n, tide_tensor *into) {
 
 tide_status tide_fuse_elementwise(tide_tensor **out, tide_fuse *f, tide_op op, const tide_operand *in,
                                   const tide_scalar *params, tide_tensor *into) {
-  tide__node *n = NULL;
   if (!f) return tide__fail_null("fuse_elementwise", "fuse");
   TIDE_GIVEN("fuse_elementwise", in);
   TIDE_TRY(tide__out_check(out, into, "fuse_elementwise"));
@@ -210,13 +212,19 @@ tide_status tide_fuse_elementwise(tide_tensor **out, tide_fuse *f, tide_op op, c
       if (other != f && status == TIDE_OK) status = tide__fuse_settle(other, into->storage, false);
     TIDE_TRY(status);
   }
-  tide__fuse_lock(f);
-  tide_status status = begin(f, false);
-  if (status == TIDE_OK) status = add_op(&n, f, op, in, params, into);
-  if (status == TIDE_OK && n) status = into ? write(f, n, into) : end(out, TIDE_OK, n, true);
-  tide__fuse_unlock(f);
-  if (status == TIDE_OK && !n) return tide_elementwise(out, op, in, params, into);
-  return status;
+  const tide_op plain = plain_op(op, in);
+  const tide__op_traits *t = (unsigned)op < TIDE_OP_COUNT ? tide__op_traits_get(plain) : NULL;
+  if (!t || (t->params && !params)) return tide_elementwise(out, op, in, params, into);
+  making m = make(f, TIDE_FUSE_OP, in, t->operands);
+  if (m.fits) {
+    tide__node *n = m.n;
+    n->op = (uint8_t)plain, n->params = t->params;
+    for (int k = 0; k < t->params; k++) n->param[k] = params[k], n->kinds |= (params[k].kind & 7u) << (9 + 3 * k);
+    m.fits = take_form(n, in) && (!into || fits_into(n, into));
+  }
+  if (into && m.fits) m.status = write(f, m.n, into), m.n = NULL;
+  TIDE_TRY(made(out, f, &m));
+  return m.fits ? TIDE_OK : tide_elementwise(out, op, in, params, into);
 }
 
 /* Are the dims the last ones, or the first? */
@@ -240,29 +248,6 @@ static bool is_better_alone(tide_reduction op, const tide__node *n, const tide_t
   bool spreads = op == TIDE_VAR || op == TIDE_STD || op == TIDE_NORM;
   int64_t columns = tide__size_product(x->size + (n->leading ? 0 : x->ndim - n->dims), n->dims);
   return columns < 2 || (x->storage->device < 0 && spreads && (n->leading || columns > 16384));
-}
-
-/* A node between its operands and its result, while the fuse is locked. fits: it can be pending. */
-typedef struct making {
-  tide__node *n;
-  tide_status status;
-  bool fits;
-} making;
-
-static making make(tide_fuse *f, tide_fuse_kind kind, const tide_operand *in, int operands) {
-  making m = {.fits = false};
-  tide__fuse_lock(f);
-  m.status = begin(f, kind == TIDE_FUSE_GATHER);
-  if (m.status == TIDE_OK && !(m.n = tide__node_new(f, kind))) m.status = TIDE_MEMORY;
-  if (m.n) m.status = use_operands(&m.fits, m.n, in, operands);
-  m.fits = m.fits && m.status == TIDE_OK;
-  return m;
-}
-
-static tide_status made(tide_tensor **out, tide_fuse *f, const making *m) {
-  tide_status status = m->n ? end(out, m->status, m->n, m->fits) : m->status;
-  tide__fuse_unlock(f);
-  return status;
 }
 
 static void lay_out_rows(tide__node *n, const int64_t *size, int ndim, int dtype) {

@@ -88,6 +88,13 @@ void tide__jit_bound_end(tide__jit_bound *b) {
 
 /* ---- elementwise ---- */
 
+void tide__jit_plan_begin(tide__jit_plan *p, const tide_compiler *c) {
+  p->compiler = c;
+  tide__jit_layout(&p->layout, &p->special);
+  p->tile = (int64_t)c->text->threads * p->layout.vector;
+  for (int k = 0; k < p->special.operands - p->special.uniform; k++) p->moved += tide__itemsize(p->special.dtype[k]);
+}
+
 /* The lanes of a thread are a power of two of elements. */
 static void put_count(char *packed, const tide__jit_plan *p, int64_t n) {
   int shift = __builtin_ctz((unsigned)p->layout.vector);

@@ -233,13 +233,11 @@ tide_status tide__jit_plan_make(const tide__jit_plan **out, tide_jit *j, uint64_
   TIDE_TRY(tide__jit_compiler(&c, j->what, device));
   tide__jit_plan *p = calloc(1, sizeof *p);
   if (!p) return tide__fail(TIDE_MEMORY, "jiterator: no host memory");
-  p->key = key, p->common = common, p->compiler = c;
+  p->key = key, p->common = common;
   p->special = special_of(j, ndim, common);
   for (int k = 0; k < j->inputs; k++) p->special.dtype[j->outputs + k] = in[k]->dtype;
   note_wanted(&p->special);
-  tide__jit_layout(&p->layout, &p->special);
-  p->tile = (int64_t)p->compiler->text->threads * p->layout.vector;
-  for (int k = 0; k < p->special.operands; k++) p->moved += tide__itemsize(p->special.dtype[k]);
+  tide__jit_plan_begin(p, c);
   tide__jit_scalars_pack(p->scalars, j, j->scalar, common);
   tide_status status = plan_compile(p, j, c, device);
   if (status != TIDE_OK || !p->function) {

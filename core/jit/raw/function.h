@@ -18,6 +18,9 @@ typedef struct tide__jit_plan {
   char scalars[16 * TIDE_JIT_SCALARS];
 } tide__jit_plan;
 
+/* launch.c: what follows from `special`. */
+void tide__jit_plan_begin(tide__jit_plan *p, const tide_compiler *c);
+
 /* The arguments of a launch. */
 typedef struct tide__packed {
   _Alignas(16) char bytes[TIDE_LAUNCH_BYTES];
