@@ -149,7 +149,7 @@ static tide_status read_values(char *to, tide__source *s, const tide__elements *
 
 tide_status tide__elements_read(tide_tensor **out, tide__source *s, const tide__elements *e, const int64_t *size,
                                 int ndim, bool fortran) {
-  int64_t stride[TIDE_MAX_DIMS], step = 1, n;
+  int64_t stride[TIDE_MAX_DIMS], step = 1, n = 0;
   const tide_options o = {e->dtype, TIDE_CPU, false};
   tide_tensor *x;
   TIDE_TRY(count_elements(&n, s, e, size, ndim));
