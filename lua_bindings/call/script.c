@@ -1,22 +1,31 @@
 /* script.c: the parts of the bindings that are written in Lua.
  *
- * What walks tables, chooses and calls back is shorter in Lua, and lies in ROOM/NAME.lua. What touches tensors, devices
- * or the system stays C and is given to the chunks by name. A function that scripts call is always C, with its name and
- * its help: it reads its arguments and calls one of the chunks.
+ * What walks tables, chooses and calls back is shorter in Lua, and is in ROOM/NAME.lua, a chunk. What touches tensors,
+ * devices or the system stays C and is given to the chunks as a list. A function that scripts call is always C, with
+ * its name and its help: it reads its arguments and calls one of the chunks.
  *
- * The text of the chunks lies in the binary and is compiled when a function of it is called first. Their globals are a
- * table of their own with the C functions below and those of other files, so they work where a host has opened none of
- * Lua's libraries, and no script sees or changes what they use. Their tables have no metatables, and those of scripts
- * are read raw. Where the line of a script or the name of the called function is looked for, their frames are passed
- * over.
+ * The text of the chunks is in the binary. A chunk gets the table that it gives as `...` and sets its functions in it.
+ * It takes the table of another with use "ROOM/NAME", and functions of a C file with use("ROOM/NAME.c", "f", "g"). The
+ * table of a chunk is empty until a field of it is read: then the chunk is compiled and runs. C calls
+ * "ROOM/NAME.function".
+ *
+ * The globals of the chunks are the C functions below, so they work where a host has opened none of Lua's libraries,
+ * and no script sees or changes what they use. Tables of scripts are read raw. Where the line of a script or the name
+ * of the called function is looked for, the frames of chunks are passed over.
  *
  * Invariant: a chunk that could not be compiled for want of memory is compiled by the next call. */
 #include <stdio.h>
 
 #include "row.h"
 #include "script.h"
+#include "system.h"
 
 static const char key_globals;
+/* The registry's table of what use gives: "ROOM/NAME" -> the table of a chunk, "ROOM/NAME.c" -> a list of C functions,
+ * or their table. "ROOM/NAME.function" -> the function, for C. */
+static const char key_tables;
+/* In a table that use gives: its name, and whether its chunk is running; false: it has run. */
+enum { NAME = 1, RUNNING = 2 };
 /* One for each file: {name, text, length}, made by CMake. */
 static const struct chunk {
   const char *name, *text;
@@ -25,11 +34,23 @@ static const struct chunk {
 #include <tide_script.inc>
 };
 
-void ltide_script_give(lua_State *L, const luaL_Reg *list) {
+void ltide_script_give(lua_State *L, const char *name, const luaL_Reg *list) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_tables);
+  lua_pushlightuserdata(L, (void *)list);
+  lua_setfield(L, -2, name);
+  lua_pop(L, 1);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_globals);
   lua_pushlightuserdata(L, (void *)list);
   lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
   lua_pop(L, 1);
+}
+
+static const struct chunk *find_chunk(const char *name) {
+  size_t prefix = strlen("=[tide "), length = strlen(name);
+  for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++)
+    if (!strncmp(chunks[i].name + prefix, name, length) && !strcmp(chunks[i].name + prefix + length, ".lua]"))
+      return &chunks[i];
+  return NULL;
 }
 
 void ltide_script_set(lua_State *L, const char *name) {
@@ -73,6 +94,88 @@ static int find_global(lua_State *L) {
   return 0;
 }
 
+/* Pushes the table of that name. */
+static void push_table(lua_State *L, const char *name) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_tables);
+  lua_pushstring(L, name);
+  int type = lua_rawget(L, -2);
+  if (type == LUA_TTABLE) return lua_remove(L, -2);
+  if (type == LUA_TNIL && !find_chunk(name)) luaL_error(L, "tide: there is no chunk '%s'", name);
+  lua_createtable(L, 2, 8);
+  lua_pushstring(L, name);
+  lua_rawseti(L, -2, NAME);
+  if (type == LUA_TLIGHTUSERDATA) {
+    luaL_setfuncs(L, lua_touserdata(L, -2), 0);
+    lua_pushboolean(L, 0);
+    lua_rawseti(L, -2, RUNNING);
+  }
+  lua_getmetatable(L, -3);
+  lua_setmetatable(L, -2);
+  lua_replace(L, -2);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, -3, name);
+  lua_remove(L, -2);
+}
+
+/* "ROOM/NAME.function" at 2. */
+static int find_function(lua_State *L) {
+  const char *name = lua_tostring(L, 2), *dot = strrchr(name, '.');
+  push_table(L, lua_pushlstring(L, name, dot ? (size_t)(dot - name) : 0));
+  lua_getfield(L, -1, dot + 1);
+  lua_pushvalue(L, 2);
+  lua_pushvalue(L, -2);
+  lua_rawset(L, 1);
+  return 1;
+}
+
+/* The table at 1 lacks the name at 2: its chunk runs, unless it has. */
+static int find_field(lua_State *L) {
+  lua_settop(L, 2);
+  if (lua_rawgeti(L, 1, NAME) == LUA_TNIL) return find_function(L);
+  const char *name = lua_tostring(L, 3), *field = luaL_tolstring(L, 2, NULL);
+  if (lua_rawgeti(L, 1, RUNNING) == LUA_TNIL) {
+    const struct chunk *c = find_chunk(name);
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &key_globals);
+    lua_pushboolean(L, 1);
+    lua_rawseti(L, 1, RUNNING);
+    int status = luaL_loadbufferx(L, c->text, c->length, c->name, "t");
+    if (status == LUA_OK) {
+      lua_pushvalue(L, -2);
+      lua_setupvalue(L, -2, 1);
+      lua_pushvalue(L, 1);
+      status = lua_pcall(L, 1, 0, 0);
+    }
+    if (status == LUA_OK)
+      lua_pushboolean(L, 0);
+    else
+      lua_pushnil(L);
+    lua_rawseti(L, 1, RUNNING);
+    if (status != LUA_OK) return lua_error(L);
+    lua_pushvalue(L, 2);
+    if (lua_rawget(L, 1) != LUA_TNIL) return 1;
+  } else if (lua_toboolean(L, -1)) {
+    return luaL_error(L, "tide: %s.%s is read while %s is loaded: chunks need each other in a circle", name, field,
+                      name);
+  }
+  return luaL_error(L, "tide: %s gives no %s", name, field);
+}
+
+/* use(name): the table of a chunk or of a C file; use(name, "f", "g"): functions in it. */
+static int use(lua_State *L) {
+  int n = lua_gettop(L);
+  luaL_checkstack(L, n, "use");
+  push_table(L, luaL_checkstring(L, 1));
+  for (int i = 2; i <= n; i++) lua_pushvalue(L, i), lua_gettable(L, n + 1);
+  return n > 1 ? n - 1 : 1;
+}
+
+/* has(name): is there that table? Of C files of the runner, which other programs lack. */
+static int has(lua_State *L) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_tables);
+  lua_pushvalue(L, 1);
+  return ltide_give_boolean(L, lua_rawget(L, -2) != LUA_TNIL);
+}
+
 static int finish(lua_State *L, int status, lua_KContext context) {
   (void)status;
   ltide_enter(L);
@@ -81,7 +184,7 @@ static int finish(lua_State *L, int status, lua_KContext context) {
 
 void ltide_script_push(lua_State *L, const char *name) {
   luaL_checkstack(L, LUA_MINSTACK, "tide");
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_globals);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, strchr(name, '/') ? &key_tables : &key_globals);
   lua_getfield(L, -1, name);
   lua_replace(L, -2);
 }
@@ -243,6 +346,56 @@ static int public(lua_State *L) {
   return lua_pushlightuserdata(L, (void *)w.row), lua_pushcclosure(L, w.row->fn, 1), 1;
 }
 
+static int loaded(lua_State *L) { return lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE), 1; }
+
+/* device_of(value) -> its number; nothing where it is no tensor. */
+static int device_of(lua_State *L) {
+  const tide_tensor *x = ltide_test_tensor(L, ltide_enter(L), 1);
+  return x ? ltide_give_integer(L, tide_tensor_device(x)) : 0;
+}
+
+/* plain_shape(v): a shape, or a small vector or matrix, as a plain list; other values stay. */
+static int plain_shape(lua_State *L) { return lua_settop(L, 1), ltide_plain_shape(L, 1), 1; }
+
+/* call(f, ...), where f belongs to the script: a level of an error that it names ends here, and it cannot yield. */
+static int call(lua_State *L) {
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
+/* {==== Coroutines */
+
+/* For a host without Lua's library of coroutines. */
+static int resume_plain(lua_State *L) {
+  lua_State *co = lua_tothread(L, 1);
+  int n = lua_gettop(L) - 1;
+  if (!lua_checkstack(co, n)) ltide_error(L, "OutOfMemoryError", "tide: no room for %d arguments", n);
+  lua_xmove(L, co, n);
+  int status = lua_resume(co, L, n, &n);
+  bool ok = status == LUA_OK || status == LUA_YIELD;
+  if (!ok) n = 1;
+  luaL_checkstack(L, n + 1, "tide: too many results");
+  lua_pushboolean(L, ok);
+  lua_xmove(co, L, n);
+  return n + 1;
+}
+
+/* coroutine.resume: the library's, because the runner has taught that one where Ctrl-C is to go. */
+static int resume(lua_State *L) {
+  int n = lua_gettop(L);
+  lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  if (lua_getfield(L, -1, LUA_COLIBNAME) == LUA_TTABLE) lua_getfield(L, -1, "resume");
+  if (!lua_isfunction(L, -1)) lua_pushcfunction(L, resume_plain);
+  lua_insert(L, 1);
+  lua_settop(L, 1 + n);
+  lua_call(L, n, LUA_MULTRET);
+  ltide_enter(L);
+  return lua_gettop(L);
+}
+
+static int yield(lua_State *L) { return lua_yield(L, lua_gettop(L)); }
+static int has_ended(lua_State *L) { return ltide_give_boolean(L, lua_status(lua_tothread(L, 1)) != LUA_YIELD); }
+
 /* {==== Messages */
 
 /* refuse(value, name, expected): an argument that is no such thing. */
@@ -267,10 +420,24 @@ static int try(lua_State *L) {
   return lua_gettop(L);
 }
 
+static int is_error(lua_State *L) { return ltide_give_boolean(L, ltide_is_error(L, 1)); }
 static int throw(lua_State * L) { return lua_settop(L, 1), lua_error(L); }
 static int warn(lua_State *L) { return ltide_warn(L, "%s", lua_tostring(L, 1)), 0; }
 static int called(lua_State *L) { return lua_pushstring(L, ltide_function_name(L)), 1; }
 static int describe(lua_State *L) { return lua_pushstring(L, ltide_typename(L, 1)), 1; }
+
+/* Through the program's own print, which ends the last line itself. */
+static int print_text(lua_State *L) {
+  lua_getglobal(L, "print");
+  lua_pushlstring(L, lua_tostring(L, 1), lua_rawlen(L, 1) - 1);
+  return lua_call(L, 1, 0), 0;
+}
+
+/* columns(): of the terminal. */
+static int columns(lua_State *L) {
+  int n = ltide_columns();
+  return ltide_give_integer(L, n > 0 ? n : 80);
+}
 
 /* pad(value, width): its text, with blanks in front of it, or behind it where the width is negative. */
 static int pad(lua_State *L) {
@@ -314,15 +481,33 @@ static const luaL_Reg own[] = {{"count", count},
                                {"index_base", index_base},
                                {"join", join},
                                {"literal", literal},
+                               {"use", use},
+                               {"has", has},
+                               {"loaded", loaded},
+                               {"device_of", device_of},
+                               {"plain_shape", plain_shape},
+                               {"call", call},
+                               {"resume", resume},
+                               {"yield", yield},
+                               {"has_ended", has_ended},
+                               {"is_error", is_error},
+                               {"print_text", print_text},
+                               {"columns", columns},
                                {NULL, NULL}};
 
 void ltide_open_script(lua_State *L, ltide_state *S) {
   (void)S;
+  lua_newtable(L);
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, find_field);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, -2);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_tables);
   lua_createtable(L, 8, 0);
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, find_global);
   lua_setfield(L, -2, "__index");
   lua_setmetatable(L, -2);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_globals);
-  ltide_script_give(L, own);
+  ltide_script_give(L, "call/script.c", own);
 }

@@ -8,15 +8,15 @@
  * hook does. */
 void ltide_check_time(lua_State *L);
 
-/* Gives the chunks C functions, by these names, when one is compiled next: what they cannot do themselves. The list
- * ends with {NULL} and lives as long as the state. */
-void ltide_script_give(lua_State *L, const luaL_Reg *list);
+/* Gives the chunks the functions of a C file, "ROOM/NAME.c": what they cannot do themselves. The list ends with {NULL}
+ * and lives as long as the state. */
+void ltide_script_give(lua_State *L, const char *name, const luaL_Reg *list);
 /* Gives them the value at the top of the stack, and pops it. */
 void ltide_script_set(lua_State *L, const char *name);
 /* source_text.c: the text at the top, of a chunk whose name tells nothing, is remembered for a while. */
 void ltide_keep_text(lua_State *L);
-void ltide_script_push(lua_State *L, const char *name); /* the function of the chunks */
-/* Calls the chunks' function of that name with the n values at the top of the stack, which it may yield in. For
+void ltide_script_push(lua_State *L, const char *name); /* a function of a chunk, "ROOM/NAME.function" */
+/* Calls the function of that name with the n values at the top of the stack, which it may yield in. For
  * `return`: whatever it returns is what the running function returns. */
 int ltide_script_call(lua_State *L, const char *name, int n);
 

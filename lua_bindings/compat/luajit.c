@@ -478,7 +478,7 @@ int luaopen_tide(lua_State *L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_warn);
   lua_pushcfunction(L, ltide_luaopen);
   lua_call(L, 0, 1);
-  ltide_script_give(L, operators);
+  ltide_script_give(L, "compat/luajit.c", operators);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_with);
   ltide_script_set(L, "__with");
   ltide_library_note();

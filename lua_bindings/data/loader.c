@@ -281,13 +281,7 @@ static int script_pin_tensor(lua_State *L) {
 
 static int script_in_scope(lua_State *L) { return ltide_give_boolean(L, ltide_enter(L)->arena != NULL); }
 
-/* {==== The dataset, for the chunk. What belongs to the script is called from C: a level of an error that it names ends
- * there, and it cannot yield. */
-
-static int script_call(lua_State *L) {
-  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
-  return lua_gettop(L);
-}
+/* {==== The dataset, for the chunk */
 
 static void push_item(lua_State *L, lua_Integer i) {
   if (lua_type(L, 1) == LUA_TFUNCTION) {
@@ -410,9 +404,9 @@ void ltide_open_loader(lua_State *L, ltide_state *S) {
                                             {0}};
   static const luaL_Reg script[] =
       LTIDE_SCRIPT(new_loader, new_iteration, is_open, close_iteration, ask_for_next, begin_batch, queue_batch,
-                   take_batch, stack_items, stack_numbers, note_own, pin_tensor, in_scope, call, get_items, length,
-                   shuffle, rows_getter, plain_shapes);
-  ltide_script_give(L, script);
+                   take_batch, stack_items, stack_numbers, note_own, pin_tensor, in_scope, get_items, length, shuffle,
+                   rows_getter, plain_shapes);
+  ltide_script_give(L, "data/loader.c", script);
   ltide_new_class(L, ITERATION_META, iteration_meta, NULL, NULL, NULL);
   ltide_new_class(L, LOADER_META, loader_meta, "Loader", loader_loader_rows, NULL);
   ltide_register_in(L, "tide.data", loader_rows);

@@ -91,8 +91,6 @@ static int script_put_reference(lua_State *L) {
   return put(L, &(tide_saved){.kind = TIDE_SAVED_REFERENCE, .integer = lua_tointeger(L, 2)}), 0;
 }
 
-static int script_plain_shape(lua_State *L) { return ltide_plain_shape(L, 1), 1; }
-
 /* put_tensor(values, x, handles) */
 static int script_put_tensor(lua_State *L) {
   tide_tensor *x = ltide_check_tensor(L, ltide_enter(L), 2, "value");
@@ -206,8 +204,8 @@ static int script_open_handle(lua_State *L) {
 
 static int script_broken(lua_State *L) { return broken(L, lua_tostring(L, 2)); }
 
-static const luaL_Reg script[] = LTIDE_SCRIPT(put, put_pairs, put_table, put_reference, put_tensor, plain_shape, read,
-                                              read_pairs, put_storage, open_handle, broken);
+static const luaL_Reg script[] = LTIDE_SCRIPT(put, put_pairs, put_table, put_reference, put_tensor, read, read_pairs,
+                                              put_storage, open_handle, broken);
 
 void ltide_read_value(lua_State *L, FILE *file, const char *name, int map, bool shared, tide_mapping *mapping) {
   int top = lua_gettop(L);
@@ -314,6 +312,6 @@ static ltide_row serialize_rows[] = {
 
 void ltide_open_serialize(lua_State *L, ltide_state *S) {
   (void)S;
-  ltide_script_give(L, script);
+  ltide_script_give(L, "data/serialize.c", script);
   ltide_register_rows(L, "tide", serialize_rows);
 }

@@ -96,6 +96,6 @@ void ltide_open_graphed(lua_State *L) {
 #include "device/api/graphed.def"
       {0}};
   static const luaL_Reg script[] = LTIDE_SCRIPT(replayer, check_pool, new_graph);
-  ltide_script_give(L, script);
+  ltide_script_give(L, "device/graphed.c", script);
   ltide_register_rows(L, "tide.cuda", rows);
 }

@@ -120,7 +120,7 @@ static const luaL_Reg script[] = LTIDE_SCRIPT(watch_failures);
 
 void ltide_open_memory_scope(lua_State *L, ltide_state *S) {
   S->set_oom = set_oom;
-  ltide_script_give(L, script);
+  ltide_script_give(L, "device/memory_scope.c", script);
 #define PATH "tide.cuda.memory."
   static ltide_row rows[] = {
 #include "device/api/memory_scope.def"

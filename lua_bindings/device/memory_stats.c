@@ -92,7 +92,7 @@ void ltide_open_memory_stats(lua_State *L, ltide_state *S) {
   static ltide_row cpu_rows[] = {
 #include "device/api/memory_cpu.def"
       {0}};
-  ltide_script_give(L, script);
+  ltide_script_give(L, "device/memory_stats.c", script);
   ltide_register_memory(L, rows);
   ltide_register_in(L, "tide.cpu", cpu_rows);
 }

@@ -36,12 +36,6 @@ static int script_read_device(lua_State *L) {
   return ltide_give_integer(L, device == TIDE_CURRENT ? tide_current_device() : device);
 }
 
-/* device_of(value) -> its number; nothing where it is no tensor. */
-static int script_device_of(lua_State *L) {
-  const tide_tensor *x = ltide_test_tensor(L, ltide_enter(L), 1);
-  return x ? ltide_give_integer(L, tide_tensor_device(x)) : 0;
-}
-
 /* move(x, device, waits) */
 static int script_move(lua_State *L) {
   ltide_state *S = ltide_enter(L);
@@ -78,8 +72,8 @@ static int script_join_side(lua_State *L) {
   return 0;
 }
 
-static const luaL_Reg script[] = LTIDE_SCRIPT(current_device, device_size, device_object, read_device, device_of, move,
-                                              check_unnamed, side_stream, join_side);
+static const luaL_Reg script[] =
+    LTIDE_SCRIPT(current_device, device_size, device_object, read_device, move, check_unnamed, side_stream, join_side);
 
 #define PATH "tide.parallel."
 static ltide_row rows[] = {
@@ -88,7 +82,7 @@ static ltide_row rows[] = {
 
 void ltide_open_parallel(lua_State *L, ltide_state *S) {
   (void)S;
-  ltide_script_give(L, ltide_replica_script);
-  ltide_script_give(L, script);
+  ltide_script_give(L, "device/parallel_replica.c", ltide_replica_script);
+  ltide_script_give(L, "device/parallel.c", script);
   ltide_register_in(L, "tide.parallel", rows);
 }

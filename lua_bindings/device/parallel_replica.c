@@ -31,39 +31,7 @@ static int script_new_thread(lua_State *L) {
   return 1;
 }
 
-/* For a host without Lua's library of coroutines. */
-static int resume_plain(lua_State *L) {
-  lua_State *co = lua_tothread(L, 1);
-  int n = lua_gettop(L) - 1;
-  if (!lua_checkstack(co, n)) ltide_error(L, "OutOfMemoryError", "parallel: no room for %d arguments of a replica", n);
-  lua_xmove(L, co, n);
-  int status = lua_resume(co, L, n, &n);
-  bool ok = status == LUA_OK || status == LUA_YIELD;
-  if (!ok) n = 1;
-  luaL_checkstack(L, n + 1, "parallel: too many results");
-  lua_pushboolean(L, ok);
-  lua_xmove(co, L, n);
-  return n + 1;
-}
-
-/* coroutine.resume: the library's, because the runner has taught that one where Ctrl-C is to go. */
-static int script_resume(lua_State *L) {
-  int n = lua_gettop(L);
-  lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-  if (lua_getfield(L, -1, LUA_COLIBNAME) == LUA_TTABLE) lua_getfield(L, -1, "resume");
-  if (!lua_isfunction(L, -1)) lua_pushcfunction(L, resume_plain);
-  lua_insert(L, 1);
-  lua_settop(L, 1 + n);
-  lua_call(L, n, LUA_MULTRET);
-  ltide_enter(L);
-  return lua_gettop(L);
-}
-
-static int script_yield(lua_State *L) { return lua_yield(L, lua_gettop(L)); }
-
 static int script_is_turn(lua_State *L) { return ltide_give_boolean(L, lua_touserdata(L, 1) == &ltide_turn); }
-
-static int script_has_ended(lua_State *L) { return ltide_give_boolean(L, lua_status(lua_tothread(L, 1)) != LUA_YIELD); }
 
 static int script_close_thread(lua_State *L) {
   lua_State *co = lua_tothread(L, 1);
@@ -75,7 +43,4 @@ static int script_close_thread(lua_State *L) {
 /* traceback(co, e), of the error that has ended the coroutine. */
 static int script_traceback(lua_State *L) { return ltide_push_trace(L, lua_tothread(L, 1)), 1; }
 
-static int script_is_error(lua_State *L) { return ltide_give_boolean(L, ltide_is_error(L, 1)); }
-
-const luaL_Reg ltide_replica_script[] =
-    LTIDE_SCRIPT(new_thread, resume, yield, is_turn, has_ended, close_thread, traceback, is_error);
+const luaL_Reg ltide_replica_script[] = LTIDE_SCRIPT(new_thread, is_turn, close_thread, traceback);

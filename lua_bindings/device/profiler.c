@@ -117,14 +117,7 @@ static int script_read_summary(lua_State *L) {
   return 1;
 }
 
-/* Through the program's own print, which ends the last line itself. */
-static int script_print_text(lua_State *L) {
-  lua_getglobal(L, "print");
-  lua_pushlstring(L, lua_tostring(L, 1), lua_rawlen(L, 1) - 1);
-  return lua_call(L, 1, 0), 0;
-}
-
-static const luaL_Reg script[] = LTIDE_SCRIPT(begin_recording, end_trace, read_summary, print_text);
+static const luaL_Reg script[] = LTIDE_SCRIPT(begin_recording, end_trace, read_summary);
 
 /* {==== Profilers of other makers */
 
@@ -151,7 +144,7 @@ static ltide_row rows[] = {
 
 void ltide_open_profiler(lua_State *L, ltide_state *S) {
   (void)S;
-  ltide_script_give(L, script);
+  ltide_script_give(L, "device/profiler.c", script);
   static const luaL_Reg meta[] = {{"__gc", recording_close}, {"__close", recording_close}, {0}};
   ltide_new_class(L, RECORDING_META, meta, NULL, NULL, NULL);
   ltide_register_in(L, "tide.cuda.profiler", rows);

@@ -301,7 +301,7 @@ void ltide_open_distributed_grid(lua_State *L, ltide_state *S) {
       LTIDE_SCRIPT(new_object, region, copy_region, new_buffer, pack, start_message, finish_message, is_message_done,
                    close_buffer, size_of_dtype, is_capturing, make_file, rename_file, remove_file, write_parts,
                    bytes_of, hash_of, json_text, byte_text, number_of);
-  ltide_script_give(L, script);
+  ltide_script_give(L, "distributed/distributed_grid.c", script);
   ltide_open_class(L, &grid_class);
   ltide_open_class(L, &exchange_class);
   ltide_register_in(L, "tide.distributed", rows);

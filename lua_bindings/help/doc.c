@@ -154,7 +154,7 @@ void ltide_open_help(lua_State *L, ltide_state *S) {
 #include "help/api/doc.def"
 #include "help/api/names.def"
       {0}};
-  ltide_script_give(L, script);
+  ltide_script_give(L, "help/doc.c", script);
   ltide_register_rows(L, "tide", rows);
   ltide_note_rows("tide", values);
 }

@@ -117,7 +117,7 @@ end
 
 -- help_wrapped(text): for the terminal, and for a page of 80 columns where there is none.
 function help_wrapped(text)
-  local width = screen()
+  local width = columns()
   width = width > 100 and 100 or width < 20 and 20 or width
   local lines = lines_of(text)
   for i = 1, #lines do lines[i] = wrapped_line(lines[i], width) end

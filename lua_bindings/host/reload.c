@@ -164,11 +164,6 @@ static int script_compile_text(lua_State *L) {
   return 1;
 }
 
-static int script_loaded_modules(lua_State *L) {
-  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-  return 1;
-}
-
 static int script_global_table(lua_State *L) { return lua_pushglobaltable(L), 1; }
 
 /* {==== Values */
@@ -421,14 +416,14 @@ int ltide_reload(lua_State *L, const char *name, const char *text, size_t size) 
 
 void ltide_open_reload(lua_State *L, ltide_state *S) {
   static const luaL_Reg script[] =
-      LTIDE_SCRIPT(run_recorded, apart, is_made, compile_text, loaded_modules, global_table, is_same, source_of,
-                   variable_of, likeness, length_of_place, pairs_of_place, apply_changes);
+      LTIDE_SCRIPT(run_recorded, apart, is_made, compile_text, global_table, is_same, source_of, variable_of, likeness,
+                   length_of_place, pairs_of_place, apply_changes);
   static ltide_row rows[] = {
 #define PATH "tide."
 #include "host/api/reload.def"
       {0}};
   (void)S;
   ltide_open_finaliser(L, RECORDER_META, recorder_gc);
-  ltide_script_give(L, script);
+  ltide_script_give(L, "host/reload.c", script);
   ltide_register_rows(L, "tide", rows);
 }

@@ -341,7 +341,7 @@ local function plan_of(name, record, old_source, source, recorder, loaded, env)
 end
 
 function reload(module, text)
-  local loaded, env = loaded_modules(), global_table()
+  local loaded, env = loaded(), global_table()
   local name, old = find_module(loaded, module)
   if text ~= nil and type(text) ~= "string" then refuse(text, "text", "a string, or nil for the module's file") end
   local record = known_record(name, old)

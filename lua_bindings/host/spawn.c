@@ -131,8 +131,6 @@ static int script_own_program(lua_State *L) {
   return tide_process_find(path, sizeof path, LTIDE_PROGRAM, beside) ? (lua_pushstring(L, path), 1) : 0;
 }
 
-static int script_loaded(lua_State *L) { return lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE), 1; }
-
 /* Of lua_dump, which wants its function at the top when it begins: so the buffer, which puts something there, begins
  * with the first piece. */
 typedef struct dump {
@@ -242,8 +240,8 @@ static int lmain(lua_State *L, ltide_call *c) {
 }
 
 static const luaL_Reg script[] =
-    LTIDE_SCRIPT(new_context, end_all, hand_out, count_processes, pid_of, how_ended, cannot_use, own_program, loaded,
-                 dump, write_task, start, now, sleep, load, set_upvalue, tell_begun);
+    LTIDE_SCRIPT(new_context, end_all, hand_out, count_processes, pid_of, how_ended, cannot_use, own_program, dump,
+                 write_task, start, now, sleep, load, set_upvalue, tell_begun);
 
 static ltide_row spawn_context_rows[] = {
 #include "host/api/spawn_context.def"
@@ -256,7 +254,7 @@ static ltide_row spawn_rows[] = {
 
 void ltide_open_spawn(lua_State *L, ltide_state *S) {
   (void)S;
-  ltide_script_give(L, script);
+  ltide_script_give(L, "host/spawn.c", script);
   static const luaL_Reg meta[] = {{"__close", context_close}, {"__gc", context_gc}, {0}};
   ltide_new_class(L, CONTEXT_META, meta, "Context", spawn_context_rows, NULL);
   ltide_register_in(L, "tide.multiprocessing", spawn_rows);

@@ -73,7 +73,7 @@ static ltide_row cmdline_rows[] = {
 
 void ltide_open_util(lua_State *L, ltide_state *S) {
   static const luaL_Reg none[] = {{NULL, NULL}};
-  ltide_script_give(L, script);
+  ltide_script_give(L, "host/util.c", script);
   ltide_new_class(L, "tide.cmdline", none, "cmdline", cmdline_rows, NULL);
 #define PATH "tide."
   static ltide_row rows[] = {

@@ -362,7 +362,7 @@ local function prepare(run)
     local name = parameter(run.fn, #run.sizes + k) or "argument " .. k
     if is_tensor(value) then
       run.args[k] = boxed(run, value, name)
-    elseif type(value) == "number" or type(value) == "boolean" or is_integer(value) or small_list(value) ~= value then
+    elseif type(value) == "number" or type(value) == "boolean" or is_integer(value) or plain_shape(value) ~= value then
       run.args[k] = value
     else
       refuse(value, name, "a tensor, a number or a boolean")

@@ -602,8 +602,8 @@ void ltide_open_program(lua_State *L, ltide_state *S) {
   ltide_open_class(L, &bound_class);
   set_call(L, LTIDE_LUA_KERNEL_META, lprogram_call);
   set_call(L, LTIDE_BOUND_META, lbound_call);
-  ltide_script_give(L, ltide_kernel_script);
-  ltide_script_give(L, ltide_kernel_texts);
+  ltide_script_give(L, "kernel/specialize.c", ltide_kernel_script);
+  ltide_script_give(L, "kernel/source_text.c", ltide_kernel_texts);
   ltide_register_rows(L, "tide", rows);
   lua_getfield(L, -1, "kernel");
   ltide_register_rows(L, "tide.kernel", kernel_rows);

@@ -343,5 +343,5 @@ void ltide_open_kernel_lex(lua_State *L, ltide_state *S) {
       {"kernel_tensor", script_tensor},   {"kernel_dtype_name", script_dtype_name}, {"kernel_thawed", script_thawed},
       {"kernel_nearest", script_nearest}, {"kernel_blank", script_blank},           {NULL, NULL}};
   (void)S;
-  ltide_script_give(L, script);
+  ltide_script_give(L, "kernel/lex.c", script);
 }

@@ -266,5 +266,5 @@ void ltide_open_kernel_words(lua_State *L, ltide_state *S) {
   ltide_register_in(L, "tide.random", random_rows);
   ltide_register_in(L, "tide.atomic", atomic_rows);
   ltide_register_in(L, "tide.kernel", kernel_rows);
-  ltide_script_give(L, given);
+  ltide_script_give(L, "kernel/oracle.c", given);
 }

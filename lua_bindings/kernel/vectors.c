@@ -71,8 +71,6 @@ static int script_seal(lua_State *L) { return lua_settop(L, 2), lua_setmetatable
 /* filled(metatables): they are. */
 static int script_filled(lua_State *L) { return lua_settop(L, 1), lua_rawsetp(L, LUA_REGISTRYINDEX, &key_small), 0; }
 static int script_sqrt(lua_State *L) { return lua_pushnumber(L, sqrt(lua_tonumber(L, 1))), 1; }
-/* small_list(v): its components, or its rows, as a plain list. */
-static int script_small_list(lua_State *L) { return lua_settop(L, 1), ltide_plain_shape(L, 1), 1; }
 
 #define PATH         "tide."
 #define SMALL(n, tg) .fn = lsmall, .tag = tg
@@ -91,7 +89,7 @@ static void share(lua_State *L, const char *name) {
 }
 
 void ltide_open_vectors(lua_State *L, ltide_state *S) {
-  static const luaL_Reg given[] = LTIDE_SCRIPT(seal, sqrt, small_list, filled);
+  static const luaL_Reg given[] = LTIDE_SCRIPT(seal, sqrt, filled);
   static const char *const shared[] = {"dot", "cross", "clamp", "transpose"};
   (void)S;
   ltide_register_rows(L, "tide", rows);
@@ -105,5 +103,5 @@ void ltide_open_vectors(lua_State *L, ltide_state *S) {
     lua_setfield(L, -2, names[i]);
   }
   ltide_script_set(L, "small");
-  ltide_script_give(L, given);
+  ltide_script_give(L, "kernel/vectors.c", given);
 }

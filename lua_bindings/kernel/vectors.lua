@@ -67,7 +67,7 @@ end
 -- What stands beside a vector: tensors take its components as a list.
 local function other(sign, a, b)
   if is_tensor(a) or is_tensor(b) then
-    if not is_tensor(a) then a = small_list(a) else b = small_list(b) end
+    if not is_tensor(a) then a = plain_shape(a) else b = plain_shape(b) end
     if sign == "+" then return a + b elseif sign == "-" then return a - b elseif sign == "*" then return a * b end
     return a / b
   end
@@ -455,9 +455,9 @@ local function fill(meta)
   end
   function meta.__len() return n end
   function meta.__tostring(v)
-    local list, out = small_list(v), name .. "("
+    local list, out = plain_shape(v), name .. "("
     for i = 1, n do
-      local row = is_matrix[meta] and small_list(list[i]) or { list[i] }
+      local row = is_matrix[meta] and plain_shape(list[i]) or { list[i] }
       for k = 1, #row do out = out .. (i + k > 2 and ", " or "") .. text(row[k]) end
     end
     return out .. ")"

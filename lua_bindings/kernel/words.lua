@@ -79,7 +79,7 @@ end
 function meta.__newindex(box, key, value)
   local inner, i, left = last_of(box, key)
   if left == 1 then return write(inner, i, value) end
-  local row, list = row_of(inner, i), small_list(value)
+  local row, list = row_of(inner, i), plain_shape(value)
   if list == value or left > 2 or #list ~= row.shape[1] then
     fail("ArgumentError", "kernel: " .. box[ROOT][NAME] .. ": got " .. describe(value) .. " for a row of " .. row.shape[1]
       .. ", expected a vector of as many components")

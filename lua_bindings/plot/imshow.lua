@@ -143,7 +143,7 @@ local function in_one_list(rows)
 end
 
 function imshow(x, opts)
-  local columns, color = screen()
+  local columns, color = columns(), terminal_colors()
   if opts.color ~= "auto" then color = opts.color end
   local dtype = text(x.dtype)
   if find(dtype, "complex") then fail("DtypeError", called() .. ": x: got " .. describe(x) .. ", expected real values: x:abs()") end
@@ -166,7 +166,7 @@ function imshow(x, opts)
   local note = n == 2 and general(low, 4) .. " to " .. general(high, 4) or ""
   if missing > 0 then note = note .. (note ~= "" and ", " or "") .. missing .. " of NaN" end
   if note ~= "" then out[#out + 1] = note .. "\n" end
-  local said = concat(out)
+  local said = join(out)
   if opts.text then return said end
   print_text(said)
 end

@@ -9,7 +9,6 @@
 #include "call/each.h"
 #include "call/row.h"
 #include "call/script.h"
-#include "call/system.h"
 
 /* {==== For the chunks */
 
@@ -66,17 +65,6 @@ static int script_bytes(lua_State *L) {
   return 1;
 }
 
-static int script_concat(lua_State *L) {
-  luaL_Buffer b;
-  lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
-  luaL_buffinit(L, &b);
-  for (lua_Integer i = 1; i <= n; i++) {
-    lua_rawgeti(L, 1, i);
-    luaL_addvalue(&b);
-  }
-  return luaL_pushresult(&b), 1;
-}
-
 static int script_log10(lua_State *L) { return lua_pushnumber(L, log10(lua_tonumber(L, 1))), 1; }
 
 /* general(v, digits): so many significant ones. */
@@ -94,15 +82,10 @@ static const char *colors_of_terminal(void) {
   return strstr(term, "direct") ? "true" : strstr(term, "256") ? "256" : "none";
 }
 
-/* screen(): columns, and "true", "256" or "none" for its colors. */
-static int script_screen(lua_State *L) {
-  int columns = ltide_columns();
-  lua_pushinteger(L, columns > 0 ? columns : 80);
-  lua_pushstring(L, colors_of_terminal());
-  return 2;
-}
+/* terminal_colors(): "true", "256" or "none". */
+static int script_terminal_colors(lua_State *L) { return lua_pushstring(L, colors_of_terminal()), 1; }
 
-static const luaL_Reg script[] = LTIDE_SCRIPT(numbers, picture, save_picture, bytes, concat, log10, general, screen);
+static const luaL_Reg script[] = LTIDE_SCRIPT(numbers, picture, save_picture, bytes, log10, general, terminal_colors);
 
 #define PATH "tide."
 static ltide_row picture_rows[] = {
@@ -111,6 +94,6 @@ static ltide_row picture_rows[] = {
 
 void ltide_open_picture(lua_State *L, ltide_state *S) {
   (void)S;
-  ltide_script_give(L, script);
+  ltide_script_give(L, "plot/picture.c", script);
   ltide_register_rows(L, "tide", picture_rows);
 }

@@ -106,7 +106,7 @@ int repl_call(lua_State *L, const char *name, int n) {
                                  {"number", script_number},       {"row_line", script_row_line},
                                  {"help_line", script_help_line}, {"option_keys", script_option_keys},
                                  {"libraries", script_libraries}, {NULL, NULL}};
-  if (!given) ltide_script_give(L, own), manual_open(L);
+  if (!given) ltide_script_give(L, "runner/repl.c", own), manual_open(L);
   given = true;
   return ltide_script_call(L, name, n);
 }

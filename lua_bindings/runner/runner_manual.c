@@ -45,5 +45,5 @@ void manual_open(lua_State *L) {
                                  {"manual_text", script_manual_text},
                                  {"nearest_of", script_nearest_of},
                                  {NULL, NULL}};
-  ltide_script_give(L, own);
+  ltide_script_give(L, "runner/runner_manual.c", own);
 }

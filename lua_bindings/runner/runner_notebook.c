@@ -90,7 +90,7 @@ static int script_picture_shown(lua_State *L) {
 static void open_pictures(lua_State *L) {
   static const luaL_Reg own[] = {
       {"show_picture", script_show_picture}, {"picture_shown", script_picture_shown}, {NULL, NULL}};
-  ltide_script_give(L, own);
+  ltide_script_give(L, "runner/runner_notebook.c", own);
   lua_newtable(L);
   lua_createtable(L, 0, 1);
   lua_pushliteral(L, "k");

@@ -47,7 +47,7 @@ static int script_insteads(lua_State *L) {
 
 static void give(lua_State *L) {
   static const luaL_Reg own[] = {{"json_string", script_json_string}, {"insteads", script_insteads}, {NULL, NULL}};
-  ltide_script_give(L, own);
+  ltide_script_give(L, "runner/runner_setup.c", own);
 }
 
 int setup_print_api(lua_State *L) {

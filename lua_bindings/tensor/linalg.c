@@ -182,7 +182,7 @@ static ltide_row rows[] = {
 
 void ltide_open_linalg(lua_State *L, ltide_state *S) {
   (void)S;
-  ltide_script_give(L, script);
+  ltide_script_give(L, "tensor/linalg.c", script);
   lua_newtable(L);
   ltide_register_rows(L, "tide.linalg", rows);
   lua_setfield(L, -2, "linalg");

@@ -293,5 +293,5 @@ void ltide_open_random(lua_State *L, ltide_state *S) {
                                     .tostring = generator_tostring};
   S->generator_meta = ltide_open_class(L, &class);
   ltide_register_rows(L, "tide", random_rows);
-  ltide_script_give(L, script);
+  ltide_script_give(L, "tensor/random.c", script);
 }

@@ -47,7 +47,7 @@ local function larger(a, b) return a > b and a or b end
 local function length(text) return #(gsub(text, "[\128-\191]", "")) end
 
 local function width()
-  local columns = screen()
+  local columns = columns()
   return columns > 100 and 100 or columns < 20 and 20 or columns
 end
 
