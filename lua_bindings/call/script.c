@@ -497,7 +497,7 @@ static const luaL_Reg own[] = {{"count", count},
 
 void ltide_open_script(lua_State *L, ltide_state *S) {
   (void)S;
-  lua_newtable(L);
+  lua_createtable(L, 0, 32);
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, find_field);
   lua_setfield(L, -2, "__index");

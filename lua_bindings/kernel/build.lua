@@ -9,24 +9,25 @@
 --
 -- Invariant: nothing here evaluates twice or reorders what it is given, but for a dual, and nothing has an effect.
 
+local M = ...
 local least, beyond = -9223372036854775808.0, 9223372036854775808.0
 local least_int, most_int = -2147483648.0, 2147483647.0
 local exact = 9007199254740992.0
 
--- kernel_ranged(e, lo, hi): e, an integer expression, with its range.
-function kernel_ranged(e, lo, hi)
+-- M.ranged(e, lo, hi): e, an integer expression, with its range.
+function M.ranged(e, lo, hi)
   if not (lo >= -exact and hi <= exact) then lo, hi = least, beyond end
   e.type, e.lo, e.hi = "i", lo, hi
   e.narrow = lo >= least_int and hi <= most_int
   return e
 end
 
-local ranged = kernel_ranged
+local ranged = M.ranged
 
-function kernel_any_integer(e) return ranged(e, least, beyond) end
+function M.any_integer(e) return ranged(e, least, beyond) end
 
--- kernel_const(value, type)
-function kernel_const(value, kind)
+-- M.const(value, type)
+function M.const(value, kind)
   local e = { op = "const", type = kind, value = value }
   if kind == "i" then
     if type(value) == "string" then return ranged(e, least, beyond) end
@@ -35,14 +36,14 @@ function kernel_const(value, kind)
   return e
 end
 
-local const = kernel_const
+local const = M.const
 
 local function is_const(e) return e.op == "const" and type(e.value) ~= "string" end
 
-local function fits(x) return x >= -exact and x <= exact end
+local function is_exact(x) return x >= -exact and x <= exact end
 
--- kernel_float(e): a number as a float.
-function kernel_float(e)
+-- M.float(e): a number as a float.
+function M.float(e)
   if e.type == "f" then return e end
   if is_const(e) then return const(e.value + 0.0, "f") end
   local float, dual = { op = "float", type = "f", a = e }, e.dual
@@ -50,7 +51,7 @@ function kernel_float(e)
   return dual.float or { op = "choose", type = "f", cond = dual.fits, yes = float, no = dual.other }
 end
 
-local to_float = kernel_float
+local to_float = M.float
 
 -- The float that e is where not all of what it is made of is an integer.
 local function other_of(e, single) return single and e.dual and e.dual.other or to_float(e) end
@@ -60,12 +61,11 @@ local function note_dual(e, a, b, other)
   local p, q = a.dual, b and b.dual
   if e.dual or not p and not q then return e end
   local single = not (p and q)
-  local fits = p and q and kernel_logic("and", p.fits, q.fits) or (p or q).fits
-  e.dual = { fits = fits, other = other(other_of(a, single), b and other_of(b, single)) }
+  e.dual = { fits = p and q and M.logic("and", p.fits, q.fits) or (p or q).fits, other = other(other_of(a, single), b and other_of(b, single)) }
   return e
 end
 
-kernel_note_dual = note_dual
+M.note_dual = note_dual
 
 local function both_float(op, a, b)
   return { op = op, type = "f", a = to_float(a), b = to_float(b) }
@@ -153,9 +153,9 @@ local function fold(op, a, b, kind)
   end
   local f = folds[op]
   if not f or op == "div" or op == "pow" then return end
-  if not fits((x + 0.0) * (y + 0.0)) then return end -- else it may wrap around
+  if not is_exact((x + 0.0) * (y + 0.0)) then return end -- else it may wrap around
   local z = f(x, y)
-  return fits(z) and const(z + 0, "i")
+  return is_exact(z) and const(z + 0, "i")
 end
 
 local function integers(op, a, b, site)
@@ -176,8 +176,8 @@ local function integers(op, a, b, site)
   return ranged(e, bit_range(op, a, b))
 end
 
--- kernel_arithmetic(op, a, b, site): of two numbers; bit operations and shifts of two integers.
-function kernel_arithmetic(op, a, b, site)
+-- M.arithmetic(op, a, b, site): of two numbers; bit operations and shifts of two integers.
+function M.arithmetic(op, a, b, site)
   if op == "div" or op == "pow" or a.type == "f" or b.type == "f" then
     a, b = to_float(a), to_float(b)
     return fold(op, a, b, "f") or both_float(op, a, b)
@@ -185,16 +185,16 @@ function kernel_arithmetic(op, a, b, site)
   return integers(op, a, b, site)
 end
 
-function kernel_negate(a)
+function M.negate(a)
   if a.type == "f" then
     if is_const(a) then return const(-a.value, "f") end
     return { op = "neg", type = "f", a = a }
   end
   if is_const(a) then return const(0 - a.value, "i") end
-  return ranged(note_dual({ op = "neg", a = a }, a, nil, kernel_negate), -a.hi, -a.lo)
+  return ranged(note_dual({ op = "neg", a = a }, a, nil, M.negate), -a.hi, -a.lo)
 end
 
-function kernel_bnot(a)
+function M.bnot(a)
   if is_const(a) then return const(-1 - a.value, "i") end
   return ranged({ op = "bnot", a = a }, -a.hi - 1, -a.lo - 1)
 end
@@ -213,8 +213,8 @@ end
 -- Exact in every float that a kernel computes with.
 local function is_small(x) return x >= -16777216 and x <= 16777216 end
 
--- kernel_compare(op, a, b): of two numbers, an integer beside a float exactly, or of two booleans.
-function kernel_compare(op, a, b)
+-- M.compare(op, a, b): of two numbers, an integer beside a float exactly, or of two booleans.
+function M.compare(op, a, b)
   if is_const(a) and is_const(b) then return const(truth_of(op, a.value, b.value), "b") end
   if a.dual and (b.type == "f" or b.dual) then a = to_float(a) end
   if b.dual and a.type == "f" then b = to_float(b) end
@@ -225,14 +225,14 @@ function kernel_compare(op, a, b)
   return { op = op, type = "b", a = a, b = b }
 end
 
-function kernel_not(a)
+function M.logical_not(a)
   if is_const(a) then return const(not a.value, "b") end
   if a.op == "not" then return a.a end
   return { op = "not", type = "b", a = a }
 end
 
--- kernel_logic(op, a, b): "and" or "or" of booleans.
-function kernel_logic(op, a, b)
+-- M.logic(op, a, b): "and" or "or" of booleans.
+function M.logic(op, a, b)
   if is_const(a) then
     if op == "and" then return a.value and b or a end
     return a.value and a or b
@@ -241,8 +241,8 @@ function kernel_logic(op, a, b)
   return { op = op, type = "b", a = a, b = b }
 end
 
--- kernel_choose(cond, yes, no): of two numbers, or of two booleans.
-function kernel_choose(cond, yes, no)
+-- M.choose(cond, yes, no): of two numbers, or of two booleans.
+function M.choose(cond, yes, no)
   if is_const(cond) then
     local e = cond.value and yes or no
     return (yes.type == "f" or no.type == "f") and to_float(e) or e
@@ -252,10 +252,10 @@ function kernel_choose(cond, yes, no)
     local p, q = yes.dual, no.dual
     if p or q then
       local always, none = const(true, "b"), const(0.0, "f")
-      e.dual = { fits = kernel_choose(cond, p and p.fits or always, q and q.fits or always),
-        other = kernel_choose(cond, p and p.other or none, q and q.other or none) }
+      e.dual = { fits = M.choose(cond, p and p.fits or always, q and q.fits or always),
+        other = M.choose(cond, p and p.other or none, q and q.other or none) }
       if (p and p.float or not p and yes.narrow) and (q and q.float or not q and no.narrow) then
-        e.dual.float = kernel_choose(cond, to_float(yes), to_float(no))
+        e.dual.float = M.choose(cond, to_float(yes), to_float(no))
       end
     end
     return ranged(e, least_of(yes.lo, no.lo), most_of(yes.hi, no.hi))
@@ -266,38 +266,38 @@ end
 
 -- ---- functions ----
 
--- kernel_call_float(fn, a, b): of floats, by C's name.
-function kernel_call_float(fn, a, b)
+-- M.call_float(fn, a, b): of floats, by C's name.
+function M.call_float(fn, a, b)
   return { op = "call", type = "f", fn = fn, args = { to_float(a), b and to_float(b) } }
 end
 
--- kernel_extreme(fn, a, b): min or max as Lua's, by one comparison.
-function kernel_extreme(fn, a, b)
-  if a.type == "f" or b.type == "f" then return kernel_call_float(fn, a, b) end
-  local e = note_dual({ op = "call", fn = fn, args = { a, b } }, a, b, function(x, y) return kernel_call_float(fn, x, y) end)
+-- M.extreme(fn, a, b): min or max as Lua's, by one comparison.
+function M.extreme(fn, a, b)
+  if a.type == "f" or b.type == "f" then return M.call_float(fn, a, b) end
+  local e = note_dual({ op = "call", fn = fn, args = { a, b } }, a, b, function(x, y) return M.call_float(fn, x, y) end)
   local of = fn == "min" and least_of or most_of
   if is_const(a) and is_const(b) then return const(of(a.value, b.value), "i") end
   return ranged(e, of(a.lo, b.lo), of(a.hi, b.hi))
 end
 
-function kernel_abs(a)
-  if a.type == "f" then return kernel_call_float("abs", a) end
+function M.abs(a)
+  if a.type == "f" then return M.call_float("abs", a) end
   if a.lo >= 0 then return a end
-  local e = note_dual({ op = "call", fn = "abs", args = { a } }, a, nil, kernel_abs)
+  local e = note_dual({ op = "call", fn = "abs", args = { a } }, a, nil, M.abs)
   return ranged(e, 0.0, most_of(-a.lo, a.hi))
 end
 
--- kernel_floor(a): a float as an integer, rounded down.
-function kernel_floor(a)
+-- M.floor(a): a float as an integer, rounded down.
+function M.floor(a)
   if a.type == "i" then return a end
-  return kernel_any_integer({ op = "floor_int", a = a })
+  return M.any_integer({ op = "floor_int", a = a })
 end
 
--- kernel_whole(a): a float without a fraction as Lua's math.floor gives it.
-function kernel_whole(a)
+-- M.whole(a): a float without a fraction as Lua's math.floor gives it.
+function M.whole(a)
   if a.type == "i" then return a end
-  local e = kernel_floor(a)
-  local fits = kernel_logic("and", kernel_compare("ge", a, const(least, "f")), kernel_compare("lt", a, const(beyond, "f")))
+  local e = M.floor(a)
+  local fits = M.logic("and", M.compare("ge", a, const(least, "f")), M.compare("lt", a, const(beyond, "f")))
   e.dual = { fits = fits, other = a, float = both_float("add", a, const(0.0, "f")) } -- an integer is no -0.0
   return e
 end
@@ -306,8 +306,7 @@ end
 
 local keys = { "a", "b", "cond", "yes", "no" }
 
--- kernel_children(e, visit)
-function kernel_children(e, visit)
+function M.children(e, visit)
   for k = 1, 5 do
     local child = e[keys[k]]
     if child then visit(child) end

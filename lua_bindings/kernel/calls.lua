@@ -5,22 +5,25 @@
 --
 -- Invariant: results are those of Lua 5.4's library, of the same types.
 
+local M = ...
+local build, expr, flow, outside = use "kernel/build", use "kernel/expr", use "kernel/flow", use "kernel/outside"
+local special, lex = use "kernel/special", use "kernel/lex.c"
 local modules = { tide = true, ["tide.atomic"] = true, ["tide.random"] = true }
 local builtins = {} -- by name: fn(c, node, args): args are nodes
 
-local function bad(c, node, message) kernel_bad(c, node, message) end
+local function bad(c, node, message) expr.bad(c, node, message) end
 
 -- The function of that path, or nil.
 local function builtin(path)
   if builtins[path] then return builtins[path] end
-  if sub(path, 1, 5) == "tide." then return kernel_special_call(sub(path, 6)) end
+  if sub(path, 1, 5) == "tide." then return special.call(sub(path, 6)) end
 end
 
 -- ---- what stands for what ----
 
 -- module: as the script has it, a table, or what stands for one that it must not change. Gives that table.
 local function note_library(map, path, module)
-  local of = kernel_thawed(module)
+  local of = lex.thawed(module)
   if not of then return end
   map[module], map[of] = path, path
   for key, v in next, of do
@@ -36,7 +39,7 @@ end
 local function libraries(c)
   if c.libraries then return c.libraries end
   local map, all = {}, loaded()
-  note_library(map, "math", rawget(all, "math") or kernel_global "math")
+  note_library(map, "math", rawget(all, "math") or lex.global "math")
   local tide = rawget(all, "tide")
   local of = note_library(map, "tide", tide)
   for _, name in next, of and { "atomic", "random" } or {} do
@@ -48,13 +51,13 @@ local function libraries(c)
   return map
 end
 
--- kernel_library(c, v): v as a function or a table of math's or tide's; nil: it is none.
-function kernel_library(c, v)
+-- M.library(c, v): v as a function or a table of math's or tide's; nil: it is none.
+function M.library(c, v)
   local path = libraries(c)[v]
   if not path then return end
   if path == "math" or modules[path] then return { what = "module", path = path } end
   if builtin(path) then return { what = "builtin", name = path } end
-  local dtype = kernel_dtype_name(v)
+  local dtype = lex.dtype_name(v)
   if dtype then return { what = "dtype", name = dtype } end
   return { what = "function that kernels do not have, " .. path }
 end
@@ -91,8 +94,8 @@ local in_place_of_library = {
   ["table."] = "none: a kernel has no tables", ["os."] = "none: pass its value as an argument", ["coroutine."] = "none: threads run side by side",
 }
 
--- kernel_instead(name): what stands for a function of Lua's libraries, or nil.
-function kernel_instead(name)
+-- M.instead(name): what stands for a function of Lua's libraries, or nil.
+function M.instead(name)
   local dot = find(name, ".")
   return in_place_of[name] or dot and in_place_of_library[sub(name, 1, dot)]
 end
@@ -110,29 +113,28 @@ local of_cuda = {
   atomicCAS = "tide.atomic.cas(x, {i}, expected, v)", atomicExch = "tide.atomic.exchange(x, {i}, v)",
 }
 
--- kernel_meant(name): what stands for a name that nothing has, or nil.
-function kernel_meant(name) return of_cuda[name] or builtins["math." .. name] and "math." .. name end
+-- M.meant(name): what stands for a name that nothing has, or nil.
+function M.meant(name) return of_cuda[name] or builtins["math." .. name] and "math." .. name end
 
 -- What to write for a name that the module has not for kernels.
 local function other_name(path, name)
   local names = {}
   add_names(names, path .. ".", builtins)
-  if sub(path, 1, 4) == "tide" then add_names(names, sub(path .. ".", 6), kernel_special_names()) end
+  if sub(path, 1, 4) == "tide" then add_names(names, sub(path .. ".", 6), special.names()) end
   if path == "math" then add_names(names, "", { pi = 1, huge = 1, maxinteger = 1, mininteger = 1 }) end
   if path == "tide" then add_names(names, "", dtypes) end
   if path == "tide" and builtins["math." .. name] then return ", expected math." .. name end
-  local near = kernel_nearest(name, names)
+  local near = lex.nearest(name, names)
   if near then return ", did you mean " .. path .. "." .. near .. "?" end
   return ", expected arithmetic, math.*, or of tide: atomic, random, vectors, shared, barrier, thread and the like"
 end
 
--- kernel_module_field(c, node, module, name)
-function kernel_module_field(c, node, module, name)
+function M.module_field(c, node, module, name)
   local path = module.path .. "." .. name
   if module.path == "math" then
-    if math_constants[name] then return kernel_const(math_constants[name], "f") end
-    if name == "maxinteger" then return kernel_const("9223372036854775807", "i") end
-    if name == "mininteger" then return kernel_const("9223372036854775808", "i") end
+    if math_constants[name] then return build.const(math_constants[name], "f") end
+    if name == "maxinteger" then return build.const("9223372036854775807", "i") end
+    if name == "mininteger" then return build.const("9223372036854775808", "i") end
   end
   if builtin(path) then return { what = "builtin", name = path } end
   if modules[path] then return { what = "module", path = path } end
@@ -140,67 +142,67 @@ function kernel_module_field(c, node, module, name)
   bad(c, node, "got " .. path .. ", which kernels do not have" .. (instead[path] and ", expected " .. instead[path] or other_name(module.path, name)))
 end
 
--- kernel_builtin(c, node, name, args, wanted): the values that it gives.
-function kernel_builtin(c, node, name, args, wanted) return builtin(name)(c, node, args, wanted) end
+-- M.builtin(c, node, name, args, wanted): the values that it gives.
+function M.builtin(c, node, name, args, wanted) return builtin(name)(c, node, args, wanted) end
 
 -- ---- math ----
 
 -- The arguments as numbers; a call at the end may give several.
 local function numbers(c, node, args, least, most, name)
-  local values = kernel_list_of(c, args)
+  local values = expr.list_of(c, args)
   if #values < least or #values > (most or #values) then
     bad(c, node, "got " .. #values .. (#values == 1 and " argument" or " arguments") .. ", expected " .. least .. (most and most > least and " or " .. most or most and "" or " or more") .. " for " .. name)
   end
-  for k = 1, #values do kernel_number(c, args[k] or node, values[k]) end
+  for k = 1, #values do expr.number(c, args[k] or node, values[k]) end
   return values
 end
 
 local function one_float(lua_name, c_name)
   builtins["math." .. lua_name] = function(c, node, args)
     local a = numbers(c, node, args, 1, 1, "math." .. lua_name)
-    return { kernel_call_float(c_name or lua_name, a[1]) }
+    return { build.call_float(c_name or lua_name, a[1]) }
   end
 end
 for name in next, { cos = 1, sin = 1, tan = 1, acos = 1, asin = 1, exp = 1, sqrt = 1 } do one_float(name) end
 
 builtins["math.atan"] = function(c, node, args)
   local a = numbers(c, node, args, 1, 2, "math.atan")
-  return { a[2] and kernel_call_float("atan2", a[1], a[2]) or kernel_call_float("atan", a[1]) }
+  return { a[2] and build.call_float("atan2", a[1], a[2]) or build.call_float("atan", a[1]) }
 end
 
 builtins["math.log"] = function(c, node, args)
   local a = numbers(c, node, args, 1, 2, "math.log")
   local base = a[2]
-  if not base then return { kernel_call_float("log", a[1]) } end
-  if base.op == "const" and base.value == 2 then return { kernel_call_float("log2", a[1]) } end
-  if base.op == "const" and base.value == 10 then return { kernel_call_float("log10", a[1]) } end
-  return { kernel_arithmetic("div", kernel_call_float("log", a[1]), kernel_call_float("log", base)) }
+  if not base then return { build.call_float("log", a[1]) } end
+  if base.op == "const" and base.value == 2 then return { build.call_float("log2", a[1]) } end
+  if base.op == "const" and base.value == 10 then return { build.call_float("log10", a[1]) } end
+  return { build.arithmetic("div", build.call_float("log", a[1]), build.call_float("log", base)) }
 end
 
 local function scaled(name, factor)
   builtins["math." .. name] = function(c, node, args)
-    return { kernel_arithmetic("mul", kernel_float(numbers(c, node, args, 1, 1, "math." .. name)[1]), kernel_const(factor, "f")) }
+    return { build.arithmetic("mul", build.float(numbers(c, node, args, 1, 1, "math." .. name)[1]), build.const(factor, "f")) }
   end
 end
 scaled("deg", 180 / 3.141592653589793)
 scaled("rad", 3.141592653589793 / 180)
 
-builtins["math.abs"] = function(c, node, args) return { kernel_abs(numbers(c, node, args, 1, 1, "math.abs")[1]) } end
+builtins["math.abs"] = function(c, node, args) return { build.abs(numbers(c, node, args, 1, 1, "math.abs")[1]) } end
 builtins["math.floor"] = function(c, node, args)
   local a = numbers(c, node, args, 1, 1, "math.floor")[1]
-  return { a.type == "i" and a or kernel_whole(kernel_call_float("floor", a)) }
+  return { a.type == "i" and a or build.whole(build.call_float("floor", a)) }
 end
 builtins["math.ceil"] = function(c, node, args)
   local a = numbers(c, node, args, 1, 1, "math.ceil")[1]
-  return { a.type == "i" and a or kernel_whole(kernel_call_float("ceil", a)) }
+  return { a.type == "i" and a or build.whole(build.call_float("ceil", a)) }
 end
 
 local function extreme(name)
   builtins["math." .. name] = function(c, node, args)
     local a = numbers(c, node, args, 1, nil, "math." .. name)
-    for k = 1, #a do a[k] = a[k].dual and kernel_hold(c, a[k]) or a[k] end
+    for k = 1, #a do a[k] = a[k].dual and flow.hold(c, a[k]) or a[k] end
     local e = a[1]
-    for k = 2, #a do e = kernel_extreme(name, e, a[k]) end
+    for k = 2, #a do e = build.extreme(name, e, a[k]) end
     return { e }
   end
 end
@@ -210,42 +212,42 @@ extreme "max"
 -- The remainder of a division towards 0, which has the sign of a.
 builtins["math.fmod"] = function(c, node, args)
   local v = numbers(c, node, args, 2, 2, "math.fmod")
-  if v[1].type == "f" or v[2].type == "f" then return { kernel_call_float("fmod", v[1], v[2]) } end
-  local a, b, zero = kernel_hold(c, v[1]), kernel_hold(c, v[2]), kernel_const(0, "i")
+  if v[1].type == "f" or v[2].type == "f" then return { build.call_float("fmod", v[1], v[2]) } end
+  local a, b, zero = flow.hold(c, v[1]), flow.hold(c, v[2]), build.const(0, "i")
   if b.op == "const" and b.value == 0 then bad(c, args[2] or node, "got 0, expected another divisor for math.fmod") end
-  local m = kernel_hold(c, kernel_arithmetic("mod", a, b, kernel_site(c, node)))
-  local other = kernel_logic("and", kernel_compare("ne", m, zero), kernel_compare("lt", kernel_arithmetic("bxor", a, b), zero))
-  local e = kernel_choose(other, kernel_arithmetic("sub", kernel_plain(m), kernel_plain(b)), kernel_plain(m))
-  return { kernel_note_dual(e, a, b, function(x, y) return kernel_call_float("fmod", x, y) end) }
+  local m = flow.hold(c, build.arithmetic("mod", a, b, expr.site(c, node)))
+  local other = build.logic("and", build.compare("ne", m, zero), build.compare("lt", build.arithmetic("bxor", a, b), zero))
+  local e = build.choose(other, build.arithmetic("sub", flow.plain(m), flow.plain(b)), flow.plain(m))
+  return { build.note_dual(e, a, b, function(x, y) return build.call_float("fmod", x, y) end) }
 end
 
 -- The whole part, as an integer, and the rest.
 builtins["math.modf"] = function(c, node, args)
   local a = numbers(c, node, args, 1, 1, "math.modf")[1]
-  if a.type == "i" then return { a, kernel_const(0.0, "f") } end
-  a = kernel_hold(c, a)
-  local whole = kernel_hold(c, kernel_call_float("trunc", a))
-  return { kernel_whole(whole), kernel_choose(kernel_compare("eq", whole, a), kernel_const(0.0, "f"), kernel_arithmetic("sub", a, whole)) }
+  if a.type == "i" then return { a, build.const(0.0, "f") } end
+  a = flow.hold(c, a)
+  local whole = flow.hold(c, build.call_float("trunc", a))
+  return { build.whole(whole), build.choose(build.compare("eq", whole, a), build.const(0.0, "f"), build.arithmetic("sub", a, whole)) }
 end
 
 builtins["math.tointeger"] = function(c, node, args)
   local a = numbers(c, node, args, 1, 1, "math.tointeger")[1]
   if a.type == "i" and a.dual then
-    a = kernel_hold(c, a)
-    return { { what = "maybe", cond = a.dual.fits, value = kernel_plain(a), is_nil = true } }
+    a = flow.hold(c, a)
+    return { { what = "maybe", cond = a.dual.fits, value = flow.plain(a), is_nil = true } }
   end
   if a.type == "i" then return { a } end
-  if a.op == "const" and a.value % 1 == 0 and a.value > -1e15 and a.value < 1e15 then return { kernel_const(a.value, "i") } end
-  a = kernel_hold(c, a)
-  local within = kernel_logic("and", kernel_compare("ge", a, kernel_const(-9223372036854775808.0, "f")),
-    kernel_compare("lt", a, kernel_const(9223372036854775808.0, "f")))
-  local whole = kernel_logic("and", within, kernel_compare("eq", kernel_call_float("floor", a), a))
-  return { { what = "maybe", cond = kernel_hold(c, whole), value = kernel_floor(a), is_nil = true } }
+  if a.op == "const" and a.value % 1 == 0 and a.value > -1e15 and a.value < 1e15 then return { build.const(a.value, "i") } end
+  a = flow.hold(c, a)
+  local within = build.logic("and", build.compare("ge", a, build.const(-9223372036854775808.0, "f")),
+    build.compare("lt", a, build.const(9223372036854775808.0, "f")))
+  local whole = build.logic("and", within, build.compare("eq", build.call_float("floor", a), a))
+  return { { what = "maybe", cond = flow.hold(c, whole), value = build.floor(a), is_nil = true } }
 end
 
 builtins["math.ult"] = function(c, node, args)
   local a = numbers(c, node, args, 2, 2, "math.ult")
-  for k = 1, 2 do a[k] = kernel_integer(c, args[k] or node, a[k]) end
+  for k = 1, 2 do a[k] = expr.integer(c, args[k] or node, a[k]) end
   return { { op = "call", type = "b", fn = "ult", args = a } }
 end
 
@@ -261,8 +263,8 @@ local in_place_of_methods = {
   sum = "a loop over its elements", max = "a loop over its elements", min = "a loop over its elements", mean = "a loop over its elements",
 }
 
--- kernel_tensor_method(c, node, v)
-function kernel_tensor_method(c, node)
+-- M.tensor_method(c, node, v)
+function M.tensor_method(c, node)
   bad(c, node, "got method '" .. node.name .. "' of a tensor, expected " .. (in_place_of_methods[node.name] or "x[i][j], #x or x.shape[d]: these are what a kernel has of it"))
 end
 
@@ -303,15 +305,15 @@ local function read_table(c, node, v)
   return add_constant(c, values, sizes)
 end
 
--- kernel_table_index(c, node, v, key): of a table that stands outside of the kernel.
-function kernel_table_index(c, node, v, key)
-  if key.what == "string" then return kernel_table_field(c, node, v, key.value) end
-  local e = kernel_integer(c, node.key, key, "an integer as index")
+-- M.table_index(c, node, v, key): of a table that stands outside of the kernel.
+function M.table_index(c, node, v, key)
+  if key.what == "string" then return outside.table_field(c, node, v, key.value) end
+  local e = expr.integer(c, node.key, key, "an integer as index")
   local first = e.op == "const" and rawget(v.value, e.value)
-  if e.op == "const" and type(first) ~= "number" and type(first) ~= "table" then return kernel_table_field(c, node, v, e.value) end
+  if e.op == "const" and type(first) ~= "number" and type(first) ~= "table" then return outside.table_field(c, node, v, e.value) end
   if not v.constant then v.constant = read_table(c, node, v) end
   local base = { what = "tensor", name = v.name, constant = v.constant }
   local row = { what = "row", base = base, index = { e } }
-  if kernel_ndim(c, base) > 1 then return row end
-  return kernel_load(c, row, node)
+  if expr.ndim(c, base) > 1 then return row end
+  return expr.load(c, row, node)
 end

@@ -12,6 +12,8 @@
 --
 -- Invariant: masks are numbered as they nest, so those between two are the numbers between.
 
+local M = ...
+local kernel, lanes, cxx, uniform = use "kernel/kernel", use "kernel/lanes", use "kernel/text", use "kernel/uniform"
 local typed, flow, opts, w, now
 local frames, ends, drops, mutable, slot_of, dropped_at, base, begun, narrows
 
@@ -460,8 +462,8 @@ local function write_part(out, name, list, before)
 end
 
 local function write_code(out, mode)
-  flow = kernel_uniform(typed, mode)
-  w = kernel_lanes(typed, flow, mode, opts)
+  flow = uniform.begin(typed, mode)
+  w = lanes.begin(typed, flow, mode, opts)
   now = w.now
   frames, ends, drops, mutable, slot_of, base, begun, narrows = {}, { [0] = {} }, { [0] = 0 }, {}, {}, 0, {}, {}
   dropped_at = find_ends()
@@ -500,14 +502,14 @@ local function write_tables(out)
   end
 end
 
--- kernel_code(typed, opts): the code, and the block of a launch: as kernel_text's host_block, for opts are the same.
-function kernel_code(of, of_opts)
+-- M.write(typed, opts): the code, and the block of a launch: as cxx.write's host_block, for opts are the same.
+function M.write(of, of_opts)
   local ndim = of.ndim
   typed, opts = of, { check = of_opts.check, block = of_opts.block or (ndim == 1 and { 256 } or ndim == 2 and { 1, 256 } or { 1, 1, 256 }) }
-  local first, slots = kernel_slots(typed)
+  local first, slots = kernel.slots(typed)
   local out, codes = {
     typed.float, "ndim " .. literal(ndim), "slots " .. literal(slots), "sites " .. literal(#typed.sites),
-    "mail " .. literal(kernel_mail_index) .. " " .. literal(kernel_mail_zero), "run " .. literal(kernel_run(typed)),
+    "mail " .. literal(kernel.mail_index) .. " " .. literal(kernel.mail_zero), "run " .. literal(cxx.run(typed)),
   }, {}
   if typed.barriers then
     local words = { "threads" }
@@ -524,10 +526,10 @@ function kernel_code(of, of_opts)
   end
   write_tables(out)
   local run = { 1, 1, 1 }
-  run[ndim] = kernel_run(typed)
+  run[ndim] = cxx.run(typed)
   if typed.barriers then run = opts.block end
   -- nothing of a script's is kept alive
-  kernel_lanes_end()
+  lanes.finish()
   typed, flow, opts, w, now = nil, nil, nil, nil, nil
   frames, ends, drops, mutable, slot_of, dropped_at, begun, narrows = nil, nil, nil, nil, nil, nil, nil, nil
   return join(out, "\n") .. "\n" .. join(codes, "\n") .. "\n", run

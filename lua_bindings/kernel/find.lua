@@ -3,6 +3,10 @@
 -- Two functions that begin and end in the same lines and have the same parameters are told apart by the names that they find
 -- outside of themselves, which have to be the function's upvalues, and then by their code.
 
+local M = ...
+local parse, lex = use "kernel/parse", use "kernel/lex.c"
+local function_in = use("kernel/source_text.c", "function_in")
+
 local function same_shape(f, shape)
   if f.from ~= shape.first or f.to ~= shape.last or #f.params ~= #shape.params then return false end
   for k = 1, #f.params do
@@ -12,8 +16,8 @@ local function same_shape(f, shape)
 end
 
 local function read_words(source, first, last)
-  local list, n, line, column = kernel_words(source.text, first, last)
-  if not list then kernel_fail(source.name, { line = line, column = column }, n) end
+  local list, n, line, column = lex.words(source.text, first, last)
+  if not list then parse.fail(source.name, { line = line, column = column }, n) end
   return list, n
 end
 
@@ -24,7 +28,7 @@ local function told_apart(found, source, list)
   for k = 1, #found do
     local open, last = found[k].first, found[k].last - 4
     while list[open] ~= ")" do open = open + 4 end
-    local without = kernel_blank(source.text, list[open + 2], list[open + 3] + 1, list[last + 2], list[last + 3])
+    local without = lex.blank(source.text, list[open + 2], list[open + 3] + 1, list[last + 2], list[last + 3])
     local holds = function_in(source.fn, without, source.chunk)
     if holds == nil or not holds and chosen then return end
     if not holds then chosen = found[k] end
@@ -52,7 +56,7 @@ local function choose(found, source, list)
     if found[k].matches then alike[#alike + 1] = found[k] end
   end
   if #alike < 2 then return alike[1] end
-  return told_apart(alike, source, list) or kernel_fail(source.name, alike[2],
+  return told_apart(alike, source, list) or parse.fail(source.name, alike[2],
     "got several functions with the same parameters in one line, expected one: write each in a line of its own, or pass its text as a string")
 end
 
@@ -65,11 +69,11 @@ end
 
 -- Of the functions that begin there: one around it, which ends behind it, cannot be read.
 local function find_function(source)
-  local shape, found, problem = kernel_shape(source.fn), {}, nil
+  local shape, found, problem = lex.shape(source.fn), {}, nil
   local list, n = read_words(source, shape.first, shape.last)
   for k = 1, n, 4 do
     if list[k] == "function" and list[k + 2] <= shape.first then
-      local f, why = kernel_parse_function(list, n, source.name, k)
+      local f, why = parse.function_at(list, n, source.name, k)
       problem = problem or why
       if f and same_shape(f, shape) then
         note_free(f, list)
@@ -88,13 +92,13 @@ end
 
 local function read_text(source)
   local list, n = read_words(source, 1, 2147483647)
-  local f, before = kernel_parse_text(list, n, source.name)
+  local f, before = parse.whole_text(list, n, source.name)
   return f, before, list
 end
 
--- kernel_syntax(source) -> syntax: {fn = node, before = statements in front of it, name =, lua = the function or nil, words =}.
+-- M.syntax(source) -> syntax: {fn = node, before = statements in front of it, name =, lua = the function or nil, words =}.
 -- source: {text =, name = of the file, fn = the function whose text it is part of, or nil: all of the text}.
-function kernel_syntax(source)
+function M.syntax(source)
   local f, before, words
   if source.fn then
     f, before, words = find_function(source)

@@ -14,61 +14,62 @@
 --
 -- Invariant: a declaration that is assigned again and has a number in c.state has it also in the variable of that type.
 
+local M = ...
+local build = use "kernel/build"
+
 local function emit(c, op, node)
   node.op, node.line = op, c.line
   c.out[#c.out + 1] = node
   return node
 end
 
--- kernel_emit(c, op, node)
-function kernel_emit(c, op, node) return emit(c, op, node) end
+M.emit = emit
 
-function kernel_new_id(c)
+function M.new_id(c)
   c.ids = c.ids + 1
   return c.ids
 end
 
 -- ---- variables ----
 
--- kernel_new_var(c, type, fixed): fixed: set once wherever it is read.
-function kernel_new_var(c, kind, fixed)
+-- M.new_var(c, type, fixed): fixed: set once wherever it is read.
+function M.new_var(c, kind, fixed)
   local n = #c.vars + 1
   c.vars[n] = { type = kind, fixed = fixed }
   return n
 end
 
-local new_var = kernel_new_var
+local new_var = M.new_var
 
--- kernel_var(n, value): a variable that holds the value now.
-function kernel_var(n, value)
+-- M.var(n, value): a variable that holds the value now.
+function M.var(n, value)
   local e = { op = "var", n = n, type = value.type }
-  if value.type == "i" then kernel_ranged(e, value.lo, value.hi) end
+  if value.type == "i" then build.ranged(e, value.lo, value.hi) end
   return e
 end
 
-local var = kernel_var
+local var = M.var
 
--- kernel_let(c, n, value)
-function kernel_let(c, n, value)
+function M.let(c, n, value)
   emit(c, "let", { var = n, value = value })
 end
 
-local let = kernel_let
+local let = M.let
 
 local always = { const = true, place = true, grid = true, size = true, number = true, thread = true, block = true, block_size = true }
 local never = { load = true }
 
--- kernel_is_stable(c, e): is e the same wherever it is evaluated from here on?
-function kernel_is_stable(c, e)
+-- M.is_stable(c, e): is e the same wherever it is evaluated from here on?
+function M.is_stable(c, e)
   if always[e.op] then return true end
   if e.op == "var" then return c.vars[e.n].fixed end
   if never[e.op] then return false end
   local stable = true
-  kernel_children(e, function(child) stable = stable and kernel_is_stable(c, child) end)
+  build.children(e, function(child) stable = stable and M.is_stable(c, child) end)
   return stable
 end
 
-local is_stable = kernel_is_stable
+local is_stable = M.is_stable
 
 local function map_parts(v, fn)
   local copy = {}
@@ -102,7 +103,7 @@ local function hold_all(c, e)
   local dual = e.dual
   if not dual then return hold(c, e) end
   if e.op == "floor_int" then
-    e = kernel_whole(hold(c, dual.other))
+    e = build.whole(hold(c, dual.other))
     dual = e.dual
   else
     dual = { fits = hold(c, dual.fits), other = hold(c, dual.other), float = dual.float and hold(c, dual.float) }
@@ -112,8 +113,8 @@ local function hold_all(c, e)
   return e
 end
 
--- kernel_plain(e): an integer of which it is known that it is one.
-function kernel_plain(e)
+-- M.plain(e): an integer of which it is known that it is one.
+function M.plain(e)
   if not e.dual then return e end
   local copy = {}
   for key, x in next, e do copy[key] = x end
@@ -121,16 +122,16 @@ function kernel_plain(e)
   return copy
 end
 
--- kernel_hold(c, v): the value in variables of its own, unless it costs nothing and stays as it is.
-function kernel_hold(c, v)
+-- M.hold(c, v): the value in variables of its own, unless it costs nothing and stays as it is.
+function M.hold(c, v)
   return map_value(v, function(e)
     if simple[e.op] and is_stable(c, e) then return e end
     return hold_all(c, e)
   end)
 end
 
--- kernel_hold_at(c, list, place, v): the same, in front of what has been written from that place on.
-function kernel_hold_at(c, place, v)
+-- M.hold_at(c, list, place, v): the same, in front of what has been written from that place on.
+function M.hold_at(c, place, v)
   local out, behind = c.out, {}
   for k = place + 1, #out do
     behind[#behind + 1] = out[k]
@@ -161,7 +162,7 @@ end
 -- Of the integer v what it is where it is none, into variables of the declaration; part: of a vector.
 local function put_dual(c, decl, v, part)
   part = part or ""
-  local fits, other = v.dual and v.dual.fits or kernel_const(true, "b"), v.dual and v.dual.other or kernel_const(0.0, "f")
+  local fits, other = v.dual and v.dual.fits or build.const(true, "b"), v.dual and v.dual.other or build.const(0.0, "f")
   return { fits = put_one(c, decl, "b", part .. " fits", fits), other = put_one(c, decl, "f", part .. " other", other) }
 end
 
@@ -194,34 +195,33 @@ local function put(c, decl, v)
   return { what = "vector", kind = v.kind, parts = parts }
 end
 
--- kernel_begin(c, decl): it has no variables yet.
-function kernel_begin(c, decl)
+-- M.begin(c, decl): it has no variables yet.
+function M.begin(c, decl)
   c.slots[decl] = {}
   if c.in_order[decl] then return end
   c.order[#c.order + 1] = decl
   c.in_order[decl] = true
 end
 
--- kernel_forget(c, count): the declarations behind that many are no more.
-function kernel_forget(c, count)
+-- M.forget(c, count): the declarations behind that many are no more.
+function M.forget(c, count)
   for k = #c.order, count + 1, -1 do
     local decl = c.order[k]
     c.state[decl], c.in_order[decl], c.order[k] = nil, nil, nil
   end
 end
 
--- kernel_declare(c, decl, v): a declaration begins to be.
-function kernel_declare(c, decl, v)
-  kernel_begin(c, decl)
+-- M.declare(c, decl, v): a declaration begins to be.
+function M.declare(c, decl, v)
+  M.begin(c, decl)
   if not decl.assigned then
-    c.state[decl] = kernel_hold(c, v)
+    c.state[decl] = M.hold(c, v)
     return
   end
-  kernel_assign(c, decl, v)
+  M.assign(c, decl, v)
 end
 
--- kernel_assign(c, decl, v)
-function kernel_assign(c, decl, v)
+function M.assign(c, decl, v)
   local whole = put(c, decl, v)
   if not v.what and is_stable(c, v) then whole = v end
   c.state[decl] = whole
@@ -230,7 +230,7 @@ end
 -- ---- paths that meet ----
 
 -- A place that paths lead to: c.joins holds those that are open, since a loop that is typed again takes back what led there.
-function kernel_new_join(c)
+function M.new_join(c)
   local j = { entries = {} }
   c.joins[#c.joins + 1] = j
   return j
@@ -242,10 +242,10 @@ local function copy_state(state)
   return copy
 end
 
-function kernel_copy_state(state) return copy_state(state) end
+M.copy_state = copy_state
 
--- kernel_join_from(c, j): the running path leads there; what it has still to do can be put in front.
-function kernel_join_from(c, j)
+-- M.join_from(c, j): the running path leads there; what it has still to do can be put in front.
+function M.join_from(c, j)
   if not c.live then return end
   local fix = emit(c, "seq", { list = {} })
   j.entries[#j.entries + 1] = { state = copy_state(c.state), fix = fix.list, line = c.line }
@@ -285,7 +285,7 @@ local function convert(c, entry, decl, v, kind, part)
   if v.type == kind then return end
   local out, line = c.out, c.line
   c.out, c.line = entry.fix, entry.line
-  let(c, slot(c, decl, kind, part), kernel_float(v))
+  let(c, slot(c, decl, kind, part), build.float(v))
   c.out, c.line = out, line
 end
 
@@ -300,8 +300,8 @@ end
 
 local kind_names = { i = "an integer", f = "a float", b = "a boolean" }
 
--- kernel_describe(v): what a value is, in words.
-function kernel_describe(v)
+-- M.describe(v): what a value is, in words.
+function M.describe(v)
   if not v.what then return kind_names[v.type] end
   if v.what == "vector" then return "a " .. v.kind end
   if v.what == "row" then return "a row of a tensor" end
@@ -316,7 +316,7 @@ end
 local function mixed(a, b, line_a, line_b)
   if a.what == "mixed" then return a end
   if b.what == "mixed" then return b end
-  return { what = "mixed", reason = kernel_describe(a) .. " by one way and " .. kernel_describe(b) .. " by another",
+  return { what = "mixed", reason = M.describe(a) .. " by one way and " .. M.describe(b) .. " by another",
     is_nil = a.what == "nil" or b.what == "nil" }
 end
 
@@ -376,8 +376,8 @@ local function merge(c, decl, entries, values)
   end
 end
 
--- kernel_join(c, j): goes on where the paths meet.
-function kernel_join(c, j)
+-- M.join(c, j): goes on where the paths meet.
+function M.join(c, j)
   for k = #c.joins, 1, -1 do -- it is closed, and so are those within
     local is_it = c.joins[k] == j
     c.joins[k] = nil
@@ -398,8 +398,8 @@ function kernel_join(c, j)
   c.state = state
 end
 
--- kernel_list(c, fn): the statements that fn writes.
-function kernel_list(c, fn)
+-- M.list(c, fn): the statements that fn writes.
+function M.list(c, fn)
   local out = c.out
   c.out = {}
   fn()
@@ -475,26 +475,26 @@ local function chosen(c, state, entries)
   return list
 end
 
--- kernel_branch(c, cond, yes, no): one of two functions that write statements.
-function kernel_branch(c, cond, yes, no)
-  local j, state, node, line = kernel_new_join(c), c.state, {}, c.line
+-- M.branch(c, cond, yes, no): one of two functions that write statements.
+function M.branch(c, cond, yes, no)
+  local j, state, node, line = M.new_join(c), c.state, {}, c.line
   local function side(fn, name)
     c.state, c.live = copy_state(state), true
     refine(c, cond, name == "yes")
-    return kernel_list(c, function()
+    return M.list(c, function()
       if fn then fn() end
       local before = #j.entries
-      kernel_join_from(c, j)
+      M.join_from(c, j)
       if #j.entries > before then j.entries[#j.entries].side = name end
     end)
   end
   node.yes, node.no = side(yes, "yes"), side(no, "no")
   c.line = line
   local list = chosen(c, state, j.entries)
-  node.cond = #list > 0 and kernel_hold(c, cond) or cond
+  node.cond = #list > 0 and M.hold(c, cond) or cond
   emit(c, "if", node)
-  kernel_join(c, j)
-  for k = 1, #list do kernel_assign(c, list[k].decl, kernel_hold(c, kernel_choose(node.cond, list[k].yes, list[k].no))) end
+  M.join(c, j)
+  for k = 1, #list do M.assign(c, list[k].decl, M.hold(c, build.choose(node.cond, list[k].yes, list[k].no))) end
 end
 
 -- ---- loops ----
@@ -530,14 +530,14 @@ local wide = 1073741824.0
 -- itself tests; p.full: nothing is known of it.
 local function head_value(c, decl, v, kind, p, part)
   if kind == "f" and v.type == "i" then
-    let(c, slot(c, decl, "f", part), kernel_float(v))
+    let(c, slot(c, decl, "f", part), build.float(v))
     return var(slot(c, decl, "f", part), { type = "f" })
   end
   local e = var(slot(c, decl, v.type, part), v)
   if v.type ~= "i" then return e end
   if v.dual or p.dual then e.dual = put_dual(c, decl, v, part) end
-  if p.full or p.wide and not (v.lo >= -wide and v.hi <= wide) then return kernel_any_integer(e) end
-  if p.wide then kernel_ranged(e, v.lo >= 0 and 0.0 or -wide, wide) end
+  if p.full or p.wide and not (v.lo >= -wide and v.hi <= wide) then return build.any_integer(e) end
+  if p.wide then build.ranged(e, v.lo >= 0 and 0.0 or -wide, wide) end
   return e
 end
 
@@ -581,9 +581,9 @@ local function fits_head(c, list, head, back, plan)
   return ok
 end
 
--- kernel_loop(c, sets, body): body(back) writes the loop's statements, with c.state as it is at its head, and has every path
+-- M.loop(c, sets, body): body(back) writes the loop's statements, with c.state as it is at its head, and has every path
 -- that begins it again lead to `back`. Returns the state of the head.
-function kernel_loop(c, sets, body)
+function M.loop(c, sets, body)
   local plan, state, line, m = {}, c.state, c.line, mark(c)
   local list = changed(c, sets)
   c.depth = c.depth + 1
@@ -593,7 +593,7 @@ function kernel_loop(c, sets, body)
   while true do
     c.state, c.live, c.line = copy_state(state), true, line
     enter_head(c, list, plan)
-    local head, back = copy_state(c.state), kernel_new_join(c)
+    local head, back = copy_state(c.state), M.new_join(c)
     body(back)
     local ok = true
     for k = 1, #back.entries do ok = fits_head(c, list, head, back.entries[k].state, plan) and ok end

@@ -5,6 +5,7 @@
 --
 -- Invariant: where the condition holds there is a turn at least, and every value of the variable is a tide_x.
 
+local M = ...
 local of, loop, sets, labels, proven, write
 
 local function small_constant(e) return e.op == "const" and e.type == "i" and type(e.value) == "number" and e.value < 1048576 and e.value > -1048576 end
@@ -90,10 +91,10 @@ look = function(found, list)
   end
 end
 
--- kernel_hoist(typed, n, is_proven, write_expression) -> {cond =, inside =, labels =} or nil: of a `for` statement whose bounds are in
+-- M.test(typed, n, is_proven, write_expression) -> {cond =, inside =, labels =} or nil: of a `for` statement whose bounds are in
 -- the variables `first`, the lower, and `last` of the text: what to ask, the elements that lie inside where it holds, and the
 -- labels that a second copy of the body needs to have for itself.
-function kernel_hoist(typed, n, is_proven, write_expression)
+function M.test(typed, n, is_proven, write_expression)
   of, loop, sets, labels, proven, write = typed, n, {}, { ["next" .. n.id] = true }, is_proven, write_expression
   local found
   if is_simple(n.body) and not sets[n.var] then

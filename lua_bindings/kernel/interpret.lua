@@ -10,6 +10,11 @@
 --
 -- Invariant: whatever ends the run, upvalues hold what they held, and after an error no tensor has been written to.
 
+local M = ...
+local words = use "kernel/words"
+local builtin, dtype_of, sizes_of, is_tensor, plain = use("tensor/compose.c", "builtin", "dtype_of", "sizes_of", "is_tensor", "plain")
+local is_lua, set_upvalue, kernel_thread, function_of = use("kernel/oracle.c", "is_lua", "set_upvalue", "kernel_thread", "function_of")
+local parameter = use("kernel/oracle.c", "parameter")
 local to_cpu, totable, tensor, copy_, view, numel, reshape = builtin "cpu", builtin "totable", builtin "tensor", builtin "copy_", builtin "view",
   builtin "numel", builtin "reshape"
 
@@ -35,7 +40,7 @@ local function boxed(run, x, name)
     fail("DtypeError", "interpret: " .. name .. ": dtype not accepted, got " .. dtype .. ", expected real numbers, integers or bool")
   end
   if not run.set_float then note_float(run, dtype) end
-  local box, root = new_box(dtype, sizes_of(x), values_of(x), name)
+  local box, root = words.new_box(dtype, sizes_of(x), values_of(x), name)
   run.boxes[x] = box
   run.list[#run.list + 1] = { x = x, box = box, root = root }
   return box
@@ -169,13 +174,13 @@ end
 
 local function run_places(run)
   local now, at = new_words(run, false), 0
-  local before = run_block(now)
+  local before = words.run_block(now)
   local ok, e = try(each_place, run.sizes, function(place)
     at = at + 1
     set_words(run, now, place)
     call_at(run, place, at)
   end)
-  run_block(before)
+  words.run_block(before)
   return ok, e
 end
 
@@ -277,10 +282,10 @@ local function run_blocks(run)
     size = size * run.block[d]
     counts[d] = (run.sizes[d] + run.block[d] - 1) // run.block[d]
   end
-  local before = run_block(nil)
+  local before = words.run_block(nil)
   local ok, e = try(each_place, counts, function(block)
     local now, threads, at = new_words(run, true), {}, 0
-    run_block(now)
+    words.run_block(now)
     each_place(run.block, function(inner)
       local place, inside = {}, true
       at = at + 1
@@ -292,7 +297,7 @@ local function run_blocks(run)
     end)
     run_threads(run, now, threads, size)
   end)
-  run_block(before)
+  words.run_block(before)
   return ok, e
 end
 
@@ -416,7 +421,7 @@ local function with_place(e, place)
 end
 
 -- tide.kernel.interpret(fn, grid, ... [, {block=, float=, out=, reduce=}]); of a kernel, made is what kernel/kernel.lua keeps of it.
-function kernel_interpret(made, fn, grid, ...)
+function M.run(made, fn, grid, ...)
   local n, args, options = count(...), { ... }, {}
   local given = n > 0 and read_options(args[n]) or nil
   if given then n = n - 1 end
@@ -433,7 +438,7 @@ function kernel_interpret(made, fn, grid, ...)
     return ok, e
   end
   local ok, e = attempt(run_places)
-  if not ok and e == needs_threads then ok, e = attempt(run_blocks) end
+  if not ok and e == words.needs_threads then ok, e = attempt(run_blocks) end
   if not ok then throw(with_place(e, run.place)) end
   write_back(run)
   return results_of(run)

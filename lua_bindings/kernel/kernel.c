@@ -513,8 +513,8 @@ static int call_method(lua_State *L, const char *name) {
   return ltide_script_call(L, name, lua_gettop(L));
 }
 
-static int lprogram_replace(lua_State *L) { return call_method(L, "program_replace"); }
-static int lprogram_source(lua_State *L) { return call_method(L, "program_text_of"); }
+static int lprogram_replace(lua_State *L) { return call_method(L, "kernel/kernel.replace"); }
+static int lprogram_source(lua_State *L) { return call_method(L, "kernel/kernel.text_of"); }
 
 static bool is_ready(lua_State *L) {
   lua_settop(L, 1);

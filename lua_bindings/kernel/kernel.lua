@@ -1,15 +1,23 @@
 -- tide.kernel: kernels written in Lua: from a function and the kinds of its arguments to what specialize.c keeps of it.
 --
--- kernel_compile (types.lua) makes a typed tree of the text, kernel_text writes it in C. Both are asked once for each
--- new combination of kinds; `layout` is one of them, what is known of grid and tensors, as tide_kernel_layout counts it: 1,
--- all sizes and offsets are computed in 32 bits; 2, elements lie side by side along the last dims, too.
+-- A text is parsed once and compiled once for each new combination of kinds (compile). `layout` is one of them: what is known
+-- of grid and tensors, as tide_kernel_layout counts it: 1, all sizes and offsets are computed in 32 bits; 2, elements lie side by
+-- side along the last dims, too.
 --
 -- Invariant: a kernel has a body that was read as a whole; an error in another one changes nothing.
 
-kernel_mail_index, kernel_mail_zero, kernel_mail_stopped, kernel_mail_apart = 2, 3, 4, 5 -- as TIDE__MAIL_PLACE, _ZERO, _STOPPED and _APART in core
+local M = ...
+local finder, types, tidy, cxx, code = use "kernel/find", use "kernel/types", use "kernel/tidy", use "kernel/text", use "kernel/code"
+local function_text = use("kernel/source_text.c", "function_text")
+local dtype_name, env_of, runs_native, kernel_add = use("kernel/specialize.c", "dtype_name", "env_of", "runs_native", "kernel_add")
+local specials_ready, reduction_of, kernel_new = use("kernel/specialize.c", "specials_ready", "reduction_of", "kernel_new")
+local kernel_drop, default_device = use("kernel/specialize.c", "kernel_drop", "default_device")
+local function_of = use("kernel/oracle.c", "function_of")
 
--- kernel_slots(typed): where each operand begins among the slots, and how many there are.
-function kernel_slots(typed)
+M.mail_index, M.mail_zero, M.mail_stopped, M.mail_apart = 2, 3, 4, 5 -- as TIDE__MAIL_PLACE, _ZERO, _STOPPED and _APART in core
+
+-- M.slots(typed): where each operand begins among the slots, and how many there are.
+function M.slots(typed)
   local first, at = {}, 7 + #typed.sites
   for k = 1, #typed.operands do
     local x = typed.operands[k]
@@ -26,8 +34,8 @@ local function strip(name)
   return (mark == "@" or mark == "=") and sub(name, 2) or "kernel"
 end
 
--- kernel_source(fn): its text, for the front end. A string is the text itself.
-function kernel_source(fn)
+-- M.source(fn): its text, for the front end. A string is the text itself.
+function M.source(fn)
   if type(fn) == "string" then return { text = fn, name = "kernel", chunk = "=kernel", line = 1 } end
   if type(fn) ~= "function" then refuse(fn, "fn", "a function of Lua, or its text") end
   local text, name, line = function_text(fn)
@@ -35,6 +43,12 @@ function kernel_source(fn)
     fail("ValueError", "kernel: the text of the function cannot be had: " .. name .. ", expected the text as a string")
   end
   return { text = text, name = strip(name), chunk = name, line = line, fn = fn }
+end
+
+-- The syntax of the text, which is read once and as a whole.
+local function parse(source)
+  source.syntax = source.syntax or finder.syntax(source)
+  return source.syntax
 end
 
 -- ---- options ----
@@ -146,24 +160,33 @@ end
 -- What a script that may not run machine code makes is as large at most as a compiler is done with soon.
 local most_text = 262144
 
-local function compile(self, source, ndim, layout, signature)
-  local small, trusted = layout > 0, runs_native()
-  local typed = kernel_compile(source.syntax, { ndim = ndim, small = small, signature = signature, float = self.float, name = self.name })
-  local opts = { check = self.check ~= false or not trusted, clear = not trusted, small = small, unit = layout > 1, block = default_block(self, ndim), plain = true, reduce = self.reduce }
-  local text = kernel_text(typed, opts)
+-- The texts of a typed tree and its code for the interpreter, with what a launch has to know of them.
+local function emit(self, typed, opts)
   if self.reduce and typed.results == 0 then
     fail("ValueError", "kernel: " .. self.name .. ": reduce: got a function that returns nothing, expected one that returns what is reduced")
   end
-  if not trusted and (#text.device > most_text or #text.host > most_text) then
-    fail("ValueError", self.name .. ": the kernel is too long, got " .. #text.host .. " bytes of C++, expected at most " .. most_text)
+  local made = cxx.write(typed, opts)
+  if opts.clear and (#made.device > most_text or #made.host > most_text) then
+    fail("ValueError", self.name .. ": the kernel is too long, got " .. #made.host .. " bytes of C++, expected at most " .. most_text)
   end
-  local outers, places = outers_of(typed, #signature)
-  return {
-    typed = typed, opts = opts, signature = signature, ndim = ndim, layout = layout, args = #signature, operands = typed.operands,
-    results = typed.results, outers = outers, places = places, lines = lines_of(typed), source = source.chunk,
-    device = text.device, host = text.host, code = kernel_code(typed, opts), turns = typed.barriers, waits = text.waits, block = text.block,
-    host_block = text.host_block, rounds = text.rounds, unordered = (typed.atomics and is_unordered(typed, typed.body)) or false,
-  }
+  made.code, made.turns, made.lines = code.write(typed, opts), typed.barriers, lines_of(typed)
+  made.unordered = (typed.atomics and is_unordered(typed, typed.body)) or false
+  return made
+end
+
+-- One form of a kernel, as kernel_add takes it: for grids of ndim sizes, a layout and the kinds of the arguments.
+local function compile(self, source, ndim, layout, signature)
+  local trusted, small = runs_native(), layout > 0
+  local opts = { check = self.check ~= false or not trusted, clear = not trusted, small = small, unit = layout > 1,
+    block = default_block(self, ndim), plain = true, reduce = self.reduce }
+  local syntax = parse(source)
+  local tree = types.infer(syntax, { ndim = ndim, small = small, signature = signature, float = self.float })
+  local typed = tidy.tree(tree)
+  local made = emit(self, typed, opts)
+  made.typed, made.opts, made.source, made.ndim, made.layout = typed, opts, source.chunk, ndim, layout
+  made.signature, made.args, made.operands, made.results = signature, #signature, typed.operands, typed.results
+  made.outers, made.places = outers_of(typed, #signature)
+  return made
 end
 
 -- ---- what C calls ----
@@ -179,7 +202,7 @@ local function warn_of_nothing(self, made)
 end
 
 -- A call needs what is not there: kinds of its arguments, in `signature`.
-function program_special(k, self, ndim, layout, signature)
+function M.special(k, self, ndim, layout, signature)
   local made = compile(self, self.source, ndim, layout, signature)
   warn_of_nothing(self, made)
   local number = kernel_add(k, made)
@@ -187,31 +210,31 @@ function program_special(k, self, ndim, layout, signature)
   self.last = made
 end
 
-local function begin(k, self, types)
-  local kinds = read_types(types)
+local function begin(k, self, list)
+  local kinds = read_types(list)
   local ndim = #self.source.syntax.fn.params - #kinds
   if ndim < 1 or ndim > 3 then
     fail("ValueError", "kernel: types: got " .. #kinds .. " for a function of " .. #self.source.syntax.fn.params
       .. " parameters, expected one for each behind the place, which is one to three of them")
   end
-  program_special(k, self, ndim, 2, kinds)
+  M.special(k, self, ndim, 2, kinds)
   specials_ready(k)
 end
 
 -- The whole body is read before anything is compiled of it.
 local function read_body(fn)
-  local source = kernel_source(fn)
-  source.syntax = kernel_syntax(source)
+  local source = M.source(fn)
+  parse(source)
   return source
 end
 
 -- tide.func(fn): what kernels call.
-function kernel_func(fn)
+function M.func(fn)
   read_body(fn)
   return type(fn) == "string" and function_of(fn) or fn
 end
 
-function program_make(fn, opts)
+function M.make(fn, opts)
   local source = read_body(fn)
   local reduce = opts.reduce
   if reduce ~= nil and not reduction_of(reduce) then refuse(reduce, "reduce", "'sum', 'prod', 'min' or 'max'") end
@@ -228,7 +251,7 @@ end
 
 -- ---- methods ----
 
-function program_replace(k, self, fn)
+function M.replace(k, self, fn)
   local source, made = read_body(fn), {}
   for i = 1, #self.made do
     local old = self.made[i]
@@ -244,11 +267,11 @@ function program_replace(k, self, fn)
   return k
 end
 
-function program_text_of(k, self, device)
+function M.text_of(k, self, device)
   local last = self.last
   if not last then fail("StateError", "source: nothing was compiled yet, expected a call before, or types=") end
   local opts = { check = last.opts.check, clear = last.opts.clear, small = last.opts.small, unit = last.opts.unit, block = last.opts.block, reduce = last.opts.reduce }
   if device == nil then device = default_device() < 0 and "cpu" or "cuda" end
   if device ~= "cpu" and device ~= "cuda" then refuse(device, "device", "'cuda' or 'cpu'") end
-  return kernel_text(last.typed, opts)[device == "cpu" and "host" or "device"]
+  return cxx.write(last.typed, opts)[device == "cpu" and "host" or "device"]
 end

@@ -7,6 +7,8 @@
 --
 -- Invariant: a register is free, or one variable's or value's; a value is given back by whoever used it up.
 
+local M = ...
+local kernel, uniform = use "kernel/kernel", use "kernel/uniform"
 local registers = { i = "w", f = "r", b = "m" }
 local suffix = { i = "_i", f = "_r", b = "_m" }
 
@@ -408,7 +410,7 @@ local function compare(e, dest)
 end
 
 local function random(e, dest)
-  local args, n, any, last = e.args, e.op == "integer" and 4 or 2, false, nil
+  local args, n, any = e.args, e.op == "integer" and 4 or 2, false
   local v = {}
   for k = 1, #args do
     v[k] = eval(args[k])
@@ -539,14 +541,14 @@ for op in next, compare_kinds do of[op] = compare end
 -- dest: a register of lanes that may be used for the result, which need not.
 eval = function(e, dest) return of[e.op](e, dest) end
 
--- kernel_lanes(typed, flow, mode, opts): begins a code; {eval =, emit =, ...} to write it with. What was written is in
+-- M.begin(typed, flow, mode, opts): begins a code; {eval =, emit =, ...} to write it with. What was written is in
 -- `parts`, and `accesses`, `count` are complete when all is.
-function kernel_lanes(of_typed, of_flow, of_mode, of_opts)
+function M.begin(of_typed, of_flow, of_mode, of_opts)
   typed, flow, mode, opts = of_typed, of_flow, of_mode, of_opts
   parts, cache, level = { launch = {}, row = {}, block = {}, body = {} }, {}, {}
   count, free, accesses, places = { s = 0, w = 0, r = 0, m = 0 }, { w = {}, r = {}, m = {} }, {}, {}
   now = { cur = 0, masks = 1, vars = {} }
-  first = kernel_slots(typed)
+  first = kernel.slots(typed)
   local n = 0
   for k = 1, #typed.operands do
     if typed.operands[k].kind == "tensor" then places[k], n = n, n + 1 end
@@ -561,7 +563,7 @@ function kernel_lanes(of_typed, of_flow, of_mode, of_opts)
 end
 
 -- Lets go of the last code's tree.
-function kernel_lanes_end()
-  kernel_uniform_end()
+function M.finish()
+  uniform.finish()
   typed, flow, opts, parts, cache, now = nil, nil, nil, nil, nil, nil
 end

@@ -339,9 +339,9 @@ static int script_nearest(lua_State *L) {
 
 void ltide_open_kernel_lex(lua_State *L, ltide_state *S) {
   static const luaL_Reg script[] = {
-      {"kernel_words", script_words},     {"kernel_shape", script_shape},           {"kernel_global", script_global},
-      {"kernel_tensor", script_tensor},   {"kernel_dtype_name", script_dtype_name}, {"kernel_thawed", script_thawed},
-      {"kernel_nearest", script_nearest}, {"kernel_blank", script_blank},           {NULL, NULL}};
+      {"words", script_words},     {"shape", script_shape},           {"global", script_global},
+      {"tensor", script_tensor},   {"dtype_name", script_dtype_name}, {"thawed", script_thawed},
+      {"nearest", script_nearest}, {"blank", script_blank},           {NULL, NULL}};
   (void)S;
   ltide_script_give(L, "kernel/lex.c", script);
 }

@@ -66,7 +66,7 @@ static int lblock_word(lua_State *L) {
   luaL_checkstack(L, n + 4, row->name);
   lua_pushstring(L, row->name);
   lua_insert(L, 1);
-  ltide_script_push(L, "block_word");
+  ltide_script_push(L, "kernel/words.block_word");
   for (int i = 1; i <= n + 1; i++) lua_pushvalue(L, i);
   lua_call(L, n + 1, LUA_MULTRET);
   ltide_enter(L);
@@ -79,20 +79,20 @@ static int latomic(lua_State *L) {
   ltide_enter(L);
   lua_pushstring(L, row->name);
   lua_insert(L, 1);
-  return ltide_script_call(L, "atomic", lua_gettop(L));
+  return ltide_script_call(L, "kernel/words.atomic", lua_gettop(L));
 }
 
 static int linterpret(lua_State *L) {
   ltide_enter(L);
   ltide_test_object(L, 1, LTIDE_LUA_KERNEL_META) ? (void)lua_getiuservalue(L, 1, 1) : lua_pushnil(L);
   lua_insert(L, 1);
-  return ltide_script_call(L, "kernel_interpret", lua_gettop(L));
+  return ltide_script_call(L, "kernel/interpret.run", lua_gettop(L));
 }
 
 static int lfunc(lua_State *L) {
   ltide_enter(L);
   if (lua_gettop(L) > 1) return ltide_error(L, "ArgumentError", "func: got %d arguments, expected one", lua_gettop(L));
-  return ltide_script_call(L, "kernel_func", lua_gettop(L));
+  return ltide_script_call(L, "kernel/kernel.func", lua_gettop(L));
 }
 
 /* {==== What the chunks cannot do themselves */

@@ -3,8 +3,11 @@
 --
 -- Invariant: a name is looked up once for each function that is compiled in, by raw reads.
 
--- kernel_add_operand(c, operand): its number.
-function kernel_add_operand(c, operand)
+local M = ...
+local build, calls, vector_types, lex = use "kernel/build", use "kernel/calls", use "kernel/vector_types", use "kernel/lex.c"
+
+-- M.add_operand(c, operand): its number.
+function M.add_operand(c, operand)
   c.operands[#c.operands + 1] = operand
   return #c.operands
 end
@@ -13,12 +16,12 @@ local function tensor_value(c, name, n) return { what = "tensor", name = name, n
 
 local function number_value(n, kind)
   local e = { op = "number", operand = n, type = kind == "integer" and "i" or kind == "float" and "f" or "b" }
-  return kind == "integer" and kernel_any_integer(e) or e
+  return kind == "integer" and build.any_integer(e) or e
 end
 
--- kernel_operand(c, name, kind, from, dtype, ndim): the value of one that is added.
-function kernel_operand(c, name, kind, from, dtype, ndim)
-  local n = kernel_add_operand(c, { kind = kind, dtype = dtype, ndim = ndim, name = name, from = from, reads = false, writes = false })
+-- M.operand(c, name, kind, from, dtype, ndim): the value of one that is added.
+function M.operand(c, name, kind, from, dtype, ndim)
+  local n = M.add_operand(c, { kind = kind, dtype = dtype, ndim = ndim, name = name, from = from, reads = false, writes = false })
   if kind ~= "tensor" then return number_value(n, kind) end
   return tensor_value(c, name, n)
 end
@@ -32,24 +35,24 @@ local function with_path(from, key)
   return copy
 end
 
--- kernel_outside(c, name, v, from): what a function finds outside of itself.
-function kernel_outside(c, name, v, from)
+-- M.outside(c, name, v, from): what a function finds outside of itself.
+function M.outside(c, name, v, from)
   local kind = type(v)
   if kind == "nil" then return { what = "nil", name = name } end
-  if kind == "number" then return kernel_operand(c, name, is_integer(v) and "integer" or "float", from) end
-  if kind == "boolean" then return kernel_operand(c, name, "boolean", from) end
+  if kind == "number" then return M.operand(c, name, is_integer(v) and "integer" or "float", from) end
+  if kind == "boolean" then return M.operand(c, name, "boolean", from) end
   if kind == "string" then return { what = "string", value = v } end
-  local dtype, ndim = kernel_tensor(v)
-  if dtype then return kernel_operand(c, name, "tensor", from, dtype, ndim) end
-  local path = kernel_library(c, v)
+  local dtype, ndim = lex.tensor(v)
+  if dtype then return M.operand(c, name, "tensor", from, dtype, ndim) end
+  local path = calls.library(c, v)
   if path then return path end
-  if kind == "function" then return { what = "function", lua = v, name = name, is_c = kernel_shape(v) == nil } end
-  local small_kind = kind == "table" and kernel_small_kind(v)
+  if kind == "function" then return { what = "function", lua = v, name = name, is_c = lex.shape(v) == nil } end
+  local small_kind = kind == "table" and vector_types.small_kind(v)
   if small_kind then
-    return kernel_vector_outside(small_kind, function(row, key)
+    return vector_types.outside(small_kind, function(row, key)
       local of, at_row = v, from
       if row then of, at_row = rawget(v, row), with_path(from, row) end
-      return kernel_outside(c, name .. "." .. key, rawget(of, key), with_path(at_row, key))
+      return M.outside(c, name .. "." .. key, rawget(of, key), with_path(at_row, key))
     end)
   end
   if kind == "table" then return { what = "table", value = v, from = from, name = name, fields = {} } end
@@ -69,31 +72,31 @@ local function note_name(c, known, from, v)
   if known.what == "function" or known.what == "table" then c.names[#c.names + 1] = { from = from, value = v } end
 end
 
--- kernel_free(c, node): the value of a name that no local of the function has.
-function kernel_free(c, node)
+-- M.free(c, node): the value of a name that no local of the function has.
+function M.free(c, node)
   local unit, name = c.unit, node.name
   local known = unit.free[name]
   if known then return known end
   local n, v
   if unit.lua then n, v = upvalue_of(unit.lua, name) end
   local from = n and { upvalue = n, of = unit.lua } or { global = name, of = unit.lua }
-  if not n then v, from.env = kernel_global(name, unit.lua) end
+  if not n then v, from.env = lex.global(name, unit.lua) end
   if v == nil and (name == "math" or name == "tide") then
     known = { what = "module", path = name } -- kernels have these wherever they come from
   else
-    known = kernel_outside(c, name, v, from)
+    known = M.outside(c, name, v, from)
   end
   note_name(c, known, from, v)
   unit.free[name] = known
   return known
 end
 
--- kernel_table_field(c, node, v, key): of a table that stands outside of the kernel.
-function kernel_table_field(c, node, v, key)
+-- M.table_field(c, node, v, key): of a table that stands outside of the kernel.
+function M.table_field(c, node, v, key)
   local known = v.fields[key]
   if known then return known end
   local value, from = rawget(v.value, key), with_path(v.from, key)
-  known = kernel_outside(c, v.name .. "." .. key, value, from)
+  known = M.outside(c, v.name .. "." .. key, value, from)
   note_name(c, known, from, value)
   v.fields[key] = known
   return known

@@ -4,6 +4,7 @@
 --
 -- Invariant: what is given here is read and written by nothing else in the kernel, unless another operand is the same memory.
 
+local M = ...
 local most = 2 -- tensors: each takes a part of the grid 16 KiB of its stack
 
 -- Every table in a tree, once; trees may share what is in them.
@@ -20,8 +21,8 @@ local function only_adds(n)
   return n.op == "atomic" and (n.kind == "add" or n.kind == "sub") and not n.var
 end
 
--- kernel_own(typed): the list of their operands, and {operand -> its place in the list}
-function kernel_own(typed)
+-- M.operands(typed): the list of their operands, and {operand -> its place in the list}
+function M.operands(typed)
   local list, at, other, adds = {}, {}, {}, {}
   if not typed.atomics or typed.barriers then return list, at end
   each(typed.body, function(n)

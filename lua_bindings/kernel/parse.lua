@@ -9,6 +9,8 @@
 --
 -- Invariant: every node has the line and column of its first word.
 
+local M = ...
+local lex = use "kernel/lex.c"
 local words, at, chunk -- {kind, value, line, column, ...}, where the next word is, the name of the file
 local scope            -- the innermost block: {names, outer =, fn =}
 local fn               -- the function that is read: {outer =, loops =}
@@ -28,11 +30,11 @@ local binary = {
 local unary = { ["not"] = "not", ["-"] = "neg", ["#"] = "len", ["~"] = "bnot" }
 local unary_precedence = 12
 
--- kernel_sign(op): as it is written.
-function kernel_sign(op) return keyword_names[op] or op end
+-- M.sign(op): as it is written.
+function M.sign(op) return keyword_names[op] or op end
 
--- kernel_fail(chunk, node, message): raises it with its place.
-function kernel_fail(name, node, message, kind)
+-- M.fail(chunk, node, message): raises it with its place.
+function M.fail(name, node, message, kind)
   fail(kind or "ValueError", name .. ":" .. node.line .. ":" .. node.column .. ": " .. message)
 end
 
@@ -50,7 +52,7 @@ local function shown()
   return "'" .. text(value()) .. "'"
 end
 
-local function wrong(expected) kernel_fail(chunk, here(), "got " .. shown() .. ", expected " .. expected) end
+local function wrong(expected) M.fail(chunk, here(), "got " .. shown() .. ", expected " .. expected) end
 
 local function skip() at = at + 4 end
 
@@ -108,7 +110,7 @@ end
 
 -- Every loop around, in whichever function, that the declaration stands outside of.
 local function note_set(d, place)
-  if d.const then kernel_fail(chunk, place, "got an assignment to '" .. d.name .. "', which is <const>, expected one to a variable") end
+  if d.const then M.fail(chunk, place, "got an assignment to '" .. d.name .. "', which is <const>, expected one to a variable") end
   d.assigned = true
   if d.fn ~= fn then
     d.shared = true
@@ -264,7 +266,7 @@ end
 expression = function(limit)
   limit = limit or 0
   depth = depth + 1
-  if depth > 150 then kernel_fail(chunk, here(), "got an expression within 150 others, expected a simpler one: name its parts by locals") end
+  if depth > 150 then M.fail(chunk, here(), "got an expression within 150 others, expected a simpler one: name its parts by locals") end
   local left = operand_of()
   while true do
     local b = binary[kind()]
@@ -468,7 +470,7 @@ local function meant(first)
   if words[at + 4] == op and op == "+" then return ": Lua has no ++, write x = x + 1" end
   local other = name_of and of_others[name_of]
   if other then return ": Lua has no " .. name_of .. ", write " .. other end
-  local near = name_of and kernel_nearest(name_of, keywords)
+  local near = name_of and lex.nearest(name_of, keywords)
   if near then return ", did you mean '" .. near .. "' by '" .. name_of .. "'?" end
   return ": an assignment or a call"
 end
@@ -489,7 +491,7 @@ local function assignment(s)
     if t.op == "local" then
       note_set(t.decl, t)
     elseif t.op ~= "free" and t.op ~= "index" and t.op ~= "field" then
-      kernel_fail(chunk, t, "got a value on the left of =, expected a variable or an element")
+      M.fail(chunk, t, "got a value on the left of =, expected a variable or an element")
     end
   end
   return node("assign", s)
@@ -535,9 +537,9 @@ end
 
 local function finish() words, scope, fn = nil, nil, nil end
 
--- kernel_parse_function(list, n, file, k) -> node or nil, problem: the function whose word `function` is at k of n words. Its `first`
+-- M.function_at(list, n, file, k) -> node or nil, problem: the function whose word `function` is at k of n words. Its `first`
 -- and `last` are where its words begin and end, `from` the line that Lua says it is defined in.
-function kernel_parse_function(list, n, file, k)
+function M.function_at(list, n, file, k)
   begin(list, n, file)
   at = k + 4
   local method
@@ -559,9 +561,9 @@ function kernel_parse_function(list, n, file, k)
   return f
 end
 
--- kernel_parse_text(list, n, file) -> node, statements in front of it: of `function (...) ... end`, or of a chunk that ends with
+-- M.whole_text(list, n, file) -> node, statements in front of it: of `function (...) ... end`, or of a chunk that ends with
 -- `return function (...) ... end`.
-function kernel_parse_text(list, n, file)
+function M.whole_text(list, n, file)
   begin(list, n, file)
   if is("function") and words[at + 4] == "(" then
     local place = here()
@@ -576,7 +578,7 @@ function kernel_parse_text(list, n, file)
   local last = body[#body]
   local f = last and last.op == "return" and #last.values == 1 and last.values[1]
   if not f or f.op ~= "function" then
-    kernel_fail(chunk, last or { line = 1, column = 1 }, "got a text that returns no function, expected 'function(i, ...) ... end', or one that ends with "
+    M.fail(chunk, last or { line = 1, column = 1 }, "got a text that returns no function, expected 'function(i, ...) ... end', or one that ends with "
       .. "'return function(i, ...) ... end'")
   end
   body[#body] = nil

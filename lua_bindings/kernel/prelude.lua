@@ -1,6 +1,7 @@
 -- As much of the C++ before a kernel that was written in Lua (prelude.cxx) as the kernel names.
 
-local text_of = kernel_texts() -- {name -> text}
+local M = ...
+local text_of = use "kernel/texts"
 
 -- A helper of op.def for int and tide_i, as tk_<name>.
 local function helper(name)
@@ -75,10 +76,10 @@ local function named(texts, body)
   return kept
 end
 
--- kernel_prelude(of, body): what `body` needs; of.host: for the CPU, behind its compiler's own texts; of.float, of.slots,
+-- M.write(of, body): what `body` needs; of.host: for the CPU, behind its compiler's own texts; of.float, of.slots,
 -- of.threads, of.small; of.ndims[n]: tensors of n dims are indexed; of.sums.tide_i, of.sums.tide_r: what is summed over a
 -- block; of.random; of.stops: it looks whether to end.
-function kernel_prelude(of, body)
+function M.write(of, body)
   local side = of.host and "host" or "device"
   local head = {
     "#define TIDE_SLOTS " .. of.slots .. "\n#define TIDE_THREADS " .. of.threads .. "\ntypedef " .. (of.small and "int" or "long long")

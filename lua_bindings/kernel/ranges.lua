@@ -9,6 +9,7 @@
 --
 -- Invariant: numbers that are computed with are below 2^40 in size, else the run is not `fast`: nothing wraps around.
 
+local M = ...
 local out, typed, known, times, inside, decided, asked, numbers, any, count, alone, block
 
 local function put(text) out[#out + 1] = text end
@@ -286,11 +287,11 @@ local function count_sets(list)
   end
 end
 
--- kernel_ranges(typed [, block]): {text =, inside =, decided =, any =}: statements that clear `fast` where an index may lie outside or
+-- M.write(typed [, block]): {text =, inside =, decided =, any =}: statements that clear `fast` where an index may lie outside or
 -- an innermost stride is not 1, and `holds` where a comparison may not hold; the accesses and comparisons that these speak
 -- for; and whether there are any accesses. With the sizes of a block they speak of one thread and its own place, whatever the
 -- strides are.
-function kernel_ranges(of, block_of)
+function M.write(of, block_of)
   alone, block = block_of ~= nil, block_of
   out, typed, known, times, inside, decided, asked, numbers, any, count = {}, of, {}, {}, {}, {}, {}, {}, false, 0
   count_sets(of.body)

@@ -204,7 +204,7 @@ static void push_kind(lua_State *L, ltide_state *S, int arg) {
 void ltide_special_make(lua_State *L, int at, int ndim, tide_kernel_layout layout, int first, int n) {
   ltide_state *S = ltide_enter(L);
   luaL_checkstack(L, LUA_MINSTACK, "kernel");
-  ltide_script_push(L, "program_special");
+  ltide_script_push(L, "kernel/kernel.special");
   lua_pushvalue(L, at);
   lua_getiuservalue(L, at, 1);
   lua_pushinteger(L, ndim);

@@ -5,6 +5,7 @@
 --
 -- Invariant: between two looks of a thread there are a bounded number of steps, whatever the kernel is given.
 
+local M = ...
 local most = 256 -- times, of loops that do not look
 
 local function is_number(e) return e.op == "const" and type(e.value) == "number" end
@@ -36,8 +37,8 @@ local function look(list, stops)
   return all
 end
 
--- kernel_stops(body): {loop -> true}
-function kernel_stops(body)
+-- M.find(body): {loop -> true}
+function M.find(body)
   local stops = {}
   look(body, stops)
   return stops
@@ -55,9 +56,9 @@ local function count(list)
   return all
 end
 
--- kernel_unrolls(n, typed): so many rounds of a loop without end are written behind each other, where they are short, so that
+-- M.unrolls(n, typed): so many rounds of a loop without end are written behind each other, where they are short, so that
 -- counting them costs little beside them.
-function kernel_unrolls(n, typed)
+function M.unrolls(n, typed)
   local size = not typed.barriers and count(n.body) or 100
   return size <= 8 and "#pragma unroll 8\n" or size <= 20 and "#pragma unroll 4\n" or ""
 end

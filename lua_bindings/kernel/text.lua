@@ -14,7 +14,9 @@
 --
 -- Invariant: what was not shown to lie inside is tested.
 
-local expressions, statements = kernel_text_expressions(), kernel_text_statements()
+local M = ...
+local kernel, own, prelude, range_tests = use "kernel/kernel", use "kernel/own", use "kernel/prelude", use "kernel/ranges"
+local loop_stops, expressions, statements = use "kernel/stops", use "kernel/text_expressions", use "kernel/text_statements"
 local storage, kinds = expressions.storage, expressions.kinds
 local integer_text, float_text = expressions.integer_text, expressions.float_text
 local put, write_all, write_body, end_line = statements.put, statements.write_all, statements.write_body, statements.end_line
@@ -23,7 +25,7 @@ local put, write_all, write_body, end_line = statements.put, statements.write_al
 
 -- Addresses, sizes, strides and numbers as the slots have them. What results are written to may have any strides.
 local function write_operands(w, typed)
-  local first, units = kernel_slots(typed), w.units and #typed.operands - typed.results or 0
+  local first, units = kernel.slots(typed), w.units and #typed.operands - typed.results or 0
   for k = 1, #typed.operands do
     local x, at = typed.operands[k], first[k]
     if x.kind == "tensor" then
@@ -118,7 +120,7 @@ end
 -- each other go the same way. What the other threads do is rare, and takes a compiler longer than all the rest; so their
 -- accesses are calls, where there are more than a few.
 local function write_copies(w, typed, of_gpu)
-  local ranges = of_gpu and w.check and kernel_ranges(typed, w.block)
+  local ranges = of_gpu and w.check and range_tests.write(typed, w.block)
   if ranges and next(ranges.inside) then
     put(w, "bool fast = true;\n" .. ranges.text)
     if typed.barriers then put(w, "fast = __syncthreads_and(fast);\n") end
@@ -223,7 +225,7 @@ local function write_rounds(w, typed, of_block, unroll, outside)
 end
 
 local function write_bodies(w, typed, of_block)
-  local ranges, outside = w.check and kernel_ranges(typed, w.block), outside_of(typed)
+  local ranges, outside = w.check and range_tests.write(typed, w.block), outside_of(typed)
   local unroll = next(w.stops) and "1" or "4"
   put(w, "bool fast = true, some = false;\nfor (unsigned round = 0; round < " .. rounds .. "; round++) {\n")
   write_place(w, typed, of_block, true)
@@ -239,7 +241,7 @@ end
 
 -- The first thread writes, unless its block is one that was left over.
 local function write_joined(w, typed, head)
-  local of_block, first = "(blockIdx.x * " .. rounds .. "u + round)", kernel_slots(typed)
+  local of_block, first = "(blockIdx.x * " .. rounds .. "u + round)", kernel.slots(typed)
   local inner = written(w, write_bodies, typed, of_block)
   put(w, head)
   write_looks(w, true, inner)
@@ -262,8 +264,8 @@ local function begin(typed, opts, host)
     out = {}, typed = typed, host = host, check = opts.check ~= false, clear = opts.clear, small = opts.small, units = opts.unit, plain = opts.plain, ndims = {}, sums = {}, wanted = {}, copy = 1, inside = {}, sure = {}, decided = {}, accesses = 0, apart = "",
     block = opts.block or (typed.ndim == 1 and { 256 } or typed.ndim == 2 and { 1, 256 } or { 1, 1, 256 }),
   }
-  w.threads, w.stops, w.turns = 1, kernel_stops(typed.body), "0u"
-  w.meets = typed.barriers and kernel_meets(typed) or nil
+  w.threads, w.stops, w.turns = 1, loop_stops.find(typed.body), "0u"
+  w.meets = typed.barriers and statements.meets(typed) or nil
   for d = 1, typed.ndim do w.threads = w.threads * w.block[d] end
   -- what sums over a block is known before the body is written
   local function look(list)
@@ -280,11 +282,11 @@ local function begin(typed, opts, host)
 end
 
 local function finish(w, typed, opts, host)
-  local first, slots = kernel_slots(typed)
+  local _, slots = kernel.slots(typed)
   local body = written(w, write_tables, typed) .. join(w.out)
-  return kernel_prelude({
-    host = host, float = typed.float, slots = slots, threads = w.threads, small = w.small, ndims = w.ndims, sums = w.sums, apart = kernel_mail_apart, meets = w.meets,
-    random = w.random, index = kernel_mail_index, zero = kernel_mail_zero, stopped = kernel_mail_stopped, stops = next(w.stops) ~= nil or w.late,
+  return prelude.write({
+    host = host, float = typed.float, slots = slots, threads = w.threads, small = w.small, ndims = w.ndims, sums = w.sums, apart = kernel.mail_apart, meets = w.meets,
+    random = w.random, index = kernel.mail_index, zero = kernel.mail_zero, stopped = kernel.mail_stopped, stops = next(w.stops) ~= nil or w.late,
   }, body) .. body
 end
 
@@ -322,13 +324,13 @@ local function loops(list)
   return false
 end
 local most_places = 4096
-function kernel_run(typed) return loops(typed.body) and 256 or most_places end
+function M.run(typed) return loops(typed.body) and 256 or most_places end
 
 local own_elements, own_rounds = 2048, 8 -- of a tensor at most; places of a part for each of them at least
 
 -- A part of a grid that adds to elements of its own works on other slots, in which the addresses are theirs.
 local function write_own(w, typed, places)
-  local first, slots = kernel_slots(typed)
+  local first, slots = kernel.slots(typed)
   local sum, tests, begins, ends = {}, {}, {}, {}
   for j = 1, #w.adds do
     local k = w.adds[j]
@@ -355,13 +357,13 @@ end
 
 local function host_text(typed, opts)
   local w = begin(typed, opts, true)
-  w.adds, w.adds_at = kernel_own(typed)
+  w.adds, w.adds_at = own.operands(typed)
   local owns = #w.adds > 0
   local ndim = typed.ndim
-  local run, places = { 1, 1, 1 }, kernel_run(typed)
+  local run, places = { 1, 1, 1 }, M.run(typed)
   run[ndim] = places
   w.block = run
-  local ranges = kernel_ranges(typed)
+  local ranges = range_tests.write(typed)
   local declared, operands, place = written(w, write_vars, typed), written(w, write_operands, typed), {}
   for d = 1, ndim - 1 do place[d] = "const tide_x i" .. d .. " = first" .. d .. ";\n" end
   -- level 0: every index and condition is tested; 1: the indexes of the whole run lie inside; 2: conditions hold as well
@@ -407,20 +409,19 @@ local function host_text(typed, opts)
   return finish(w, typed, opts, true), run
 end
 
--- kernel_text(typed, opts): opts.plain leaves out from which lines of the script it comes, so that a kernel that has moved is
--- the same text; opts.reduce: how its results are joined. It gives {device =, host =, host_head =, block =, threads =,
--- host_block =, waits =, rounds =}; waits: the text for a GPU waits itself for the kernel before it, so that it may be launched
+-- M.write(typed, opts): opts.plain leaves out from which lines of the script it comes, so that a kernel that has moved is
+-- the same text; opts.reduce: how its results are joined. It gives {device =, host =, block =, host_block =,
+-- waits =, rounds =}; waits: the text for a GPU waits itself for the kernel before it, so that it may be launched
 -- while that one ends; rounds: how many places a thread of it does, where it writes one result for each block, in their order,
 -- else 1.
-function kernel_text(typed, opts)
+function M.write(typed, opts)
   local result = { waits = true }
   local device, w = device_text(typed, opts)
-  result.device, result.block, result.threads, result.rounds = device, w.block, w.threads, w.joined and rounds or 1
+  result.device, result.block, result.rounds = device, w.block, w.joined and rounds or 1
   if typed.barriers then
-    result.host, result.host_block, result.host_head = turns_text(typed, opts), w.block, "#define TIDE_FIBERS 1\n"
+    result.host, result.host_block = turns_text(typed, opts), w.block
   else
     result.host, result.host_block = host_text(typed, opts)
-    result.host_head = ""
   end
   return result
 end

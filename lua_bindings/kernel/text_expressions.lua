@@ -7,6 +7,7 @@
 --
 -- Invariant: what was not shown to lie inside is tested.
 
+local M = ...
 local storage = {
   bool = "tk_bool", uint8 = "unsigned char", int8 = "signed char", int16 = "short", int32 = "int", int64 = "long long",
   float16 = "tk_half", bfloat16 = "tk_bf16", float32 = "float", float64 = "double",
@@ -216,9 +217,5 @@ end
 
 write = function(w, e) return writers[e.op](w, e) end
 
--- kernel_text_expressions(): {write = of an expression, wide = as 64 bits, ...}
-local functions = {
-  write = write, wide = wide, integer_text = integer_text, float_text = float_text, place_text = place_text, element_text = element_text,
-  dtype_of = dtype_of, packed = packed, tests = tests, tested = tested, storage = storage, kinds = kinds,
-}
-function kernel_text_expressions() return functions end
+M.write, M.wide, M.integer_text, M.float_text, M.place_text, M.element_text = write, wide, integer_text, float_text, place_text, element_text
+M.dtype_of, M.packed, M.tests, M.tested, M.storage, M.kinds = dtype_of, packed, tests, tested, storage, kinds

@@ -8,7 +8,8 @@
 --
 -- Invariant: a label is written where something goes to it, under a name that only one copy of the body has.
 
-local of = kernel_text_expressions()
+local M = ...
+local hoist, loop_stops, of, uniform = use "kernel/hoist", use "kernel/stops", use "kernel/text_expressions", use "kernel/uniform"
 local write, wide, integer_text, place_text, element_text = of.write, of.wide, of.integer_text, of.place_text, of.element_text
 local dtype_of, packed, tests, tested, storage, kinds = of.dtype_of, of.packed, of.tests, of.tested, of.storage, of.kinds
 
@@ -51,10 +52,10 @@ local function write_body(w)
   if #body == 0 or not is_last(w, body[#body]) then meet_at_end(w) end
 end
 
--- kernel_meets(typed): the numbers of all barriers and sums of a block, and the loops around them, where there is one that not
+-- M.meets(typed): the numbers of all barriers and sums of a block, and the loops around them, where there is one that not
 -- all threads may come to; else nil.
-function kernel_meets(typed)
-  local flow, meets, count, some = kernel_uniform(typed, "threads"), { loops = {} }, 0, nil
+function M.meets(typed)
+  local flow, meets, count, some = uniform.begin(typed, "threads"), { loops = {} }, 0, nil
   local function look(list)
     local any = false
     for k = 1, #list do
@@ -77,7 +78,7 @@ function kernel_meets(typed)
     return any
   end
   look(typed.body)
-  kernel_uniform_end()
+  uniform.finish()
   return some and meets or nil
 end
 
@@ -158,9 +159,9 @@ end
 -- none. The copy of a GPU's text that is there for what lies outside has tests alone.
 local function hoisted(w, n, constant)
   if not w.check or w.outside or constant >= 1024 or constant <= -1024 then return false end
-  local found = kernel_hoist(w.typed, n, function(e) return not tests(w, e) end, function(e) return write(w, e) end)
+  local found = hoist.test(w.typed, n, function(e) return not tests(w, e) end, function(e) return write(w, e) end)
   if not found then return false end
-  local h, from, to, up = "h" .. n.id, "from" .. n.id, "to" .. n.id, constant > 0
+  local from, to, up = "from" .. n.id, "to" .. n.id, constant > 0
   put(w, "{ const tide_i " .. from .. " = " .. wide(w, n.from) .. ", " .. to .. " = " .. wide(w, n.to) .. ", first = " .. (up and from or to) .. ", last = "
     .. (up and to or from) .. ";\n" .. (n.narrow and "" or "const tide_i far = " .. (w.small and "0x7ffffc00" or "0x7ffffffffffffc00ll") .. ";\n")
     .. "if ((first <= last) & " .. (n.narrow and "" or "(first > -far) & (last < far) & ") .. found.cond .. ") {\n")
@@ -206,7 +207,7 @@ local statements = {
   loop = function(w, n)
     if w.meets and w.meets.loops[n] then put(w, "tk_n" .. n.id .. " = 0;\n") end
     local unroll = w.host and "" or once(w, n)
-    if unroll == "" and not w.host then unroll = kernel_unrolls(n, w.typed) end
+    if unroll == "" and not w.host then unroll = loop_stops.unrolls(n, w.typed) end
     put(w, "for (;;) {\n" .. unroll .. "for (int round = 0; round < TIDE_ROUNDS; round++) {\n")
     loop_body(w, n, true)
     label(w, n, "next")
@@ -272,6 +273,5 @@ write_all = function(w, list)
   end
 end
 
--- kernel_text_statements(): {put = a text, write_all = a list of statements, end_line = what text of our own begins with}
-local functions = { put = put, write_all = write_all, write_body = write_body, end_line = end_line }
-function kernel_text_statements() return functions end
+-- Write a text; a list of statements; the body of a kernel. M.end_line(w): what text of our own begins with.
+M.put, M.write_all, M.write_body, M.end_line = put, write_all, write_body, end_line

@@ -6,6 +6,9 @@
 --
 -- Invariant: what may report an error stays, also where its value is of no use.
 
+local M = ...
+local build = use "kernel/build"
+
 -- ---- lists ----
 
 local flatten
@@ -84,7 +87,7 @@ end
 local function may_report(e)
   if e.op == "load" or (e.op == "idiv" or e.op == "mod") and e.site and e.b.op ~= "const" then return true end
   local found = false
-  kernel_children(e, function(child) found = found or may_report(child) end)
+  build.children(e, function(child) found = found or may_report(child) end)
   return found
 end
 
@@ -92,7 +95,7 @@ local function count_reads(list, reads)
   local own -- what a variable gets of itself is no read of it
   local function look(e)
     if e.op == "var" and e.n ~= own then reads[e.n] = (reads[e.n] or 0) + 1 end
-    kernel_children(e, look)
+    build.children(e, look)
   end
   for k = 1, #list do
     local s = list[k]
@@ -122,7 +125,7 @@ local function drop_idle(list, reads)
     if s.body then s.body = drop_idle(s.body, reads) end
     if s.op == "if" then
       s.yes, s.no = drop_idle(s.yes, reads), drop_idle(s.no, reads)
-      if #s.yes == 0 and #s.no > 0 then s.cond, s.yes, s.no = kernel_not(s.cond), s.no, s.yes end
+      if #s.yes == 0 and #s.no > 0 then s.cond, s.yes, s.no = build.logical_not(s.cond), s.no, s.yes end
     end
     if s.op == "atomic" and s.var and not reads[s.var] then s.var = nil end
     if is_idle(s, reads) then
@@ -191,7 +194,7 @@ local function number_all(c, body)
       e.n = rename(e.n)
       if vars[e.n].narrow then e.narrow = true end
     end
-    kernel_children(e, look)
+    build.children(e, look)
   end
   local function walk(list)
     for k = 1, #list do
@@ -210,8 +213,8 @@ local function number_all(c, body)
   return vars, sites
 end
 
--- kernel_tidy(c): the statements, the variables and the sites of the typed tree.
-function kernel_tidy(c)
+-- M.tree(c) -> the typed tree of a compilation (types.lua), with its statements, variables and sites.
+function M.tree(c)
   local body = open_blocks(flat_list(c.out, {}))
   repeat
     local reads = {}
@@ -219,6 +222,6 @@ function kernel_tidy(c)
     count_reads(body, reads)
     body = drop_idle(body, reads)
   until not changed
-  local vars, sites = number_all(c, body)
-  return body, vars, sites
+  c.typed.body, c.typed.vars, c.typed.sites = body, number_all(c, body)
+  return c.typed
 end

@@ -7,9 +7,13 @@
 --
 -- Invariant: no name of the script's and no value that it can change is in the tree, but for numbers and dtypes.
 
+local M = ...
+local build, calls, expr, finder = use "kernel/build", use "kernel/calls", use "kernel/expr", use "kernel/find"
+local flow, kernel, outside, parse = use "kernel/flow", use "kernel/kernel", use "kernel/outside", use "kernel/parse"
+local vector_types = use "kernel/vector_types"
 local statements -- of a block
 
-local function bad(c, node, message) kernel_bad(c, node, message) end
+local function bad(c, node, message) expr.bad(c, node, message) end
 
 local function at(c, node)
   c.line = c.unit == c.main and node.line or nil
@@ -20,14 +24,14 @@ end
 local function unit_of(c, lua)
   local unit = c.units[lua]
   if unit then return unit end
-  unit = kernel_syntax(kernel_source(lua))
+  unit = finder.syntax(kernel.source(lua))
   unit.free = {}
   c.units[lua] = unit
   return unit
 end
 
 local function bind(c, f, args)
-  for k = 1, #f.params do kernel_declare(c, f.params[k], args[k] or { what = "nil", name = f.params[k].name }) end
+  for k = 1, #f.params do flow.declare(c, f.params[k], args[k] or { what = "nil", name = f.params[k].name }) end
 end
 
 -- The values of a function whose return statements are one, its last.
@@ -39,16 +43,16 @@ end
 
 -- The values of a function that returns from within, or from several places: variables that every return sets.
 local function run_block(c, f, ret)
-  ret.id, ret.join, ret.decls, ret.count = kernel_new_id(c), kernel_new_join(c), {}, 0
-  local list = kernel_list(c, function()
+  ret.id, ret.join, ret.decls, ret.count = flow.new_id(c), flow.new_join(c), {}, 0
+  local list = flow.list(c, function()
     statements(c, f.body)
     if c.live then
-      kernel_join_from(c, ret.join)
+      flow.join_from(c, ret.join)
       ret.ends = true
     end
   end)
-  kernel_emit(c, "block", { id = ret.id, body = list })
-  kernel_join(c, ret.join)
+  flow.emit(c, "block", { id = ret.id, body = list })
+  flow.join(c, ret.join)
   local values = {}
   for k = 1, ret.count do
     values[k] = c.live and c.state[ret.decls[k]] or { what = "mixed", reason = "a value by one way and nothing by another" }
@@ -56,12 +60,12 @@ local function run_block(c, f, ret)
   return values
 end
 
--- kernel_inline(c, node, unit, f, args): the values that the function gives, and how it ended.
-function kernel_inline(c, node, unit, f, args)
+-- M.inline(c, node, unit, f, args): the values that the function gives, and how it ended.
+function M.inline(c, node, unit, f, args)
   if c.active[f] then
     bad(c, node, "got a call of a function within itself, expected a loop: kernels have no recursion")
   end
-  if f.vararg then kernel_fail(unit.name, f.vararg, "got ..., expected parameters that have names") end
+  if f.vararg then parse.fail(unit.name, f.vararg, "got ..., expected parameters that have names") end
   local before = { unit = c.unit, ret = c.ret, labels = c.labels, line = c.line, breaks = c.breaks }
   c.active[f] = true
   local declared = #c.order
@@ -72,12 +76,12 @@ function kernel_inline(c, node, unit, f, args)
   local values = (straight and run_straight or run_block)(c, f, ret)
   c.unit, c.ret, c.labels, c.line, c.breaks = before.unit, before.ret, before.labels, before.line, before.breaks
   c.active[f] = nil
-  kernel_forget(c, declared)
+  flow.forget(c, declared)
   return values, ret
 end
 
 local function returns(c, s)
-  local ret, values = c.ret, kernel_list_of(c, s.values)
+  local ret, values = c.ret, expr.list_of(c, s.values)
   ret.last = s
   if ret.straight then
     ret.values = values
@@ -87,54 +91,54 @@ local function returns(c, s)
   ret.counts = #values
   for k = 1, #values do
     if not ret.decls[k] then ret.decls[k] = { name = "(result)", assigned = true } end
-    if not c.slots[ret.decls[k]] then kernel_begin(c, ret.decls[k]) end
-    kernel_assign(c, ret.decls[k], values[k])
+    if not c.slots[ret.decls[k]] then flow.begin(c, ret.decls[k]) end
+    flow.assign(c, ret.decls[k], values[k])
   end
   if #values > ret.count then ret.count = #values end
-  kernel_join_from(c, ret.join)
-  kernel_emit(c, "leave", { id = ret.id })
+  flow.join_from(c, ret.join)
+  flow.emit(c, "leave", { id = ret.id })
   c.live = false
 end
 
 local function call_function(c, node, f, args)
   if f.is_c then
-    bad(c, node, "got function '" .. f.name .. "', which is not written in Lua, expected " .. (kernel_instead(f.name)
+    bad(c, node, "got function '" .. f.name .. "', which is not written in Lua, expected " .. (calls.instead(f.name)
       or "one that is, or one of math and tide that kernels have"))
   end
-  if f.node then return (kernel_inline(c, node, f.unit, f.node, args)) end
+  if f.node then return (M.inline(c, node, f.unit, f.node, args)) end
   local unit = unit_of(c, f.lua)
-  return (kernel_inline(c, node, unit, unit.fn, args))
+  return (M.inline(c, node, unit, unit.fn, args))
 end
 
 local function call(c, node, wanted)
-  local f = kernel_value(c, node.fn)
-  if f.what == "builtin" then return kernel_builtin(c, node, f.name, node.args, wanted) end
+  local f = expr.value(c, node.fn)
+  if f.what == "builtin" then return calls.builtin(c, node, f.name, node.args, wanted) end
   if f.what == "dtype" then
     bad(c, node, "got dtype " .. f.name .. ", expected a function: numbers are converted where they are stored, and math.floor(x) gives an integer")
   end
-  if f.what ~= "function" then kernel_unusable(c, node.fn, f, "a function") end
-  return call_function(c, node, f, kernel_list_of(c, node.args))
+  if f.what ~= "function" then expr.unusable(c, node.fn, f, "a function") end
+  return call_function(c, node, f, expr.list_of(c, node.args))
 end
 
 local function method(c, node, wanted)
-  local object = kernel_value(c, node.a)
-  if object.what == "tensor" or object.what == "row" then return kernel_tensor_method(c, node, object) end
-  if object.what == "vector" then return kernel_vector_method(c, node, object) end
+  local object = expr.value(c, node.a)
+  if object.what == "tensor" or object.what == "row" then return calls.tensor_method(c, node, object) end
+  if object.what == "vector" then return vector_types.method(c, node, object) end
   if object.what == "table" then
-    local f = kernel_table_field(c, node, object, node.name)
-    if f.what ~= "function" then kernel_unusable(c, node, f, "method '" .. node.name .. "'") end
-    local args = kernel_list_of(c, node.args)
+    local f = outside.table_field(c, node, object, node.name)
+    if f.what ~= "function" then expr.unusable(c, node, f, "method '" .. node.name .. "'") end
+    local args = expr.list_of(c, node.args)
     for k = #args, 1, -1 do args[k + 1] = args[k] end
     args[1] = object
     return call_function(c, node, f, args)
   end
-  local plain = not object.what and kernel_meant(node.name)
+  local plain = not object.what and calls.meant(node.name)
   if plain then bad(c, node, "got method '" .. node.name .. "' of a number, expected a function: " .. plain .. "(x)") end
-  kernel_unusable(c, node.a, object, "what has a method '" .. node.name .. "'")
+  expr.unusable(c, node.a, object, "what has a method '" .. node.name .. "'")
 end
 
--- kernel_call(c, node, wanted): the values of a call.
-function kernel_call(c, node, wanted)
+-- M.call(c, node, wanted): the values of a call.
+function M.call(c, node, wanted)
   c.calls = c.calls + 1
   if c.calls > 20000 then bad(c, node, "got more than 20000 calls, expected a kernel in which fewer are written out") end
   local line = c.line
@@ -151,12 +155,12 @@ run["local"] = function(c, s)
   for k = 1, #s.decls do
     if s.attribs[k] == "close" then bad(c, s, "got <close>, expected a variable: nothing in a kernel is to be closed") end
   end
-  local values = kernel_list_of(c, s.values, #s.decls)
-  for k = 1, #s.decls do kernel_declare(c, s.decls[k], values[k] or { what = "nil", name = s.decls[k].name }) end
+  local values = expr.list_of(c, s.values, #s.decls)
+  for k = 1, #s.decls do flow.declare(c, s.decls[k], values[k] or { what = "nil", name = s.decls[k].name }) end
 end
 
 run.localfunction = function(c, s)
-  kernel_declare(c, s.decl, { what = "function", node = s.fn, unit = c.unit, name = s.decl.name })
+  flow.declare(c, s.decl, { what = "function", node = s.fn, unit = c.unit, name = s.decl.name })
 end
 
 local function target(c, t)
@@ -164,49 +168,48 @@ local function target(c, t)
   if t.op == "free" then
     bad(c, t, "got an assignment to '" .. t.name .. "', which is no local, expected a local or an element of a tensor: kernels give values by x[i] = v or return")
   end
-  local v = kernel_value(c, t.a)
+  local v = expr.value(c, t.a)
   if v.what == "tensor" or v.what == "row" then
     if t.op == "field" then bad(c, t, "got an assignment to field '" .. t.name .. "' of a tensor, expected one to an element: x[i] = v") end
-    return kernel_row(c, v, t, t.key)
+    return expr.row(c, v, t, t.key)
   end
   if v.what == "vector" then
     bad(c, t, "got an assignment to a part of a " .. v.kind .. ", which is a value, expected a new one: v = tide." .. v.kind .. "(...)")
   end
-  kernel_no_row(c, t, v)
-  kernel_unusable(c, t, v, "a tensor whose element is assigned to")
+  expr.no_row(c, t, v)
+  expr.unusable(c, t, v, "a tensor whose element is assigned to")
 end
 
 local function store(c, node, row, v, of)
   if row.base.constant then bad(c, node, "got an assignment to a table, expected one to a tensor: tables are constants in a kernel") end
-  if v.what == "vector" then return kernel_vector_store(c, node, row, v) end
-  if #row.index < kernel_ndim(c, row.base) then kernel_unusable(c, node, row, "an element that is assigned to") end
-  if v.what then kernel_unusable(c, of or node, v, "a number or a boolean") end
-  kernel_store(c, row, v, node)
+  if v.what == "vector" then return vector_types.store(c, node, row, v) end
+  if #row.index < expr.ndim(c, row.base) then expr.unusable(c, node, row, "an element that is assigned to") end
+  if v.what then expr.unusable(c, of or node, v, "a number or a boolean") end
+  M.store(c, row, v, node)
 end
 
--- kernel_store(c, row, v, node)
-function kernel_store(c, row, v, node)
-  local place = kernel_place(c, row.base, row.index, node)
-  place.value = kernel_as(kernel_check_dtype(c, row.base, node), v)
+function M.store(c, row, v, node)
+  local place = expr.place(c, row.base, row.index, node)
+  place.value = expr.as(expr.check_dtype(c, row.base, node), v)
   if place.tensor then c.operands[place.tensor].writes = true end
-  kernel_emit(c, "store", place)
+  flow.emit(c, "store", place)
 end
 
 run.assign = function(c, s)
-  local targets = kernel_each(c, s.targets, function(t) return target(c, t) end)
+  local targets = expr.each(c, s.targets, function(t) return target(c, t) end)
   local before = #c.out
-  local values = kernel_list_of(c, s.values, #targets)
+  local values = expr.list_of(c, s.values, #targets)
   if #c.out > before then
-    for k = 1, #targets do targets[k] = kernel_hold_at(c, before, targets[k]) end
+    for k = 1, #targets do targets[k] = flow.hold_at(c, before, targets[k]) end
   end
   if #targets > 1 then
-    for k = 1, #targets do targets[k] = kernel_hold(c, targets[k]) end
-    for k = 1, #targets do values[k] = kernel_hold(c, values[k] or { what = "nil" }) end
+    for k = 1, #targets do targets[k] = flow.hold(c, targets[k]) end
+    for k = 1, #targets do values[k] = flow.hold(c, values[k] or { what = "nil" }) end
   end
   for k = #targets, 1, -1 do
     local t, v = targets[k], values[k] or { what = "nil" }
     if t.what == "local" then
-      kernel_assign(c, t.decl, v)
+      flow.assign(c, t.decl, v)
     else
       store(c, s.targets[k], t, v, s.values[k])
     end
@@ -214,7 +217,7 @@ run.assign = function(c, s)
 end
 
 run.call = function(c, s)
-  kernel_values(c, s.call, 0)
+  expr.values(c, s.call, 0)
 end
 
 run["return"] = returns
@@ -228,12 +231,12 @@ local function branch(c, tests, k, orelse)
     return
   end
   at(c, test)
-  local cond = kernel_truth(c, test.cond, kernel_value(c, test.cond))
+  local cond = expr.truth(c, test.cond, expr.value(c, test.cond))
   if cond.op == "const" then
     if cond.value then return statements(c, test.body) end
     return branch(c, tests, k + 1, orelse)
   end
-  kernel_branch(c, cond, function() statements(c, test.body) end, function() branch(c, tests, k + 1, orelse) end)
+  flow.branch(c, cond, function() statements(c, test.body) end, function() branch(c, tests, k + 1, orelse) end)
 end
 
 run["if"] = function(c, s) branch(c, s.tests, 1, s.orelse) end
@@ -242,7 +245,7 @@ run["do"] = function(c, s) statements(c, s.body) end
 -- What `break` in the body leads to: `fn` writes the loop.
 local function with_breaks(c, id, fn)
   local before = c.breaks
-  c.breaks = { join = kernel_new_join(c), id = id, nodes = {} }
+  c.breaks = { join = flow.new_join(c), id = id, nodes = {} }
   fn(c.breaks)
   local breaks = c.breaks
   c.breaks = before
@@ -252,36 +255,36 @@ end
 local function leave_if(c, cond, breaks)
   if cond.op == "const" and not cond.value then return end
   if cond.op == "const" then
-    kernel_join_from(c, breaks.join)
-    kernel_emit(c, "leave", { id = breaks.id })
+    flow.join_from(c, breaks.join)
+    flow.emit(c, "leave", { id = breaks.id })
     c.live = false
     return
   end
-  kernel_branch(c, cond, function()
-    kernel_join_from(c, breaks.join)
-    kernel_emit(c, "leave", { id = breaks.id })
+  flow.branch(c, cond, function()
+    flow.join_from(c, breaks.join)
+    flow.emit(c, "leave", { id = breaks.id })
     c.live = false
   end)
 end
 
 local function endless(c, s, fn)
-  local id = kernel_new_id(c)
+  local id = flow.new_id(c)
   local breaks = with_breaks(c, id, function(breaks)
-    kernel_loop(c, s.sets, function(back)
-      local list = kernel_list(c, function()
+    flow.loop(c, s.sets, function(back)
+      local list = flow.list(c, function()
         fn(breaks)
-        kernel_join_from(c, back)
+        flow.join_from(c, back)
       end)
       at(c, s)
-      kernel_emit(c, "loop", { id = id, site = kernel_site(c, s), body = list })
+      flow.emit(c, "loop", { id = id, site = expr.site(c, s), body = list })
     end)
   end)
-  kernel_join(c, breaks.join)
+  flow.join(c, breaks.join)
 end
 
 run["while"] = function(c, s)
   endless(c, s, function(breaks)
-    leave_if(c, kernel_not(kernel_truth(c, s.cond, kernel_value(c, s.cond))), breaks)
+    leave_if(c, build.logical_not(expr.truth(c, s.cond, expr.value(c, s.cond))), breaks)
     if c.live then statements(c, s.body) end
   end)
 end
@@ -291,16 +294,16 @@ run["repeat"] = function(c, s)
     statements(c, s.body)
     if c.live then
       at(c, s.cond)
-      leave_if(c, kernel_truth(c, s.cond, kernel_value(c, s.cond)), breaks)
+      leave_if(c, expr.truth(c, s.cond, expr.value(c, s.cond)), breaks)
     end
   end)
 end
 
 run["break"] = function(c, s)
   if not c.breaks then bad(c, s, "got break outside of a loop, expected it within one") end
-  kernel_join_from(c, c.breaks.join)
+  flow.join_from(c, c.breaks.join)
   local nodes = c.breaks.nodes
-  nodes[#nodes + 1] = kernel_emit(c, "leave", { id = c.breaks.id })
+  nodes[#nodes + 1] = flow.emit(c, "leave", { id = c.breaks.id })
   c.live = false
 end
 
@@ -308,19 +311,19 @@ end
 local function limit(c, to, step)
   if to.type == "i" then return to end
   local up = step.op ~= "const" or step.value > 0
-  local most, least = kernel_const("9223372036854775807", "i"), kernel_const("9223372036854775808", "i")
+  local most, least = build.const("9223372036854775807", "i"), build.const("9223372036854775808", "i")
   if to.op == "const" then
     local x = to.value
     if x ~= x then return up and least or most end
     if x >= 9007199254740992 then return most end
     if x <= -9007199254740992 then return least end
-    return kernel_const(up and x - x % 1 or -(-x - -x % 1), "i")
+    return build.const(up and x - x % 1 or -(-x - -x % 1), "i")
   end
-  to = kernel_hold(c, to)
-  if up then return kernel_choose(kernel_compare("ge", to, kernel_const(9007199254740992.0, "f")), most, kernel_floor(to)) end
-  local ceiling = kernel_negate(kernel_floor(kernel_negate(to)))
-  return kernel_choose(kernel_compare("gt", to, kernel_const(-9007199254740992.0, "f")), ceiling,
-    kernel_choose(kernel_compare("eq", to, to), least, most))
+  to = flow.hold(c, to)
+  if up then return build.choose(build.compare("ge", to, build.const(9007199254740992.0, "f")), most, build.floor(to)) end
+  local ceiling = build.negate(build.floor(build.negate(to)))
+  return build.choose(build.compare("gt", to, build.const(-9007199254740992.0, "f")), ceiling,
+    build.choose(build.compare("eq", to, to), least, most))
 end
 
 local function loop_range(from, to, step)
@@ -331,40 +334,40 @@ local function loop_range(from, to, step)
 end
 
 local function integer_loop(c, s, from, to, step)
-  local id = kernel_new_id(c)
-  local node = { id = id, from = from, to = to, step = step, site = kernel_site(c, s) }
+  local id = flow.new_id(c)
+  local node = { id = id, from = from, to = to, step = step, site = expr.site(c, s) }
   local constant = step.op == "const" and step.value
   node.narrow = from.narrow and to.narrow and constant and constant > -2147483648 and constant < 2147483648
     and to.hi + constant < 2147483648 and to.lo + constant >= -2147483648 or false
   local head
   local breaks = with_breaks(c, id, function()
-    head = kernel_loop(c, s.sets, function(back)
-      local n = kernel_new_var(c, "i", not s.decl.assigned)
-      local here = kernel_ranged({ op = "var", n = n }, loop_range(from, to, step))
-      local list = kernel_list(c, function()
-        kernel_begin(c, s.decl)
+    head = flow.loop(c, s.sets, function(back)
+      local n = flow.new_var(c, "i", not s.decl.assigned)
+      local here = build.ranged({ op = "var", n = n }, loop_range(from, to, step))
+      local list = flow.list(c, function()
+        flow.begin(c, s.decl)
         c.slots[s.decl].i = n
         c.state[s.decl] = here
         statements(c, s.body)
-        kernel_join_from(c, back)
+        flow.join_from(c, back)
       end)
       at(c, s)
-      kernel_emit(c, "for", { id = id, var = n, from = from, to = to, step = step, site = node.site, narrow = node.narrow,
+      flow.emit(c, "for", { id = id, var = n, from = from, to = to, step = step, site = node.site, narrow = node.narrow,
         lo = here.lo, hi = here.hi, body = list })
     end)
   end)
   -- the loop's own end is one way out of it; what that way has to do must not be done behind a break
-  local list = kernel_list(c, function()
+  local list = flow.list(c, function()
     c.state, c.live = head, true
-    kernel_join_from(c, breaks.join)
+    flow.join_from(c, breaks.join)
   end)
   local last = c.out[#c.out]
-  kernel_join(c, breaks.join)
+  flow.join(c, breaks.join)
   if #list[1].list > 0 and #breaks.nodes > 0 then
-    local outer = kernel_new_id(c)
+    local outer = flow.new_id(c)
     for k = 1, #breaks.nodes do breaks.nodes[k].id = outer end
     c.out[#c.out] = nil
-    kernel_emit(c, "block", { id = outer, body = { last, list[1] } })
+    flow.emit(c, "block", { id = outer, body = { last, list[1] } })
   else
     c.out[#c.out + 1] = list[1]
   end
@@ -372,33 +375,33 @@ end
 
 -- Floats are counted as Lua counts them, by adding.
 local function float_loop(c, s, from, to, step)
-  to, step = kernel_hold(c, kernel_float(to)), kernel_hold(c, kernel_float(step))
+  to, step = flow.hold(c, build.float(to)), flow.hold(c, build.float(step))
   local counter = { name = "(for)", assigned = true }
-  kernel_declare(c, counter, kernel_float(from))
+  flow.declare(c, counter, build.float(from))
   local sets = { [counter] = true }
   for decl in next, s.sets do sets[decl] = true end
   endless(c, { sets = sets, line = s.line }, function(breaks)
     local now = c.state[counter]
-    local zero = kernel_const(0.0, "f")
-    local goes = kernel_choose(kernel_compare("gt", step, zero), kernel_compare("le", now, to),
-      kernel_logic("and", kernel_compare("lt", step, zero), kernel_compare("ge", now, to)))
-    leave_if(c, kernel_not(goes), breaks)
+    local zero = build.const(0.0, "f")
+    local goes = build.choose(build.compare("gt", step, zero), build.compare("le", now, to),
+      build.logic("and", build.compare("lt", step, zero), build.compare("ge", now, to)))
+    leave_if(c, build.logical_not(goes), breaks)
     if not c.live then return end
-    local id, j = kernel_new_id(c), kernel_new_join(c)
-    local list = kernel_list(c, function()
-      kernel_declare(c, s.decl, c.state[counter])
+    local id, j = flow.new_id(c), flow.new_join(c)
+    local list = flow.list(c, function()
+      flow.declare(c, s.decl, c.state[counter])
       statements(c, s.body)
-      kernel_join_from(c, j)
+      flow.join_from(c, j)
     end)
-    kernel_emit(c, "block", { id = id, body = list })
-    kernel_join(c, j)
-    if c.live then kernel_assign(c, counter, kernel_arithmetic("add", c.state[counter], step)) end
+    flow.emit(c, "block", { id = id, body = list })
+    flow.join(c, j)
+    if c.live then flow.assign(c, counter, build.arithmetic("add", c.state[counter], step)) end
   end)
 end
 
 run["for"] = function(c, s)
-  local list = kernel_each(c, { s.from, s.to, s.step }, function(n) return kernel_number(c, n, kernel_value(c, n)) end)
-  local from, to, step = list[1], list[2], list[3] or kernel_const(1, "i")
+  local list = expr.each(c, { s.from, s.to, s.step }, function(n) return expr.number(c, n, expr.value(c, n)) end)
+  local from, to, step = list[1], list[2], list[3] or build.const(1, "i")
   if step.op == "const" and step.value == 0 then bad(c, s.step, "got a step of 0, expected another: the loop would not end") end
   if from.type == "i" and step.type == "i" then return integer_loop(c, s, from, limit(c, to, step), step) end
   float_loop(c, s, from, to, step)
@@ -432,8 +435,8 @@ run["goto"] = function(c, s)
   if not label then
     bad(c, s, "got goto " .. s.name .. ", expected a label in this block or one around it (and not within a loop that a goto makes)")
   end
-  kernel_join_from(c, label.join)
-  kernel_emit(c, label.back and "next" or "leave", { id = label.id })
+  flow.join_from(c, label.join)
+  flow.emit(c, label.back and "next" or "leave", { id = label.id })
   c.live = false
 end
 
@@ -450,28 +453,28 @@ local some
 local function forward(c, list, first, at_label)
   local name = list[at_label].name
   if not jumps(list, first, at_label - 1, name) then return some(c, list, first, at_label - 1) end
-  local label = { id = kernel_new_id(c), join = kernel_new_join(c) }
-  local body = kernel_list(c, function()
+  local label = { id = flow.new_id(c), join = flow.new_join(c) }
+  local body = flow.list(c, function()
     with_label(c, name, label, function() some(c, list, first, at_label - 1) end)
-    kernel_join_from(c, label.join)
+    flow.join_from(c, label.join)
   end)
-  kernel_emit(c, "block", { id = label.id, body = body })
-  kernel_join(c, label.join)
+  flow.emit(c, "block", { id = label.id, body = body })
+  flow.join(c, label.join)
 end
 
 -- Statements behind a label that they jump back to: a loop that is left at their end.
 local function backward(c, list, at_label, last)
-  local label, id = list[at_label], kernel_new_id(c)
-  local out = kernel_new_join(c)
-  kernel_loop(c, label.sets, function(back)
-    local body = kernel_list(c, function()
+  local label, id = list[at_label], flow.new_id(c)
+  local out = flow.new_join(c)
+  flow.loop(c, label.sets, function(back)
+    local body = flow.list(c, function()
       with_label(c, label.name, { id = id, join = back, back = true }, function() some(c, list, at_label + 1, last) end)
-      kernel_join_from(c, out)
-      if c.live then kernel_emit(c, "leave", { id = id }) end
+      flow.join_from(c, out)
+      if c.live then flow.emit(c, "leave", { id = id }) end
     end)
-    kernel_emit(c, "loop", { id = id, site = kernel_site(c, label), body = body })
+    flow.emit(c, "loop", { id = id, site = expr.site(c, label), body = body })
   end)
-  kernel_join(c, out)
+  flow.join(c, out)
 end
 
 -- Statements first to last of a block, which may hold labels.
@@ -512,18 +515,18 @@ end
 
 local function arguments(c, f)
   local args, ndim, signature = {}, c.options.ndim, c.options.signature or {}
-  if f.vararg then kernel_fail(c.main.name, f.vararg, "got ..., expected parameters that have names") end
+  if f.vararg then parse.fail(c.main.name, f.vararg, "got ..., expected parameters that have names") end
   if #signature > 0 and #signature > #f.params - ndim then
     local names = {}
     for k = 1, #f.params do names[k] = (k > 1 and ", " or "") .. f.params[k].name end
-    kernel_fail(c.main.name, f, "got " .. #signature .. (#signature > 1 and " arguments" or " argument") .. " after a grid of "
+    parse.fail(c.main.name, f, "got " .. #signature .. (#signature > 1 and " arguments" or " argument") .. " after a grid of "
       .. (ndim > 1 and ndim .. " sizes" or "one size") .. ", expected " .. (#f.params > ndim and "at most " .. #f.params - ndim or "none")
       .. ": of the parameters (" .. join(names) .. ") the first " .. (ndim > 1 and ndim .. " are" or "one is") .. " the place")
   end
-  for d = 1, ndim do args[d] = kernel_ranged({ op = "place", dim = d }, 1.0, c.most) end
+  for d = 1, ndim do args[d] = build.ranged({ op = "place", dim = d }, 1.0, c.most) end
   for k = 1, #signature do
     local s, name = signature[k], f.params[ndim + k].name
-    args[ndim + k] = kernel_operand(c, name, s.kind, { argument = k }, s.dtype, s.ndim)
+    args[ndim + k] = outside.operand(c, name, s.kind, { argument = k }, s.dtype, s.ndim)
   end
   for k = ndim + #signature + 1, #f.params do
     args[k] = { what = "nil", name = f.params[k].name, missing = "pass it as an argument; the call has "
@@ -535,19 +538,19 @@ end
 local result_dtypes = { i = "int64", b = "bool" }
 
 local function add_results(c, f, values, ret)
-  if ret.differs then kernel_fail(c.main.name, ret.differs, "got another number of results than at a return before, expected the same") end
+  if ret.differs then parse.fail(c.main.name, ret.differs, "got another number of results than at a return before, expected the same") end
   if #values > 0 and ret.ends then
-    kernel_fail(c.main.name, f, "got an end of the function without a return, expected one that gives " .. #values .. " as the others do")
+    parse.fail(c.main.name, f, "got an end of the function without a return, expected one that gives " .. #values .. " as the others do")
   end
-  if #values > 8 then kernel_fail(c.main.name, ret.last, "got " .. #values .. " results, expected at most 8: write others into a tensor") end
+  if #values > 8 then parse.fail(c.main.name, ret.last, "got " .. #values .. " results, expected at most 8: write others into a tensor") end
   c.line = nil
   for k = 1, #values do
-    if values[k].what then kernel_unusable(c, ret.last or f, values[k], "a number or a boolean as result " .. k) end
-    if #values > 1 then values[k] = kernel_hold(c, values[k]) end
+    if values[k].what then expr.unusable(c, ret.last or f, values[k], "a number or a boolean as result " .. k) end
+    if #values > 1 then values[k] = flow.hold(c, values[k]) end
   end
   for k = 1, #values do
     local v = values[k]
-    kernel_emit(c, "result", { n = k, value = v })
+    flow.emit(c, "result", { n = k, value = v })
   end
   return values
 end
@@ -564,27 +567,25 @@ local function float_of(c)
   return dtype
 end
 
--- kernel_compile(source, options) -> typed: source as kernel_syntax takes it, or what that gave. options: ndim (of the grid),
--- signature (of each argument behind the place {kind =, dtype =, ndim =}), small (every size and offset is below 2^30),
--- float ("float32" or "float64"; nil: the widest that is read or written).
-function kernel_compile(source, options)
+-- M.infer(syntax, options) -> c: its typed tree, which tidy.tree finishes. options: ndim (of the grid), signature (of each
+-- argument behind the place {kind =, dtype =, ndim =}), small (every size and offset is below 2^30), float ("float32" or
+-- "float64"; nil: the widest that is read or written).
+function M.infer(unit, options)
   local c = new_compilation(options)
-  local unit = source.words and source or kernel_syntax(source)
   unit.free = {}
   c.main, c.unit = unit, unit
   if unit.lua then c.units[unit.lua] = unit end
   statements(c, unit.before)
-  local values, ret = kernel_inline(c, unit.fn, unit, unit.fn, arguments(c, unit.fn))
+  local values, ret = M.inline(c, unit.fn, unit, unit.fn, arguments(c, unit.fn))
   local results = add_results(c, unit.fn, values, ret)
-  local typed = {
+  c.typed = {
     ndim = options.ndim, float = float_of(c), operands = c.operands, results = #results, constants = c.constants, shared = c.shared,
     names = c.names, barriers = c.barriers or false, random = c.random or false, atomics = c.atomics or false,
   }
   for k = 1, #results do
     local kind = results[k].type
-    kernel_add_operand(c, { kind = "tensor", dtype = result_dtypes[kind] or typed.float, ndim = options.ndim, reads = false, writes = true,
+    outside.add_operand(c, { kind = "tensor", dtype = result_dtypes[kind] or c.typed.float, ndim = options.ndim, reads = false, writes = true,
       name = "result " .. k, from = { result = k } })
   end
-  typed.body, typed.vars, typed.sites = kernel_tidy(c)
-  return typed
+  return c
 end

@@ -12,6 +12,7 @@
 --
 -- Invariant: vary only grows, and what is not in it is uniform in every run of the program.
 
+local M = ...
 local typed, mode, flow, open, at, changed, region_of
 
 local function each_child(e, fn)
@@ -145,11 +146,11 @@ walk = function(list, region)
   end
 end
 
--- kernel_uniform(typed, mode): {varies = function(expression), vary, loose: of variables; home, last: the list that a
+-- M.begin(typed, mode): {varies = function(expression), vary, loose: of variables; home, last: the list that a
 -- variable belongs to and the last place in it that uses it; declares: statements that do; sets: how many set it; parts:
 -- blocks and loops that lanes leave one by one; apart: barriers and sums of a block that not all of its threads that are
 -- left may come to}. mode: "rows", "flat", "threads", as in code.lua.
-function kernel_uniform(of, way)
+function M.begin(of, way)
   typed, mode = of, way
   flow = { vary = {}, loose = {}, home = {}, last = {}, declares = {}, sets = {}, parts = {}, entry = {}, apart = {}, varies = varies }
   open, at = {}, {}
@@ -165,6 +166,6 @@ function kernel_uniform(of, way)
 end
 
 -- Lets go of the tree.
-function kernel_uniform_end()
+function M.finish()
   typed, flow, open, at, region_of = nil, nil, nil, nil, nil
 end

@@ -5,33 +5,37 @@
 --
 -- Invariant: a part that is used more than once is held in a variable first.
 
+local M = ...
+local build, expr, flow, parse = use "kernel/build", use "kernel/expr", use "kernel/flow", use "kernel/parse"
+local types = use "kernel/types"
+local small = use("kernel/vectors.c", "metatables")()
 local dims = { vec2 = 2, vec3 = 3, vec4 = 4, quat = 4, mat2 = 2, mat3 = 3, mat4 = 4 }
 local is_matrix = { mat2 = true, mat3 = true, mat4 = true }
 local vectors = { "", "vec2", "vec3", "vec4" } -- by the number of components
 local fields = { x = 1, y = 2, z = 3, w = 4 }
 
-local function bad(c, node, message) kernel_bad(c, node, message) end
+local function bad(c, node, message) expr.bad(c, node, message) end
 
 local function make(kind, parts) return { what = "vector", kind = kind, parts = parts } end
 
-local function add(a, b) return kernel_arithmetic("add", a, b) end
-local function sub_of(a, b) return kernel_arithmetic("sub", a, b) end
-local function mul(a, b) return kernel_arithmetic("mul", a, b) end
-local function div(a, b) return kernel_arithmetic("div", a, b) end
+local function add(a, b) return build.arithmetic("add", a, b) end
+local function sub_of(a, b) return build.arithmetic("sub", a, b) end
+local function mul(a, b) return build.arithmetic("mul", a, b) end
+local function div(a, b) return build.arithmetic("div", a, b) end
 
--- kernel_small_kind(v): which of them a table is, or nil.
-function kernel_small_kind(v)
+-- M.small_kind(v): which of them a table is, or nil.
+function M.small_kind(v)
   local meta = getmeta(v)
   for kind in next, dims do
     if meta and meta == small[kind] then return kind end
   end
 end
 
--- kernel_vector_outside(kind, number): one that stands outside of the kernel; number(row or nil, field) is a component.
-function kernel_vector_outside(kind, number)
+-- M.outside(kind, number): one that stands outside of the kernel; number(row or nil, field) is a component.
+function M.outside(kind, number)
   local n, parts, names = dims[kind], {}, { "x", "y", "z", "w" }
   for i = 1, is_matrix[kind] and n or 1 do
-    for k = 1, n do parts[#parts + 1] = kernel_float(number(is_matrix[kind] and i or nil, names[k])) end
+    for k = 1, n do parts[#parts + 1] = build.float(number(is_matrix[kind] and i or nil, names[k])) end
   end
   return make(kind, parts)
 end
@@ -41,28 +45,28 @@ end
 -- The elements of a row of a tensor.
 local function from_row(c, node, kind, row)
   local n, parts = dims[kind], {}
-  local missing = kernel_ndim(c, row.base) - #row.index
+  local missing = expr.ndim(c, row.base) - #row.index
   local want = is_matrix[kind] and 2 or 1
   if missing ~= want then
     bad(c, node, "got " .. (missing == 0 and "an element" or missing .. " dimensions") .. " of tensor '" .. row.base.name .. "', expected "
       .. (want == 1 and "a row, p[i]" or "rows, p[i] of a tensor of " .. #row.index + 2 .. " dimensions") .. " for tide." .. kind)
   end
-  row = kernel_hold(c, row)
+  row = flow.hold(c, row)
   for i = 1, want == 2 and n or 1 do
     for k = 1, n do
       local index = {}
       for d = 1, #row.index do index[d] = row.index[d] end
-      if want == 2 then index[#index + 1] = kernel_const(i, "i") end
-      index[#index + 1] = kernel_const(k, "i")
-      local e = kernel_load(c, { what = "row", base = row.base, index = index }, node)
-      parts[#parts + 1] = e.type == "b" and kernel_choose(e, kernel_const(1.0, "f"), kernel_const(0.0, "f")) or kernel_float(e)
+      if want == 2 then index[#index + 1] = build.const(i, "i") end
+      index[#index + 1] = build.const(k, "i")
+      local e = expr.load(c, { what = "row", base = row.base, index = index }, node)
+      parts[#parts + 1] = e.type == "b" and build.choose(e, build.const(1.0, "f"), build.const(0.0, "f")) or build.float(e)
     end
   end
   return make(kind, parts)
 end
 
 local function diagonal(kind, e)
-  local n, parts, zero = dims[kind], {}, kernel_const(0.0, "f")
+  local n, parts, zero = dims[kind], {}, build.const(0.0, "f")
   if not is_matrix[kind] then
     for k = 1, n do parts[k] = e end
     return make(kind, parts)
@@ -73,15 +77,15 @@ local function diagonal(kind, e)
   return make(kind, parts)
 end
 
--- kernel_vector(c, node, kind, args): tide.vec3(...) and the like.
-function kernel_vector(c, node, kind, args)
-  local values, parts = kernel_list_of(c, args), {}
+-- M.make(c, node, kind, args): tide.vec3(...) and the like.
+function M.make(c, node, kind, args)
+  local values, parts = expr.list_of(c, args), {}
   local first, want = values[1], is_matrix[kind] and dims[kind] * dims[kind] or dims[kind]
   if #values == 1 and (first.what == "row" or first.what == "tensor") then
     return from_row(c, node, kind, first.what == "row" and first or { what = "row", base = first, index = {} })
   end
   if #values == 1 and not first.what and kind ~= "quat" then
-    return diagonal(kind, kernel_hold(c, kernel_float(kernel_number(c, args[1], first))))
+    return diagonal(kind, flow.hold(c, build.float(expr.number(c, args[1], first))))
   end
   if #values == 1 and first.kind == kind then return first end
   for k = 1, #values do
@@ -91,7 +95,7 @@ function kernel_vector(c, node, kind, args)
     if v.what == "vector" then
       for i = 1, #v.parts do parts[#parts + 1] = v.parts[i] end
     else
-      parts[#parts + 1] = kernel_float(kernel_number(c, at, v, "a number or a vector for tide." .. kind))
+      parts[#parts + 1] = build.float(expr.number(c, at, v, "a number or a vector for tide." .. kind))
     end
   end
   if #parts ~= want then bad(c, node, "got " .. #parts .. " components, expected " .. want .. (kind == "quat" and "" or " or 1") .. " for tide." .. kind) end
@@ -106,8 +110,7 @@ local function row_at(m, i)
   return make(vectors[n], parts)
 end
 
--- kernel_vector_field(c, node, v, name)
-function kernel_vector_field(c, node, v, name)
+function M.field(c, node, v, name)
   local k = not is_matrix[v.kind] and fields[name]
   if k and k <= dims[v.kind] then return v.parts[k] end
   local has = is_matrix[v.kind] and "an index from 1 to " .. dims[v.kind] or sub("x, y, z, w", 1, 3 * dims[v.kind] - 2)
@@ -124,47 +127,46 @@ local function inside(c, node, e, n)
     c.constants[#c.constants + 1] = { dtype = "int64", sizes = { n }, values = values }
     c.counts[n] = #c.constants
   end
-  return kernel_ranged(kernel_load(c, { base = { constant = c.counts[n], name = name }, index = { e } }, node), 0.0, n + 0.0)
+  return build.ranged(expr.load(c, { base = { constant = c.counts[n], name = name }, index = { e } }, node), 0.0, n + 0.0)
 end
 
--- kernel_vector_index(c, node, v, key)
-function kernel_vector_index(c, node, v, key)
-  local e, n = kernel_integer(c, node.key, key, "an integer as index"), dims[v.kind]
+function M.index(c, node, v, key)
+  local e, n = expr.integer(c, node.key, key, "an integer as index"), dims[v.kind]
   local function at(k) return is_matrix[v.kind] and row_at(v, k) or v.parts[k] end
   if e.op == "const" then
     if not (e.value >= 1 and e.value <= n) then bad(c, node.key, "got index " .. text(e.value) .. ", expected 1 to " .. n .. " of a " .. v.kind) end
     return at(e.value)
   end
-  e, v = kernel_hold(c, inside(c, node, e, n)), kernel_hold(c, v)
+  e, v = flow.hold(c, inside(c, node, e, n)), flow.hold(c, v)
   local chosen = at(n)
   for k = n - 1, 1, -1 do
-    local cond, one = kernel_compare("eq", e, kernel_const(k, "i")), at(k)
+    local cond, one = build.compare("eq", e, build.const(k, "i")), at(k)
     if one.what then
       local parts = {}
-      for i = 1, n do parts[i] = kernel_choose(cond, one.parts[i], chosen.parts[i]) end
+      for i = 1, n do parts[i] = build.choose(cond, one.parts[i], chosen.parts[i]) end
       chosen = make(one.kind, parts)
     else
-      chosen = kernel_choose(cond, one, chosen)
+      chosen = build.choose(cond, one, chosen)
     end
   end
   return chosen
 end
 
--- kernel_vector_store(c, node, row, v): p[i] = v.
-function kernel_vector_store(c, node, row, v)
-  local missing, n = kernel_ndim(c, row.base) - #row.index, dims[v.kind]
+-- M.store(c, node, row, v): p[i] = v.
+function M.store(c, node, row, v)
+  local missing, n = expr.ndim(c, row.base) - #row.index, dims[v.kind]
   local want = is_matrix[v.kind] and 2 or 1
   if missing ~= want then
     bad(c, node, "got a " .. v.kind .. " for " .. (missing == 0 and "an element" or missing .. " dimensions") .. " of tensor '" .. row.base.name
       .. "', expected " .. (missing == 0 and "a number, such as v.x" or "as many indexes as leave " .. want))
   end
-  row, v = kernel_hold(c, row), kernel_hold(c, v)
+  row, v = flow.hold(c, row), flow.hold(c, v)
   for k = 1, #v.parts do
     local index = {}
     for d = 1, #row.index do index[d] = row.index[d] end
-    if want == 2 then index[#index + 1] = kernel_const((k - 1) // n + 1, "i") end
-    index[#index + 1] = kernel_const((k - 1) % n + 1, "i")
-    kernel_store(c, { what = "row", base = row.base, index = index }, v.parts[k], node)
+    if want == 2 then index[#index + 1] = build.const((k - 1) // n + 1, "i") end
+    index[#index + 1] = build.const((k - 1) % n + 1, "i")
+    types.store(c, { what = "row", base = row.base, index = index }, v.parts[k], node)
   end
 end
 
@@ -176,15 +178,15 @@ local function each_part(a, fn)
   return make(a.kind, parts)
 end
 
-local function by_parts(op, a, b) return each_part(a, function(x, k) return kernel_arithmetic(op, x, b.parts[k]) end) end
+local function by_parts(op, a, b) return each_part(a, function(x, k) return build.arithmetic(op, x, b.parts[k]) end) end
 
 local function with_number(c, op, a, b)
   if a.what then
-    b = kernel_hold(c, kernel_float(b))
-    return each_part(a, function(x) return kernel_arithmetic(op, x, b) end)
+    b = flow.hold(c, build.float(b))
+    return each_part(a, function(x) return build.arithmetic(op, x, b) end)
   end
-  a = kernel_hold(c, kernel_float(a))
-  return each_part(b, function(y) return kernel_arithmetic(op, a, y) end)
+  a = flow.hold(c, build.float(a))
+  return each_part(b, function(y) return build.arithmetic(op, a, y) end)
 end
 
 local function dot(a, b, from_a, step_a, from_b, step_b, n)
@@ -198,7 +200,7 @@ end
 
 local function matrix_product(c, a, b)
   local n, parts = dims[a.kind], {}
-  a, b = kernel_hold(c, a), kernel_hold(c, b)
+  a, b = flow.hold(c, a), flow.hold(c, b)
   for i = 1, n do
     for k = 1, n do parts[#parts + 1] = dot(a, b, (i - 1) * n + 1, 1, k, n, n) end
   end
@@ -207,13 +209,13 @@ end
 
 local function matrix_vector(c, m, v)
   local n, parts = dims[m.kind], {}
-  v = kernel_hold(c, v)
+  v = flow.hold(c, v)
   for i = 1, n do parts[i] = dot(m, v, (i - 1) * n + 1, 1, 1, 1, n) end
   return make(v.kind, parts)
 end
 
 local function hamilton(c, a, b)
-  a, b = kernel_hold(c, a), kernel_hold(c, b)
+  a, b = flow.hold(c, a), flow.hold(c, b)
   local ax, ay, az, aw = unpack(a.parts, 1, 4)
   local bx, by, bz, bw = unpack(b.parts, 1, 4)
   return make("quat", {
@@ -231,8 +233,8 @@ local function hint(op, a, b)
   return ""
 end
 
--- kernel_vector_operator(c, node, a, b): one of them is a vector.
-function kernel_vector_operator(c, node, a, b)
+-- M.operator(c, node, a, b): one of them is a vector.
+function M.operator(c, node, a, b)
   local op = node.op
   local known = op == "add" or op == "sub" or op == "mul" or op == "div"
   local kind = a.kind or b.kind
@@ -244,17 +246,17 @@ function kernel_vector_operator(c, node, a, b)
   elseif known and (is_number(a) or is_number(b)) then
     if plain or op == "mul" or op == "div" and a.what == "vector" then return with_number(c, op, a, b) end
   end
-  bad(c, node, "got " .. kernel_describe(a) .. " " .. kernel_sign(op) .. " " .. kernel_describe(b) .. ", which there is not, expected two of the same kind, or a number"
+  bad(c, node, "got " .. flow.describe(a) .. " " .. parse.sign(op) .. " " .. flow.describe(b) .. ", which there is not, expected two of the same kind, or a number"
     .. hint(op, a, b))
 end
 
-function kernel_vector_negate(_, _, v) return each_part(v, kernel_negate) end
+function M.negate(_, _, v) return each_part(v, build.negate) end
 
--- kernel_vector_equal(c, node, a, b)
-function kernel_vector_equal(_, node, a, b)
-  local same = kernel_const(a.kind == b.kind, "b")
-  for k = 1, a.kind == b.kind and #a.parts or 0 do same = kernel_logic("and", same, kernel_compare("eq", a.parts[k], b.parts[k])) end
-  return node.op == "ne" and kernel_not(same) or same
+-- M.equal(c, node, a, b)
+function M.equal(_, node, a, b)
+  local same = build.const(a.kind == b.kind, "b")
+  for k = 1, a.kind == b.kind and #a.parts or 0 do same = build.logic("and", same, build.compare("eq", a.parts[k], b.parts[k])) end
+  return node.op == "ne" and build.logical_not(same) or same
 end
 
 -- ---- functions ----
@@ -263,7 +265,7 @@ local functions = {} -- fn(c, node, v, args): args are values
 
 local function alike(c, node, v, w, name)
   if not w or w.what ~= "vector" or w.kind ~= v.kind then
-    bad(c, node, "got " .. (w and kernel_describe(w) or "nothing") .. ", expected a " .. v.kind .. " as second argument of " .. name)
+    bad(c, node, "got " .. (w and flow.describe(w) or "nothing") .. ", expected a " .. v.kind .. " as second argument of " .. name)
   end
   return w
 end
@@ -281,7 +283,7 @@ end
 
 function functions.cross(c, node, v, args)
   if v.kind ~= "vec3" then bad(c, node, "got a " .. v.kind .. ", expected a vec3 for cross") end
-  local a, b = kernel_hold(c, v).parts, kernel_hold(c, alike(c, node, v, args[1], "cross")).parts
+  local a, b = flow.hold(c, v).parts, flow.hold(c, alike(c, node, v, args[1], "cross")).parts
   return make("vec3", {
     sub_of(mul(a[2], b[3]), mul(a[3], b[2])), sub_of(mul(a[3], b[1]), mul(a[1], b[3])), sub_of(mul(a[1], b[2]), mul(a[2], b[1])),
   })
@@ -289,33 +291,33 @@ end
 
 function functions.length(c, node, v)
   no_matrix(c, node, v, "length")
-  v = kernel_hold(c, v)
-  return kernel_call_float("sqrt", dot_of(v, v))
+  v = flow.hold(c, v)
+  return build.call_float("sqrt", dot_of(v, v))
 end
 
 function functions.normalize(c, node, v)
   no_matrix(c, node, v, "normalize")
-  v = kernel_hold(c, v)
-  local l = kernel_hold(c, functions.length(c, node, v))
+  v = flow.hold(c, v)
+  local l = flow.hold(c, functions.length(c, node, v))
   return each_part(v, function(x) return div(x, l) end)
 end
 
 function functions.reflect(c, node, v, args)
   if is_matrix[v.kind] or v.kind == "quat" then bad(c, node, "got a " .. v.kind .. ", expected a vector for reflect") end
-  v = kernel_hold(c, v)
-  local n = kernel_hold(c, alike(c, node, v, args[1], "reflect"))
-  local d = kernel_hold(c, mul(kernel_const(2.0, "f"), dot_of(v, n)))
+  v = flow.hold(c, v)
+  local n = flow.hold(c, alike(c, node, v, args[1], "reflect"))
+  local d = flow.hold(c, mul(build.const(2.0, "f"), dot_of(v, n)))
   return each_part(v, function(x, k) return sub_of(x, mul(d, n.parts[k])) end)
 end
 
 function functions.mix(c, node, v, args)
   no_matrix(c, node, v, "mix")
-  v = kernel_hold(c, v)
+  v = flow.hold(c, v)
   local b, t = alike(c, node, v, args[1], "mix"), args[2]
   if t and t.what == "vector" and v.kind ~= "quat" then
     if t.kind ~= v.kind then bad(c, node, "got a " .. t.kind .. ", expected a number or a " .. v.kind .. " as third argument of mix") end
   else
-    t = kernel_hold(c, kernel_float(kernel_number(c, node, t or { what = "nil" }, "a number as third argument of mix")))
+    t = flow.hold(c, build.float(expr.number(c, node, t or { what = "nil" }, "a number as third argument of mix")))
   end
   return each_part(v, function(x, k) return add(x, mul(sub_of(b.parts[k], x), t.what and t.parts[k] or t)) end)
 end
@@ -328,10 +330,10 @@ function functions.clamp(c, node, v, args)
     if w.what == "vector" then
       limits[k] = alike(c, node, v, w, "clamp")
     else
-      limits[k] = diagonal(v.kind, kernel_hold(c, kernel_float(kernel_number(c, node, w, "a number or a " .. v.kind .. " as limit of clamp"))))
+      limits[k] = diagonal(v.kind, flow.hold(c, build.float(expr.number(c, node, w, "a number or a " .. v.kind .. " as limit of clamp"))))
     end
   end
-  return each_part(v, function(x, k) return kernel_extreme("min", kernel_extreme("max", x, limits[1].parts[k]), limits[2].parts[k]) end)
+  return each_part(v, function(x, k) return build.extreme("min", build.extreme("max", x, limits[1].parts[k]), limits[2].parts[k]) end)
 end
 
 function functions.transpose(c, node, v)
@@ -352,23 +354,23 @@ function inverses.quat(_, v)
   local x, y, z, w = unpack(v.parts, 1, 4)
   local d = dot_of(v, v)
   return d, function(s)
-    return make("quat", { div(kernel_negate(x), s), div(kernel_negate(y), s), div(kernel_negate(z), s), div(w, s) })
+    return make("quat", { div(build.negate(x), s), div(build.negate(y), s), div(build.negate(z), s), div(w, s) })
   end
 end
 
-local one = kernel_const(1.0, "f")
+local one = build.const(1.0, "f")
 
 function inverses.mat2(_, v)
   local a, b, c2, d = unpack(v.parts, 1, 4)
   return div(one, minor(a, d, b, c2)), function(s)
-    return make("mat2", { mul(d, s), mul(kernel_negate(b), s), mul(kernel_negate(c2), s), mul(a, s) })
+    return make("mat2", { mul(d, s), mul(build.negate(b), s), mul(build.negate(c2), s), mul(a, s) })
   end
 end
 
 function inverses.mat3(c, v)
   local px, py, pz, qx, qy, qz, rx, ry, rz = unpack(v.parts, 1, 9)
-  local a, b = kernel_hold(c, minor(qy, rz, qz, ry)), kernel_hold(c, minor(qz, rx, qx, rz))
-  local d = kernel_hold(c, minor(qx, ry, qy, rx))
+  local a, b = flow.hold(c, minor(qy, rz, qz, ry)), flow.hold(c, minor(qz, rx, qx, rz))
+  local d = flow.hold(c, minor(qx, ry, qy, rx))
   return div(one, add(add(mul(px, a), mul(py, b)), mul(pz, d))), function(s)
     return make("mat3", {
       mul(a, s), mul(minor(pz, ry, py, rz), s), mul(minor(py, qz, pz, qy), s), mul(b, s), mul(minor(px, rz, pz, rx), s), mul(minor(pz, qx, px, qz), s),
@@ -380,7 +382,7 @@ end
 -- By the minors of the upper two rows (a) and of the lower two (b).
 function inverses.mat4(c, v)
   local px, py, pz, pw, qx, qy, qz, qw, rx, ry, rz, rw, tx, ty, tz, tw = unpack(v.parts, 1, 16)
-  local function hold(a, b, x, y) return kernel_hold(c, minor(a, b, x, y)) end
+  local function hold(a, b, x, y) return flow.hold(c, minor(a, b, x, y)) end
   local a1, a2, a3 = hold(px, qy, py, qx), hold(px, qz, pz, qx), hold(px, qw, pw, qx)
   local a4, a5, a6 = hold(py, qz, pz, qy), hold(py, qw, pw, qy), hold(pz, qw, pw, qz)
   local b1, b2, b3 = hold(rx, ty, ry, tx), hold(rx, tz, rz, tx), hold(rx, tw, rw, tx)
@@ -402,45 +404,45 @@ end
 function functions.inverse(c, node, v)
   local of = inverses[v.kind]
   if not of then bad(c, node, "got a " .. v.kind .. ", expected a matrix or a quat for inverse") end
-  local s, finish = of(c, kernel_hold(c, v))
-  return finish(kernel_hold(c, s))
+  local s, finish = of(c, flow.hold(c, v))
+  return finish(flow.hold(c, s))
 end
 
 function functions.rotate(c, node, v, args)
   local w = args[1]
   if v.kind ~= "quat" or not w or w.kind ~= "vec3" then
-    bad(c, node, "got " .. kernel_describe(v) .. " and " .. (w and kernel_describe(w) or "nothing") .. ", expected a quat and a vec3 for rotate")
+    bad(c, node, "got " .. flow.describe(v) .. " and " .. (w and flow.describe(w) or "nothing") .. ", expected a quat and a vec3 for rotate")
   end
-  v, w = kernel_hold(c, v), kernel_hold(c, w)
+  v, w = flow.hold(c, v), flow.hold(c, w)
   local qx, qy, qz, qw = unpack(v.parts, 1, 4)
   local vx, vy, vz = unpack(w.parts, 1, 3)
-  local two = kernel_const(2.0, "f")
-  local x = kernel_hold(c, mul(two, minor(qy, vz, qz, vy)))
-  local y = kernel_hold(c, mul(two, minor(qz, vx, qx, vz)))
-  local z = kernel_hold(c, mul(two, minor(qx, vy, qy, vx)))
+  local two = build.const(2.0, "f")
+  local x = flow.hold(c, mul(two, minor(qy, vz, qz, vy)))
+  local y = flow.hold(c, mul(two, minor(qz, vx, qx, vz)))
+  local z = flow.hold(c, mul(two, minor(qx, vy, qy, vx)))
   return make("vec3", {
     add(add(vx, mul(qw, x)), minor(qy, z, qz, y)), add(add(vy, mul(qw, y)), minor(qz, x, qx, z)), add(add(vz, mul(qw, z)), minor(qx, y, qy, x)),
   })
 end
 
--- kernel_vector_method(c, node, v): v:dot(w) and the like.
-function kernel_vector_method(c, node, v)
+-- M.method(c, node, v): v:dot(w) and the like.
+function M.method(c, node, v)
   local of = functions[node.name]
   if not of then bad(c, node, "got method '" .. node.name .. "' of a " .. v.kind .. ", expected dot, cross, length, normalize, reflect, mix, clamp, transpose, inverse or rotate") end
   local before = #c.out
-  local args = kernel_list_of(c, node.args)
-  if #c.out > before then v = kernel_hold_at(c, before, v) end
+  local args = expr.list_of(c, node.args)
+  if #c.out > before then v = flow.hold_at(c, before, v) end
   return { of(c, node, v, args) }
 end
 
 local of_numbers = { clamp = "math.min(math.max(x, low), high)", mix = "a + (b - a) * t", length = "math.abs(x)" }
 
--- kernel_vector_function(c, node, name, args): tide.dot(v, w) and the like.
-function kernel_vector_function(c, node, name, args)
-  local values = kernel_list_of(c, args)
+-- M.call(c, node, name, args): tide.dot(v, w) and the like.
+function M.call(c, node, name, args)
+  local values = expr.list_of(c, args)
   local v, rest = values[1], {}
   if not v or v.what ~= "vector" then
-    bad(c, args[1] or node, "got " .. (v and kernel_describe(v) or "nothing") .. ", expected a vector, a matrix or a quat as first argument of tide." .. name
+    bad(c, args[1] or node, "got " .. (v and flow.describe(v) or "nothing") .. ", expected a vector, a matrix or a quat as first argument of tide." .. name
       .. (v and not v.what and of_numbers[name] and ": of numbers it is " .. of_numbers[name] or ""))
   end
   for k = 2, #values do rest[k - 1] = values[k] end

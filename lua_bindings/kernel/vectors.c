@@ -18,8 +18,8 @@ static const char *const fields[] = {"x", "y", "z", "w"};
 static const char *const names[] = {"vec2", "vec3", "vec4", "quat", "mat2", "mat3", "mat4"};
 static const int counts[] = {2, 3, 4, 4, -2, -3, -4};
 
-/* The table of the metatables by name, once the chunk has filled them. */
-static const char key_small;
+/* The table of the metatables by name, from the start; and once the chunk has filled them. */
+static const char key_empty, key_small;
 
 /* Are all of the n values from 1 on numbers? */
 static bool are_numbers(lua_State *L, int n) {
@@ -47,7 +47,7 @@ static int lsmall(lua_State *L) {
   ltide_enter(L);
   lua_pushstring(L, row->name);
   lua_insert(L, 1);
-  return ltide_script_call(L, "small_new", given + 1);
+  return ltide_script_call(L, "kernel/vectors.new", given + 1);
 }
 
 /* tide.NAME(v, ...) of what has a method NAME. */
@@ -56,7 +56,7 @@ static int lof_small(lua_State *L) {
   ltide_enter(L);
   lua_pushstring(L, row->name);
   lua_insert(L, 1);
-  return ltide_script_call(L, "small_call", lua_gettop(L));
+  return ltide_script_call(L, "kernel/vectors.call", lua_gettop(L));
 }
 
 static int ltensor_or_small(lua_State *L) {
@@ -68,6 +68,8 @@ static int ltensor_or_small(lua_State *L) {
 
 /* seal(t, metatable): t. */
 static int script_seal(lua_State *L) { return lua_settop(L, 2), lua_setmetatable(L, 1), 1; }
+/* metatables(): by name. */
+static int script_metatables(lua_State *L) { return lua_rawgetp(L, LUA_REGISTRYINDEX, &key_empty), 1; }
 /* filled(metatables): they are. */
 static int script_filled(lua_State *L) { return lua_settop(L, 1), lua_rawsetp(L, LUA_REGISTRYINDEX, &key_small), 0; }
 static int script_sqrt(lua_State *L) { return lua_pushnumber(L, sqrt(lua_tonumber(L, 1))), 1; }
@@ -89,7 +91,7 @@ static void share(lua_State *L, const char *name) {
 }
 
 void ltide_open_vectors(lua_State *L, ltide_state *S) {
-  static const luaL_Reg given[] = LTIDE_SCRIPT(seal, sqrt, filled);
+  static const luaL_Reg given[] = LTIDE_SCRIPT(seal, sqrt, metatables, filled);
   static const char *const shared[] = {"dot", "cross", "clamp", "transpose"};
   (void)S;
   ltide_register_rows(L, "tide", rows);
@@ -102,6 +104,6 @@ void ltide_open_vectors(lua_State *L, ltide_state *S) {
     ltide_set_text(L, "__metatable", names[i]);
     lua_setfield(L, -2, names[i]);
   }
-  ltide_script_set(L, "small");
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_empty);
   ltide_script_give(L, "kernel/vectors.c", given);
 }

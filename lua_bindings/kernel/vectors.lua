@@ -8,6 +8,10 @@
 --
 -- Invariant: a value has all of its components, and what an operator returns is a new one.
 
+local M = ...
+local metatables, seal, sqrt, filled = use("kernel/vectors.c", "metatables", "seal", "sqrt", "filled")
+local is_tensor, sizes_of = use("tensor/compose.c", "is_tensor", "sizes_of")
+local small = metatables()
 local vec2, vec3, vec4, quat = small.vec2, small.vec3, small.vec4, small.quat
 local mat2, mat3, mat4 = small.mat2, small.mat3, small.mat4
 local name_of = { [vec2] = "vec2", [vec3] = "vec3", [vec4] = "vec4", [quat] = "quat", [mat2] = "mat2", [mat3] = "mat3", [mat4] = "mat4" }
@@ -398,7 +402,7 @@ local methods = {
 }
 
 -- tide.NAME(v, ...), whose first argument is one of these values, and v:NAME(...) are one function.
-function small_call(name, v, ...)
+function M.call(name, v, ...)
   local kind = kind_of(v)
   local f = kind and rawget(methods[kind], name)
   if f then return f(v, ...) end
@@ -525,7 +529,7 @@ local function spread(kind, x)
   return assemble(kind, list)
 end
 
-function small_new(name, ...)
+function M.new(name, ...)
   local kind, n, first = small[name], count(...), (...)
   local wanted = is_matrix[kind] and dims[kind] * dims[kind] or dims[kind]
   if n == 1 and type(first) == "number" and kind ~= quat then return spread(kind, first * 1.0) end

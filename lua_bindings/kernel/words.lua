@@ -11,6 +11,9 @@
 --
 -- Invariant: an index that is no place in its dimension raises before anything is written.
 
+local M = ...
+local stored, wrapped, single = use("kernel/oracle.c", "stored", "wrapped", "single")
+local sizes_of, place_of, is_tensor, dtype_of = use("tensor/compose.c", "sizes_of", "place_of", "is_tensor", "dtype_of")
 local DATA, OFFSET, STRIDE, DEPTH, ROWS, DTYPE, NAME, ROOT = {}, {}, {}, {}, {}, {}, {}, {}
 local meta = { boxed = true, __metatable = "tide.kernel tensor" }
 
@@ -91,7 +94,7 @@ function meta.__len(box) return box.shape[1] end
 function meta.__tostring(box) return "tensor of a kernel: " .. box[ROOT][NAME] end
 
 -- new_box(dtype, sizes, values, name): the box, and what all its rows share: `written`, and its values.
-function new_box(dtype, sizes, values, name)
+function M.new_box(dtype, sizes, values, name)
   local stride = 1
   for d = 2, #sizes do stride = stride * sizes[d] end
   local root = { [DTYPE] = dtype, [NAME] = name, values = values, written = false }
@@ -151,7 +154,7 @@ local function element_of(x, index)
   return element
 end
 
-function atomic(kind, x, index, v, w)
+function M.atomic(kind, x, index, v, w)
   local expected = kind == "cas" and v or nil
   if kind == "cas" then v = w end
   local box, i, element, dtype
@@ -180,10 +183,10 @@ end
 -- {==== The words of a block
 
 local running
-needs_threads = {}
+M.needs_threads = {}
 
--- What kernel_interpret runs: {place, block, block_size (lists), float, is_threads, arrays = {}, made}; returns the one before.
-function run_block(now)
+-- What interpret.run runs: {place, block, block_size (lists), float, is_threads, arrays = {}, made}; returns the one before.
+function M.run_block(now)
   local before = running
   running = now
   single(now ~= nil and now.float == "float32")
@@ -197,7 +200,7 @@ local function make_shared(dtype, n, m)
   if not array then
     local sizes, count, values = { n, m }, n * (m or 1), {}
     for i = 1, count do values[i] = stored(dtype, false) end
-    array = new_box(dtype, sizes, values, "an array of tide.shared")
+    array = M.new_box(dtype, sizes, values, "an array of tide.shared")
     running.arrays[at] = array
   end
   return array
@@ -211,13 +214,13 @@ local function size_of(name, value)
 end
 
 -- The result, or true: the word is to be yielded.
-function block_word(word, ...)
+function M.block_word(word, ...)
   if not running then
     fail("StateError", word .. ": it is a word of kernels, got a call outside of one, expected tide.kernel or tide.kernel.interpret around it")
   end
   local list = running[word]
   if list then return unpack(list, 1, #list) end
-  if not running.is_threads then throw(needs_threads) end
+  if not running.is_threads then throw(M.needs_threads) end
   if word ~= "shared" then return true end
   local dtype, n, m = ...
   dtype = replace(text(dtype), "tide.", "")
