@@ -16,6 +16,7 @@
  * Invariant: a chunk that could not be compiled for want of memory is compiled by the next call. */
 #include <stdio.h>
 
+#include "each.h"
 #include "row.h"
 #include "script.h"
 #include "system.h"
@@ -39,10 +40,6 @@ void ltide_script_give(lua_State *L, const char *name, const luaL_Reg *list) {
   lua_pushlightuserdata(L, (void *)list);
   lua_setfield(L, -2, name);
   lua_pop(L, 1);
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_globals);
-  lua_pushlightuserdata(L, (void *)list);
-  lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
-  lua_pop(L, 1);
 }
 
 static const struct chunk *find_chunk(const char *name) {
@@ -53,46 +50,12 @@ static const struct chunk *find_chunk(const char *name) {
   return NULL;
 }
 
-void ltide_script_set(lua_State *L, const char *name) {
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_globals);
-  lua_insert(L, -2);
-  lua_pushstring(L, name);
-  lua_insert(L, -2);
-  lua_rawset(L, -3);
-  lua_pop(L, 1);
+/* A chunk reads or sets a global that is none. */
+static int no_global(lua_State *L) {
+  return luaL_error(L, "tide: a chunk has no global '%s'", luaL_tolstring(L, 2, NULL));
 }
 
-/* Sets what has been given until now in the table at 1. */
-static void set_given(lua_State *L) {
-  for (lua_Integer i = (lua_Integer)lua_rawlen(L, 1); i > 0; i--, lua_settop(L, 2)) {
-    lua_rawgeti(L, 1, i);
-    lua_pushvalue(L, 1);
-    luaL_setfuncs(L, lua_touserdata(L, 3), 0);
-    lua_pushnil(L);
-    lua_rawseti(L, 1, i);
-  }
-}
-
-/* The globals lack a name: perhaps it was given since, or it is a function of a chunk that has yet to be compiled. */
-static int find_global(lua_State *L) {
-  const char *head = "";
-  set_given(L);
-  lua_pushvalue(L, 2);
-  if (lua_rawget(L, 1) != LUA_TNIL) return 1;
-  if (lua_type(L, 2) == LUA_TSTRING) head = lua_pushfstring(L, "\nfunction %s(", lua_tostring(L, 2));
-  for (size_t i = 0; *head && i < sizeof chunks / sizeof *chunks; i++) {
-    const struct chunk *c = &chunks[i];
-    if (!memmem(c->text, c->length, head, strlen(head))) continue;
-    if (luaL_loadbufferx(L, c->text, c->length, c->name, "t") != LUA_OK) return lua_error(L);
-    lua_pushvalue(L, 1);
-    lua_setupvalue(L, -2, 1);
-    lua_call(L, 0, 0);
-    lua_pushvalue(L, 2);
-    lua_rawget(L, 1);
-    return 1;
-  }
-  return 0;
-}
+static void push_globals(lua_State *L);
 
 /* Pushes the table of that name. */
 static void push_table(lua_State *L, const char *name) {
@@ -135,7 +98,7 @@ static int find_field(lua_State *L) {
   const char *name = lua_tostring(L, 3), *field = luaL_tolstring(L, 2, NULL);
   if (lua_rawgeti(L, 1, RUNNING) == LUA_TNIL) {
     const struct chunk *c = find_chunk(name);
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &key_globals);
+    push_globals(L);
     lua_pushboolean(L, 1);
     lua_rawseti(L, 1, RUNNING);
     int status = luaL_loadbufferx(L, c->text, c->length, c->name, "t");
@@ -161,7 +124,7 @@ static int find_field(lua_State *L) {
 }
 
 /* use(name): the table of a chunk or of a C file; use(name, "f", "g"): functions in it. */
-static int use(lua_State *L) {
+static int script_use(lua_State *L) {
   int n = lua_gettop(L);
   luaL_checkstack(L, n, "use");
   push_table(L, luaL_checkstring(L, 1));
@@ -170,7 +133,7 @@ static int use(lua_State *L) {
 }
 
 /* has(name): is there that table? Of C files of the runner, which other programs lack. */
-static int has(lua_State *L) {
+static int script_has(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_tables);
   lua_pushvalue(L, 1);
   return ltide_give_boolean(L, lua_rawget(L, -2) != LUA_TNIL);
@@ -184,7 +147,7 @@ static int finish(lua_State *L, int status, lua_KContext context) {
 
 void ltide_script_push(lua_State *L, const char *name) {
   luaL_checkstack(L, LUA_MINSTACK, "tide");
-  lua_rawgetp(L, LUA_REGISTRYINDEX, strchr(name, '/') ? &key_tables : &key_globals);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_tables);
   lua_getfield(L, -1, name);
   lua_replace(L, -2);
 }
@@ -217,7 +180,7 @@ void ltide_map_tree(lua_State *L, int index) {
   int leaf = lua_gettop(L);
   lua_pushvalue(L, index);
   lua_insert(L, leaf);
-  ltide_script_push(L, "copy");
+  ltide_script_push(L, "call/tree.copy");
   lua_insert(L, leaf);
   lua_call(L, 2, 1);
   ltide_enter(L);
@@ -225,24 +188,24 @@ void ltide_map_tree(lua_State *L, int index) {
 
 /* {==== What the chunks have of Lua's own libraries, without metamethods */
 
-static int raw_next(lua_State *L) {
+static int script_next(lua_State *L) {
   lua_settop(L, 2);
   if (lua_next(L, 1)) return 2;
   lua_pushnil(L);
   return 1;
 }
 
-static int raw_type(lua_State *L) { return lua_pushstring(L, luaL_typename(L, 1)), 1; }
-static int raw_get(lua_State *L) {
+static int script_type(lua_State *L) { return lua_pushstring(L, luaL_typename(L, 1)), 1; }
+static int script_rawget(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE); /* Lua itself would read whatever it is as one */
   return lua_rawget(L, 1), 1;
 }
-static int raw_len(lua_State *L) { return ltide_give_integer(L, (lua_Integer)lua_rawlen(L, 1)); }
-static int is_integer(lua_State *L) { return ltide_give_boolean(L, lua_isinteger(L, 1)); }
-static int get_meta(lua_State *L) { return lua_getmetatable(L, 1); }
+static int script_rawlen(lua_State *L) { return ltide_give_integer(L, (lua_Integer)lua_rawlen(L, 1)); }
+static int script_is_integer(lua_State *L) { return ltide_give_boolean(L, lua_isinteger(L, 1)); }
+static int script_getmeta(lua_State *L) { return lua_getmetatable(L, 1); }
 /* setmeta(t, metatable), which is a script's own where t is a copy of its table: one that may have no finalisers can
  * have put __gc there after it set it itself, and Lua must not see that now. */
-static int set_meta(lua_State *L) {
+static int script_setmeta(lua_State *L) {
   lua_settop(L, 2);
   bool hides = lua_istable(L, 2) && ltide_state_of(L)->granted != TIDE_LUA_ALL;
   if (hides) {
@@ -255,10 +218,10 @@ static int set_meta(lua_State *L) {
   if (hides) lua_pushliteral(L, "__gc"), lua_pushvalue(L, 3), lua_rawset(L, 2);
   return lua_settop(L, 1), 1;
 }
-static int count(lua_State *L) { return ltide_give_integer(L, lua_gettop(L)); }
+static int script_count(lua_State *L) { return ltide_give_integer(L, lua_gettop(L)); }
 
 /* unpack(list, first, last), of a list of the chunks'. */
-static int unpack(lua_State *L) {
+static int script_unpack(lua_State *L) {
   lua_Integer first = lua_tointeger(L, 2), last = lua_tointeger(L, 3);
   int n = last < first ? 0 : (int)(last - first + 1);
   luaL_checkstack(L, n, "tide: too many values");
@@ -266,24 +229,24 @@ static int unpack(lua_State *L) {
   return n;
 }
 
-static int text_of(lua_State *L) { return luaL_tolstring(L, 1, NULL), 1; }
+static int script_text(lua_State *L) { return luaL_tolstring(L, 1, NULL), 1; }
 
-static int class(lua_State *L) { return luaL_getmetatable(L, lua_tostring(L, 1)), 1; }
+static int script_class(lua_State *L) { return luaL_getmetatable(L, lua_tostring(L, 1)), 1; }
 
 /* upvalue(f, i): its name and value, or nothing. */
-static int upvalue(lua_State *L) {
+static int script_upvalue(lua_State *L) {
   const char *name = lua_getupvalue(L, 1, (int)lua_tointeger(L, 2));
   return name ? (lua_pushstring(L, name), lua_insert(L, -2), 2) : 0;
 }
 
 /* find(text, piece): where it begins, or nil. */
-static int find(lua_State *L) {
+static int script_find(lua_State *L) {
   const char *text = lua_tostring(L, 1), *at = strstr(text, lua_tostring(L, 2));
   return at ? ltide_give_integer(L, at - text + 1) : 0;
 }
 
 /* sub(text, first [, last]), as that of string. */
-static int sub(lua_State *L) {
+static int script_sub(lua_State *L) {
   size_t size;
   const char *text = lua_tolstring(L, 1, &size);
   lua_Integer n = (lua_Integer)size, first = lua_tointeger(L, 2), last = luaL_optinteger(L, 3, -1);
@@ -291,7 +254,9 @@ static int sub(lua_State *L) {
   return lua_pushlstring(L, text + first - 1, first > last ? 0 : (size_t)(last - first + 1)), 1;
 }
 
-static int replace(lua_State *L) { return luaL_gsub(L, lua_tostring(L, 1), lua_tostring(L, 2), lua_tostring(L, 3)), 1; }
+static int script_replace(lua_State *L) {
+  return luaL_gsub(L, lua_tostring(L, 1), lua_tostring(L, 2), lua_tostring(L, 3)), 1;
+}
 
 /* From where the script, or chunk, counts that has called the function whose chunk this is. */
 static int base_of_caller(lua_State *L) {
@@ -302,10 +267,10 @@ static int base_of_caller(lua_State *L) {
 }
 
 /* index_base(): that, for indexes that the chunk reads or gives itself. */
-static int index_base(lua_State *L) { return ltide_give_integer(L, base_of_caller(L)); }
+static int script_index_base(lua_State *L) { return ltide_give_integer(L, base_of_caller(L)); }
 
 /* join(list [, sep]): its strings as one. */
-static int join(lua_State *L) {
+static int script_join(lua_State *L) {
   luaL_Buffer b;
   lua_settop(L, 2);
   lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
@@ -319,7 +284,7 @@ static int join(lua_State *L) {
 }
 
 /* literal(number): its digits, as C and Lua read them. */
-static int literal(lua_State *L) {
+static int script_literal(lua_State *L) {
   char digits[40];
   if (lua_isinteger(L, 1))
     snprintf(digits, sizeof digits, "%lld", (long long)lua_tointeger(L, 1));
@@ -338,27 +303,33 @@ static void look_at(void *ctx, const char *path, const ltide_row *row) {
   if (!strcmp(row->name, w->name) && !strcmp(path, w->path) && row->fn) w->row = row;
 }
 
-/* public(path, name): a function of the module's, or of "Tensor" a method, whatever a script has set in its place. */
-static int public(lua_State *L) {
-  wanted w = {lua_tostring(L, 1), lua_tostring(L, 2), NULL};
-  ltide_each_row(look_at, &w);
-  if (!w.row) return ltide_error(L, "StateError", "tide: there is no %s.%s", w.path, w.name);
-  return lua_pushlightuserdata(L, (void *)w.row), lua_pushcclosure(L, w.row->fn, 1), 1;
+/* public(path, name, ...): functions of the module, or methods for "Tensor", also if a script has replaced them. */
+static int script_public(lua_State *L) {
+  int n = lua_gettop(L);
+  luaL_checkstack(L, n, "public");
+  for (int i = 2; i <= n; i++) {
+    wanted w = {lua_tostring(L, 1), lua_tostring(L, i), NULL};
+    ltide_each_row(look_at, &w);
+    if (!w.row) return ltide_error(L, "StateError", "tide: there is no %s.%s", w.path, w.name);
+    lua_pushlightuserdata(L, (void *)w.row);
+    lua_pushcclosure(L, w.row->fn, 1);
+  }
+  return n - 1;
 }
 
-static int loaded(lua_State *L) { return lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE), 1; }
+static int script_loaded(lua_State *L) { return lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE), 1; }
 
 /* device_of(value) -> its number; nothing where it is no tensor. */
-static int device_of(lua_State *L) {
+static int script_device_of(lua_State *L) {
   const tide_tensor *x = ltide_test_tensor(L, ltide_enter(L), 1);
   return x ? ltide_give_integer(L, tide_tensor_device(x)) : 0;
 }
 
 /* plain_shape(v): a shape, or a small vector or matrix, as a plain list; other values stay. */
-static int plain_shape(lua_State *L) { return lua_settop(L, 1), ltide_plain_shape(L, 1), 1; }
+static int script_plain_shape(lua_State *L) { return lua_settop(L, 1), ltide_plain_shape(L, 1), 1; }
 
 /* call(f, ...), where f belongs to the script: a level of an error that it names ends here, and it cannot yield. */
-static int call(lua_State *L) {
+static int script_call(lua_State *L) {
   lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
   return lua_gettop(L);
 }
@@ -381,7 +352,7 @@ static int resume_plain(lua_State *L) {
 }
 
 /* coroutine.resume: the library's, because the runner has taught that one where Ctrl-C is to go. */
-static int resume(lua_State *L) {
+static int script_resume(lua_State *L) {
   int n = lua_gettop(L);
   lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
   if (lua_getfield(L, -1, LUA_COLIBNAME) == LUA_TTABLE) lua_getfield(L, -1, "resume");
@@ -393,16 +364,16 @@ static int resume(lua_State *L) {
   return lua_gettop(L);
 }
 
-static int yield(lua_State *L) { return lua_yield(L, lua_gettop(L)); }
-static int has_ended(lua_State *L) { return ltide_give_boolean(L, lua_status(lua_tothread(L, 1)) != LUA_YIELD); }
+static int script_yield(lua_State *L) { return lua_yield(L, lua_gettop(L)); }
+static int script_has_ended(lua_State *L) { return ltide_give_boolean(L, lua_status(lua_tothread(L, 1)) != LUA_YIELD); }
 
 /* {==== Messages */
 
 /* refuse(value, name, expected): an argument that is no such thing. */
-static int refuse(lua_State *L) { return ltide_arg_error(L, 1, lua_tostring(L, 2), lua_tostring(L, 3)); }
+static int script_refuse(lua_State *L) { return ltide_arg_error(L, 1, lua_tostring(L, 2), lua_tostring(L, 3)); }
 
 /* fail(kind, message [, fields]), in the name of the function that the script has called. */
-static int fail(lua_State *L) {
+static int script_fail(lua_State *L) {
   const char *kind = lua_tostring(L, 1), *message = lua_tostring(L, 2);
   if (!lua_istable(L, 3)) return ltide_error(L, kind, "%s", message);
   lua_pushvalue(L, 2);
@@ -413,87 +384,68 @@ static int fail(lua_State *L) {
 }
 
 /* try(fn, ...): did it return? Or false and the error. */
-static int try(lua_State *L) {
+static int script_try(lua_State *L) {
   bool ok = lua_pcall(L, lua_gettop(L) - 1, 0, 0) == LUA_OK;
   lua_pushboolean(L, ok);
   lua_insert(L, 1);
   return lua_gettop(L);
 }
 
-static int is_error(lua_State *L) { return ltide_give_boolean(L, ltide_is_error(L, 1)); }
-static int throw(lua_State * L) { return lua_settop(L, 1), lua_error(L); }
-static int warn(lua_State *L) { return ltide_warn(L, "%s", lua_tostring(L, 1)), 0; }
-static int called(lua_State *L) { return lua_pushstring(L, ltide_function_name(L)), 1; }
-static int describe(lua_State *L) { return lua_pushstring(L, ltide_typename(L, 1)), 1; }
+static int script_is_error(lua_State *L) { return ltide_give_boolean(L, ltide_is_error(L, 1)); }
+static int script_throw(lua_State *L) { return lua_settop(L, 1), lua_error(L); }
+static int script_warn(lua_State *L) { return ltide_warn(L, "%s", lua_tostring(L, 1)), 0; }
+static int script_called(lua_State *L) { return lua_pushstring(L, ltide_function_name(L)), 1; }
+static int script_describe(lua_State *L) { return lua_pushstring(L, ltide_typename(L, 1)), 1; }
 
 /* Through the program's own print, which ends the last line itself. */
-static int print_text(lua_State *L) {
+static int script_print_text(lua_State *L) {
   lua_getglobal(L, "print");
   lua_pushlstring(L, lua_tostring(L, 1), lua_rawlen(L, 1) - 1);
   return lua_call(L, 1, 0), 0;
 }
 
 /* columns(): of the terminal. */
-static int columns(lua_State *L) {
+static int script_columns(lua_State *L) {
   int n = ltide_columns();
   return ltide_give_integer(L, n > 0 ? n : 80);
 }
 
 /* pad(value, width): its text, with blanks in front of it, or behind it where the width is negative. */
-static int pad(lua_State *L) {
+static int script_pad(lua_State *L) {
   char cell[128];
   snprintf(cell, sizeof cell, "%*s", (int)lua_tointeger(L, 2), lua_tostring(L, 1));
   return lua_pushstring(L, cell), 1;
 }
 
 /* fixed(x, decimals) */
-static int fixed(lua_State *L) {
+static int script_fixed(lua_State *L) {
   char text[400];
   snprintf(text, sizeof text, "%.*f", (int)lua_tointeger(L, 2), lua_tonumber(L, 1));
   return lua_pushstring(L, text), 1;
 }
 
-static const luaL_Reg own[] = {{"count", count},
-                               {"rawget", raw_get},
-                               {"class", class},
-                               {"pad", pad},
-                               {"rawlen", raw_len},
-                               {"refuse", refuse},
-                               {"throw", throw},
-                               {"setmeta", set_meta},
-                               {"upvalue", upvalue},
-                               {"warn", warn},
-                               {"replace", replace},
-                               {"find", find},
-                               {"type", raw_type},
-                               {"text", text_of},
-                               {"describe", describe},
-                               {"fixed", fixed},
-                               {"fail", fail},
-                               {"next", raw_next},
-                               {"getmeta", get_meta},
-                               {"is_integer", is_integer},
-                               {"unpack", unpack},
-                               {"try", try},
-                               {"sub", sub},
-                               {"called", called},
-                               {"public", public},
-                               {"index_base", index_base},
-                               {"join", join},
-                               {"literal", literal},
-                               {"use", use},
-                               {"has", has},
-                               {"loaded", loaded},
-                               {"device_of", device_of},
-                               {"plain_shape", plain_shape},
-                               {"call", call},
-                               {"resume", resume},
-                               {"yield", yield},
-                               {"has_ended", has_ended},
-                               {"is_error", is_error},
-                               {"print_text", print_text},
-                               {"columns", columns},
-                               {NULL, NULL}};
+/* The globals of chunks: what is from Lua's own libraries, and what tide adds. */
+static const luaL_Reg library[] =
+    LTIDE_SCRIPT(type, next, rawget, rawlen, getmeta, setmeta, is_integer, count, unpack, upvalue, text, literal, find,
+                 sub, replace, join, pad, fixed, loaded, resume, yield, has_ended);
+static const luaL_Reg tools[] =
+    LTIDE_SCRIPT(class, refuse, throw, warn, describe, fail, try, called, public, index_base, use, has, device_of,
+                 plain_shape, call, is_error, print_text, columns);
+
+void ltide_script_add(lua_State *L) { lua_rawsetp(L, LUA_REGISTRYINDEX, &key_globals); }
+
+/* Pushes the globals of the chunks, which are complete once they have a metatable. */
+static void push_globals(lua_State *L) {
+  static const luaL_Reg none[] = {{"__index", no_global}, {"__newindex", no_global}, {NULL, NULL}};
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_globals) != LUA_TTABLE) lua_newtable(L), lua_replace(L, -2);
+  if (lua_getmetatable(L, -1)) return lua_pop(L, 1);
+  luaL_setfuncs(L, library, 0), luaL_setfuncs(L, tools, 0);
+  lua_pushvalue(L, -1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_globals);
+  lua_createtable(L, 0, 2);
+  luaL_setfuncs(L, none, 0);
+  lua_setmetatable(L, -2);
+}
 
 void ltide_open_script(lua_State *L, ltide_state *S) {
   (void)S;
@@ -503,11 +455,4 @@ void ltide_open_script(lua_State *L, ltide_state *S) {
   lua_setfield(L, -2, "__index");
   lua_setmetatable(L, -2);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_tables);
-  lua_createtable(L, 8, 0);
-  lua_createtable(L, 0, 1);
-  lua_pushcfunction(L, find_global);
-  lua_setfield(L, -2, "__index");
-  lua_setmetatable(L, -2);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_globals);
-  ltide_script_give(L, "call/script.c", own);
 }

@@ -11,8 +11,8 @@ void ltide_check_time(lua_State *L);
 /* Gives the chunks the functions of a C file, "ROOM/NAME.c": what they cannot do themselves. The list ends with {NULL}
  * and lives as long as the state. */
 void ltide_script_give(lua_State *L, const char *name, const luaL_Reg *list);
-/* Gives them the value at the top of the stack, and pops it. */
-void ltide_script_set(lua_State *L, const char *name);
+/* The functions in the table at the top, which is popped, are globals of all chunks too: before one is loaded. */
+void ltide_script_add(lua_State *L);
 /* source_text.c: the text at the top, of a chunk whose name tells nothing, is remembered for a while. */
 void ltide_keep_text(lua_State *L);
 void ltide_script_push(lua_State *L, const char *name); /* a function of a chunk, "ROOM/NAME.function" */

@@ -3,19 +3,20 @@
 -- Every table and tensor that was met is noted by identity, so that a tree that shares parts, or refers to itself, is
 -- walked once. Values are read raw: a walk runs no code of the script's. Keys are never changed.
 
+local M = ...
 local deepest = 1000 -- tables in tables
 
 local function too_deep()
   fail("ValueError", called() .. ": got tables nested more than " .. deepest .. " deep, expected fewer")
 end
 
-function is_callable(value)
+function M.is_callable(value)
   local meta = getmeta(value)
   return type(value) == "function" or meta and rawget(meta, "__call") ~= nil
 end
 
 -- The n of table.pack; nil where there is none that counts the values, or other names are beside it, of which it is then one.
-function packed_count(list)
+function M.packed_count(list)
   local n = rawget(list, "n")
   if not is_integer(n) or n < rawlen(list) then return end
   for key in next, list do
@@ -25,7 +26,7 @@ function packed_count(list)
 end
 
 -- Calls fn with each tensor and the number of its device.
-function visit(tree, fn)
+function M.visit(tree, fn)
   local seen = {}
   local function walk(value, depth)
     if depth > deepest then too_deep() end
@@ -42,7 +43,7 @@ function visit(tree, fn)
 end
 
 -- A copy with what leaf(x, device) gives in the place of each tensor; tables of which stays(t) is true stay what they are.
-function copy(tree, leaf, stays)
+function M.copy(tree, leaf, stays)
   local made = {}
   local function walk(value, depth)
     if depth > deepest then too_deep() end
@@ -64,7 +65,7 @@ end
 
 -- Nothing where all n are tables of as many keys. Else the number of one that is none, or also how many keys it has and
 -- how many the first.
-function other_table(list, n)
+function M.other_table(list, n)
   local first
   for i = 1, n do
     if type(list[i]) ~= "table" then return i end
@@ -76,7 +77,7 @@ function other_table(list, n)
 end
 
 -- A list of what each of the n has there; or nil and the number of one that has nothing.
-function get_column(tables, key, n)
+function M.get_column(tables, key, n)
   local column = {}
   for i = 1, n do
     column[i] = rawget(tables[i], key)

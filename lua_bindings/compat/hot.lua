@@ -97,6 +97,6 @@ if await then
   function module.await(what, ...)
     local is_one = type(what) == "userdata" and select("#", ...) == 0
     if not (is_one and waits[getmetatable(what)]) then return await(what, ...) end
-    return chunk "await"(what)
+    return chunk "host/await.await"(what)
   end
 end

@@ -459,6 +459,7 @@ static int bnot(lua_State *L) {
   return 1;
 }
 
+/* What translate.lua writes for syntax that LuaJIT lacks. */
 static const luaL_Reg operators[] = {{"__idiv", idiv}, {"__band", band}, {"__bor", bor},   {"__bxor", bxor},
                                      {"__shl", shl},   {"__shr", shr},   {"__bnot", bnot}, {NULL, NULL}};
 
@@ -478,9 +479,11 @@ int luaopen_tide(lua_State *L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_warn);
   lua_pushcfunction(L, ltide_luaopen);
   lua_call(L, 0, 1);
-  ltide_script_give(L, "compat/luajit.c", operators);
+  lua_newtable(L);
+  luaL_setfuncs(L, operators, 0);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_with);
-  ltide_script_set(L, "__with");
+  lua_setfield(L, -2, "__with");
+  ltide_script_add(L);
   ltide_library_note();
   push_ffi(L);
   ltide_open_hot(L, prelude[1].text, prelude[1].length, prelude[1].name);

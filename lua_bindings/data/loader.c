@@ -347,13 +347,13 @@ static int script_plain_shapes(lua_State *L) { return ltide_plain_shapes(L, 1, (
 static int iteration_call(lua_State *L) {
   ltide_enter(L);
   ltide_check_object(L, 1, ITERATION_META);
-  return call_with_table(L, "loader_step", 0);
+  return call_with_table(L, "data/loader.step", 0);
 }
 
 static int lloader_iter(lua_State *L) {
   if (check_loader(L)->closed) return ltide_freed_error(L, "loader", "loader");
   lua_settop(L, 1);
-  call_with_table(L, "loader_iter", 0);
+  call_with_table(L, "data/loader.iter", 0);
   lua_pushnil(L), lua_pushnil(L), lua_pushvalue(L, -3);
   return 4;
 }
@@ -362,7 +362,7 @@ static int lloader_call(lua_State *L) {
   ltide_enter(L);
   if (check_loader(L)->closed) return ltide_freed_error(L, "loader", "loader");
   lua_settop(L, 3);
-  return call_with_table(L, "loader_call", 3);
+  return call_with_table(L, "data/loader.call", 3);
 }
 
 static int lloader_len(lua_State *L) {
@@ -370,7 +370,7 @@ static int lloader_len(lua_State *L) {
   check_loader(L);
   lua_settop(L, 1);
   lua_getiuservalue(L, 1, 1);
-  ltide_script_call(L, "loader_length", 1);
+  ltide_script_call(L, "data/loader.length", 1);
   lua_settop(L, 2);
   return 1;
 }

@@ -8,8 +8,15 @@
 -- 1, s.batches[k] is {value, handles}. The handles belong to no tide.scope before the batch is given out: it may have
 -- been prepared in another call.
 
+local M = ...
+local trees = use "call/tree"
+local stack_items, stack_numbers, plain_shapes, note_own = use("data/loader.c", "stack_items", "stack_numbers", "plain_shapes", "note_own")
+local in_scope, pin_tensor, get_items, is_open, begin_batch = use("data/loader.c", "in_scope", "pin_tensor", "get_items", "is_open", "begin_batch")
+local queue_batch, take_batch, ask_for_next, close_iteration = use("data/loader.c", "queue_batch", "take_batch", "ask_for_next", "close_iteration")
+local length, shuffle, new_iteration, rows_getter, new_loader = use("data/loader.c", "length", "shuffle", "new_iteration", "rows_getter", "new_loader")
 local deepest = 100 -- tables in tables: more is a circle
-local dimensions, size_of, is_available = public("Tensor", "dim"), public("Tensor", "size"), public("tide.cuda", "is_available")
+local dimensions, size_of = public("Tensor", "dim", "size")
+local is_available = public("tide.cuda", "is_available")
 
 -- ---- how the items of a batch become one value ----
 
@@ -23,7 +30,7 @@ local collate
 
 local function collate_tables(b, items, path, depth)
   local result, of_first = {}, "dataset[" .. b.numbers[1] .. "]"
-  local i, keys, expected = other_table(items, b.n)
+  local i, keys, expected = trees.other_table(items, b.n)
   if keys then
     fail("ShapeError", "loader: dataset[" .. b.numbers[i] .. "]" .. path .. ": got " .. keys .. " keys, expected the "
       .. expected .. " of " .. of_first .. path)
@@ -31,7 +38,7 @@ local function collate_tables(b, items, path, depth)
   if i then unlike(b, i, path, items) end
   for key in next, items[1] do
     local below = path .. (type(key) == "string" and "." .. key or "[" .. text(key) .. "]")
-    local column, missing = get_column(items, key, b.n)
+    local column, missing = trees.get_column(items, key, b.n)
     if missing then
       fail("ShapeError", "loader: dataset[" .. b.numbers[missing] .. "]" .. below .. ": got nothing, expected one like "
         .. of_first .. below)
@@ -81,13 +88,13 @@ local function pin(b, value)
       fail("ArgumentError",
         "loader: collate: got a table with __gc or __close, which is not copied, expected none with device=")
     end
-    if in_scope() then visit(t, own) end
+    if in_scope() then trees.visit(t, own) end
     return true
   end
   if b.pin or b.moves then
-    return copy(value, function(x) return pin_tensor(b.it, x, b.handles, b.pin, b.moves) end, stays)
+    return trees.copy(value, function(x) return pin_tensor(b.it, x, b.handles, b.pin, b.moves) end, stays)
   end
-  if in_scope() then visit(value, own) end
+  if in_scope() then trees.visit(value, own) end
   return value
 end
 
@@ -122,7 +129,7 @@ local function take(it, s)
   return batch[1]
 end
 
-function loader_step(it, s)
+function M.step(it, s)
   if is_open(it) then ask_for_next(it) end
   while is_open(it) and s.asked < s.count and s.asked - s.given <= s.self.prefetch do ask(it, s) end
   if not is_open(it) or s.given == s.count then
@@ -134,7 +141,7 @@ function loader_step(it, s)
 end
 
 -- How many items and batches there are now.
-function loader_length(self)
+function M.length(self)
   local size = self.size or call(length, self.dataset)
   if type(size) ~= "number" or size < 0 or size % 1 ~= 0 then
     fail("ValueError", "loader: dataset: #dataset is " .. describe(size) .. ", expected how many items there are")
@@ -144,8 +151,8 @@ function loader_length(self)
   return not self.drop_last and size % self.batch_size ~= 0 and whole + 1 or whole, size
 end
 
-function loader_iter(loader, self)
-  local count, size = loader_length(self)
+function M.iter(loader, self)
+  local count, size = M.length(self)
   local s = { self = self, count = count, size = size, asked = 0, given = 0, batches = {} }
   if self.shuffle and size > 0 then s.order = shuffle(size, self.generator) end
   return new_iteration(loader, s, self.device, self.prefetch, self.pin_memory)
@@ -154,12 +161,12 @@ end
 -- for batch in loader: Lua calls the loader itself with nil at first, then with the batch that it gave last. The
 -- iteration of a loop is found by that batch, so that loops over one loader may stand in each other; the table of them
 -- is weak, so that a loop that was broken off ends when its batch goes. A batch that is no object is found at `true`.
-function loader_call(loader, self, last)
+function M.call(loader, self, last)
   local function key_of(batch) return (type(batch) == "table" or type(batch) == "userdata") and batch or true end
   self.passes = self.passes or setmeta({}, { __mode = "k" })
   local it
   if last == nil then
-    it = loader_iter(loader, self)
+    it = M.iter(loader, self)
   else
     local key = key_of(last)
     local pass = self.passes[key]
@@ -206,7 +213,7 @@ local function check_range(value, name, least, most)
   end
 end
 
-function loader(dataset, batch_size, shuffle, drop_last, pin_memory, collate, generator, prefetch, size, device)
+function M.new(dataset, batch_size, shuffled, drop_last, pin_memory, collate_own, generator, prefetch, size, device)
   local kind, meta = type(dataset), getmeta(dataset)
   local is_object = kind == "userdata" and meta and rawget(meta, "__len") ~= nil and rawget(meta, "__index") ~= nil
   if kind ~= "table" and kind ~= "function" and not is_object then
@@ -225,7 +232,7 @@ function loader(dataset, batch_size, shuffle, drop_last, pin_memory, collate, ge
       .. ", expected one of the cpu, which draws the order")
   end
   return new_loader {
-    dataset = dataset, batch_size = batch_size, shuffle = shuffle, drop_last = drop_last, collate = collate,
+    dataset = dataset, batch_size = batch_size, shuffle = shuffled, drop_last = drop_last, collate = collate_own,
     generator = generator, prefetch = prefetch, size = size, pin_memory = pin_memory and is_available(), device = device or -1,
     moves = device ~= nil and device ~= -1,
   }

@@ -109,7 +109,7 @@ int ltide_write_value(lua_State *L, FILE *file, int index, int handles) {
   tide_values_config config = configure(L, file);
   tide_values **v = (tide_values **)ltide_push_owned(L, free_values);
   ltide_try(L, tide_values_write(v, &config));
-  ltide_script_push(L, "write_value");
+  ltide_script_push(L, "data/serialize.write_value");
   lua_pushlightuserdata(L, *v), lua_pushvalue(L, index);
   if (handles)
     lua_pushvalue(L, handles);
@@ -214,7 +214,7 @@ void ltide_read_value(lua_State *L, FILE *file, const char *name, int map, bool 
   lua_pushnil(L);
   tide_values **v = (tide_values **)ltide_push_owned(L, free_values);
   ltide_try(L, tide_values_read(v, &config));
-  ltide_script_push(L, "read_value");
+  ltide_script_push(L, "data/serialize.read_value");
   lua_pushlightuserdata(L, *v);
   if (map)
     lua_pushvalue(L, map);

@@ -3,6 +3,9 @@
 -- Tables and tensors are numbered as they are met, and one that was met before is written as its number, so what is shared
 -- stays shared, and a table may hold itself. What is neither goes between tables and the file in C.
 
+local M = ...
+local put_reference, put_tensor, put_table, put_pairs, put = use("data/serialize.c", "put_reference", "put_tensor", "put_table", "put_pairs", "put")
+local read, broken, read_pairs, put_storage, open_handle = use("data/serialize.c", "read", "broken", "read_pairs", "put_storage", "open_handle")
 local deepest = 1000 -- tables in tables
 
 -- "value.layers[2]"
@@ -16,7 +19,7 @@ local function place_of(keys, depth)
 end
 
 -- handles: a list that takes the IPC handles of tensors of accelerators, which are shared then instead of copied; or nil.
-function write_value(values, root, handles)
+function M.write_value(values, root, handles)
   local numbers, count, keys = {}, 0, {}
   local function put_object(value, depth)
     local is_tensor = device_of(value)
@@ -44,7 +47,7 @@ function write_value(values, root, handles)
 end
 
 -- map: map_location, or nil; shared: may the bytes name shared tensors?
-function read_value(values, map, shared)
+function M.read_value(values, map, shared)
   local objects = {}
   local resolve
 

@@ -6,8 +6,12 @@
 --
 -- Invariant: nothing of the user's is overwritten: the static inputs are copies.
 
-local clone, on_stream, synchronize = public("Tensor", "clone"), public("tide.cuda", "stream"), public("tide.cuda", "synchronize")
-local capture, new_pool = public("tide.cuda", "graph"), public("tide.cuda", "graph_pool_handle")
+local M = ...
+local trees = use "call/tree"
+local current_device, side_stream = use("device/parallel.c", "current_device", "side_stream")
+local new_graph, replayer, check_pool = use("device/graphed.c", "new_graph", "replayer", "check_pool")
+local clone = public("Tensor", "clone")
+local on_stream, synchronize, capture, new_pool = public("tide.cuda", "stream", "synchronize", "graph", "graph_pool_handle")
 
 local function pack(...) return { n = count(...), ... } end
 
@@ -31,7 +35,7 @@ end
 -- The side stream is of the device that the arguments are on: work on another one would be executed during the capture,
 -- and in no replay.
 local function graphed(fn, args, i, warmups, pool)
-  if not is_callable(fn) then
+  if not trees.is_callable(fn) then
     fail("ArgumentError", "make_graphed_callables: callables[" .. i .. "]: got " .. describe(fn) .. ", expected a function")
   end
   local inputs = copy_samples(args, i)
@@ -46,8 +50,8 @@ local function graphed(fn, args, i, warmups, pool)
   return replayer(graph, inputs, capture(graph, { pool = pool, stream = side }, function() return pack(run()) end))
 end
 
-function make_graphed_callables(callables, samples, warmups, pool)
-  local single = is_callable(callables)
+function M.make_graphed_callables(callables, samples, warmups, pool)
+  local single = trees.is_callable(callables)
   if not single and type(callables) ~= "table" then
     refuse(callables, "callables", "a function or a table of functions")
   end

@@ -1,5 +1,9 @@
 -- Device memory: what a person reads of it, and who observes its end.
 
+local M = ...
+local bytes_text = use("device/memory_stats.c", "bytes_text")
+local watch_failures = use("device/memory_scope.c", "watch_failures")
+
 -- ---- memory_summary ----
 
 -- The counters of a device as a table: one line for each figure with what it is now, its peak and its sums; below it,
@@ -37,7 +41,7 @@ end
 local function plural(n, noun) return n .. " " .. noun .. (n == 1 and "" or "s") end
 
 -- stats: as memory_stats gives them; sites: the lines that hold most.
-function memory_summary(device, brief, stats, sites)
+function M.summary(device, brief, stats, sites)
   local held = #sites > 0 and "held most by\n" or ""
   for i = 1, #sites do
     local site = sites[i]
@@ -57,7 +61,7 @@ end
 local observers, last, watch = {}, 0, nil
 
 -- Each stands under a number of its own: a function may be there twice.
-function on_oom(fn)
+function M.on_oom(fn)
   watch = watch or watch_failures()
   last = last + 1
   local i = last
@@ -66,7 +70,7 @@ function on_oom(fn)
 end
 
 -- Runs on the thread that failed: all but those that another one takes out meanwhile, or adds.
-function run_observers(device, requested, figures)
+function M.run_observers(device, requested, figures)
   for i = 1, last do
     local ok, message = true, nil
     if observers[i] then ok, message = try(observers[i], device, requested, figures) end

@@ -82,7 +82,7 @@ static void set_oom(lua_State *L, int device) {
 static int run_observers(lua_State *L) {
   static const ltide_field fields[] = LTIDE_FIELDS(tide_memory_oom, requested, free, total, allocated, reserved);
   const tide_memory_oom *o = lua_touserdata(L, 1);
-  ltide_script_push(L, "run_observers");
+  ltide_script_push(L, "device/memory.run_observers");
   ltide_push_device(L, o->device);
   lua_pushinteger(L, (lua_Integer)o->requested);
   lua_createtable(L, 0, 12);
@@ -114,7 +114,7 @@ static int script_watch_failures(lua_State *L) {
   return 1;
 }
 
-static int lon_oom(lua_State *L, ltide_call *c) { return ltide_script_call(L, "on_oom", c->n); }
+static int lon_oom(lua_State *L, ltide_call *c) { return ltide_script_call(L, "device/memory.on_oom", c->n); }
 
 static const luaL_Reg script[] = LTIDE_SCRIPT(watch_failures);
 

@@ -31,7 +31,7 @@ static int lmemory_summary(lua_State *L, ltide_call *c) {
   lua_pushinteger(L, device), lua_pushboolean(L, c->v[1].boolean), lua_newtable(L);
   ltide_set_fields(L, device_fields, &s, false);
   ltide_push_sites(L, site, tide_memory_sites(site, TOP_LINES, device));
-  return ltide_script_call(L, "memory_summary", 4);
+  return ltide_script_call(L, "device/memory.summary", 4);
 }
 
 static int script_bytes_text(lua_State *L) {

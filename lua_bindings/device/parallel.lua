@@ -15,17 +15,21 @@
 --
 -- Invariant: a replica that has started has ended, or is closed, when apply and data_parallel return or raise.
 
+local M = ...
+local trees = use "call/tree"
+local current_device, device_size, device_object, read_device = use("device/parallel.c", "current_device", "device_size", "device_object", "read_device")
+local move, side_stream, check_unnamed, join_side = use("device/parallel.c", "move", "side_stream", "check_unnamed", "join_side")
+local traceback, close_thread, new_thread, is_turn = use("device/parallel_replica.c", "traceback", "close_thread", "new_thread", "is_turn")
+
 -- After a collective the source's current stream goes on behind the copies, and the source's own part of the work with it.
 -- So data_parallel lets a side stream of each source stand for it meanwhile, which waits for what was queued before; at the
 -- end the current stream waits for it, and what is written to the source after that is ordered as ever. All is queued:
 -- nothing here waits for a device, unless memory of the host takes part.
 
-local dimensions, size_of, narrow, view = public("Tensor", "dim"), public("Tensor", "size"), public("Tensor", "narrow"),
-  public("Tensor", "view")
-local dtype_of = public("Tensor", "type")
-local cat, on_stream = public("tide", "cat"), public("tide.cuda", "stream")
-local send, send_all = public("tide.cuda.comm", "scatter"), public("tide.cuda.comm", "broadcast_coalesced")
-local collect = public("tide.cuda.comm", "gather")
+local dimensions, size_of, narrow, view, dtype_of = public("Tensor", "dim", "size", "narrow", "view", "type")
+local cat = public("tide", "cat")
+local on_stream = public("tide.cuda", "stream")
+local send, send_all, collect = public("tide.cuda.comm", "scatter", "broadcast_coalesced", "gather")
 
 -- ---- what is given ----
 
@@ -79,7 +83,7 @@ local function plan(tree, dim, devices)
   check_dim(dim)
   local n = #devices
   local cut = { tree = tree, dim = dim, devices = devices, sources = {}, sent = {} }
-  visit(tree, function(x, source)
+  trees.visit(tree, function(x, source)
     if dimensions(x) == 0 then
       fail("ShapeError", called() .. ": got a tensor without dimensions, expected ones that can be cut; pass it as a number, "
         .. "or let replicate= copy it")
@@ -106,7 +110,7 @@ end
 
 local function part(cut, i)
   local device = cut.devices[i]
-  return copy(cut.tree, function(x, source)
+  return trees.copy(cut.tree, function(x, source)
     if device < 0 or source < 0 then
       local size = size_of(x, cut.dim)
       local each = part_size(size, #cut.devices)
@@ -123,20 +127,20 @@ local function part(cut, i)
 end
 
 local function moved(tree, device)
-  return copy(tree, function(x, source) return source == device and x or move(x, device) end)
+  return trees.copy(tree, function(x, source) return source == device and x or move(x, device) end)
 end
 
 local function replicate_to(tree, devices, n)
   local list, number = {}, {}
   local replicas = { moved(tree, devices[1]) }
   if n > 1 then
-    visit(replicas[1], function(x)
+    trees.visit(replicas[1], function(x)
       list[#list + 1] = x
       number[x] = #list
     end)
   end
   local copies = #list > 0 and send_all(list, { unpack(devices, 1, n) }) -- small ones travel together
-  for i = 2, n do replicas[i] = copy(replicas[1], function(x) return copies[i][number[x]] end) end
+  for i = 2, n do replicas[i] = trees.copy(replicas[1], function(x) return copies[i][number[x]] end) end
   return replicas
 end
 
@@ -198,12 +202,12 @@ local function join_tables(list, n, dim, device, path)
   local result = {}
   local tables = {}
   for i = 1, n do tables[i] = plain_shape(list[i]) end
-  local i, keys, expected = other_table(tables, n)
+  local i, keys, expected = trees.other_table(tables, n)
   if keys then unlike(i, path, keys .. " keys", expected .. " as in outputs[1]") end
   if i then unlike(i, path, describe(list[i]), "a table as in outputs[1]") end
   for key in next, tables[1] do
     local below = path .. (type(key) == "string" and "." .. key or "[" .. text(key) .. "]")
-    local column, missing = get_column(tables, key, n)
+    local column, missing = trees.get_column(tables, key, n)
     if missing then unlike(missing, below, "nothing", "one as in outputs[1]") end
     result[key] = join_trees(column, n, dim, device, below)
   end
@@ -227,7 +231,7 @@ end
 local function spread(value)
   if value == nil then return end
   if type(value) ~= "table" or getmeta(value) then return value end
-  local packed = packed_count(value)
+  local packed = trees.packed_count(value)
   local n = packed or #value
   if n == 0 and not packed and next(value) ~= nil then return value end -- named values alone are one argument
   if n > 200 then fail("ValueError", called() .. ": inputs: got " .. n .. " arguments for one call, expected at most 200") end
@@ -290,20 +294,20 @@ end
 
 -- ---- what scripts call ----
 
-function scatter(tree, devices, dim)
+function M.scatter(tree, devices, dim)
   check_tree(tree)
   local cut, parts = plan(tree, dim, check_devices(devices)), {}
   for i = 1, cut.n do parts[i] = part(cut, i) end
   return parts
 end
 
-function replicate(tree, devices)
+function M.replicate(tree, devices)
   check_tree(tree)
   devices = check_devices(devices)
   return replicate_to(tree, devices, #devices)
 end
 
-function gather(outputs, device, dim)
+function M.gather(outputs, device, dim)
   if type(outputs) ~= "table" then refuse(outputs, "outputs", "a table of what each device gave") end
   local list, n = {}, rawlen(outputs)
   if n == 0 then fail("ValueError", "gather: outputs: got an empty table, expected at least one value") end
@@ -313,8 +317,8 @@ function gather(outputs, device, dim)
   return join_trees(list, n, dim, device, "")
 end
 
-function apply(fns, inputs, devices)
-  local single = is_callable(fns)
+function M.apply(fns, inputs, devices)
+  local single = trees.is_callable(fns)
   if not single and type(fns) ~= "table" then refuse(fns, "fns", "a function or a table of functions") end
   if type(inputs) ~= "table" then refuse(inputs, "inputs", "a table with the arguments of each function") end
   local n = rawlen(inputs)
@@ -327,7 +331,7 @@ function apply(fns, inputs, devices)
     check_number("fns", rawlen(fns))
     for i = 1, n do
       local fn = rawget(fns, i)
-      if not is_callable(fn) then
+      if not trees.is_callable(fn) then
         fail("ArgumentError", "apply: fns[" .. i .. "]: got " .. describe(fn) .. ", expected a function")
       end
     end
@@ -336,7 +340,7 @@ function apply(fns, inputs, devices)
   if devices then check_number("devices", #devices) end
   local otherwise = current_device()
   for i = 1, devices and 0 or n do
-    visit(rawget(inputs, i), function(_, device) on[i] = on[i] or device end)
+    trees.visit(rawget(inputs, i), function(_, device) on[i] = on[i] or device end)
     on[i] = on[i] or otherwise
   end
   local function begin(i) return single and fns or rawget(fns, i), spread(rawget(inputs, i)) end
@@ -376,8 +380,8 @@ local function warn_of_imbalance(devices)
 end
 
 -- tree: what each call gets a replica of before its arguments, or nil; a table that is called is its own.
-function data_parallel(fn, inputs, devices, dim, output_device, tree)
-  if not is_callable(fn) then refuse(fn, "fn", "a function, or a table that can be called") end
+function M.data_parallel(fn, inputs, devices, dim, output_device, tree)
+  if not trees.is_callable(fn) then refuse(fn, "fn", "a function, or a table that can be called") end
   devices = check_devices(devices)
   output_device = check_output(output_device, "output_device", devices[1])
   warn_of_imbalance(devices)

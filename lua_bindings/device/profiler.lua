@@ -3,6 +3,8 @@
 -- A recording that is to be closed holds it while the function runs: whatever ends the function ends it too. A function
 -- that ends well waits for the devices first, so that a failure of its work is raised as it would be without a recording.
 
+local M = ...
+local end_trace, begin_recording, read_summary = use("device/profiler.c", "end_trace", "begin_recording", "read_summary")
 local most_rows = 40
 
 local function traced(recording, ...)
@@ -10,7 +12,7 @@ local function traced(recording, ...)
   return ...
 end
 
-function trace(fn, path, events)
+function M.trace(fn, path, events)
   local recording <close> = begin_recording("profiler.trace", path, events)
   return traced(recording, fn())
 end
@@ -85,7 +87,7 @@ local function summed_up(recording, ...)
   return t, ...
 end
 
-function summary(fn, ...)
+function M.summary(fn, ...)
   local recording <close> = begin_recording("profiler.summary")
   return summed_up(recording, fn(...))
 end

@@ -282,9 +282,9 @@ static int script_number_of(lua_State *L) {
 
 #define EXCHANGE(name) .fn = ltide_run, .body = lexchange, .script = name
 static ltide_row exchange_rows[] = {
-    OF(exchange, wait, EXCHANGE("exchange_wait"), "()",
+    OF(exchange, wait, EXCHANGE("distributed/grid.exchange_wait"), "()",
        "Waits for the messages and writes them to the halos. On a GPU the writing is work of the current stream.")
-        OF(exchange, is_completed, EXCHANGE("exchange_is_completed"), "() -> boolean",
+        OF(exchange, is_completed, EXCHANGE("distributed/grid.exchange_is_completed"), "() -> boolean",
            "Have all messages come? Does not wait; the halos are written by wait."){0}};
 static const ltide_class grid_class = {
     .meta = GRID_META, .name = "Grid", .rows = grid_rows, .size = 1, .tostring = grid_tostring};

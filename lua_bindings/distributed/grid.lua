@@ -17,10 +17,13 @@
 --
 -- Invariant: both sides of a message know its size; its tag is the direction of its travel.
 
-local rank_of, world_size, make_group = public("tide.distributed", "get_rank"), public("tide.distributed", "get_world_size"),
-  public("tide.distributed", "new_group")
-local broadcast = public("tide.distributed", "broadcast")
-local make_zeros, make_tensor = public("tide", "zeros"), public("tide", "tensor")
+local M = ...
+local new_object, region, size_of_dtype, copy_region = use("distributed/distributed_grid.c", "new_object", "region", "size_of_dtype", "copy_region")
+local is_capturing, new_buffer, start_message, pack = use("distributed/distributed_grid.c", "is_capturing", "new_buffer", "start_message", "pack")
+local finish_message, close_buffer, is_message_done = use("distributed/distributed_grid.c", "finish_message", "close_buffer", "is_message_done")
+local sizes_of = use("tensor/compose.c", "sizes_of")
+local rank_of, world_size, make_group, broadcast = public("tide.distributed", "get_rank", "get_world_size", "new_group", "broadcast")
+local make_zeros, make_tensor = public("tide", "zeros", "tensor")
 
 -- "{2, 3}"
 local function list_text(list)
@@ -48,7 +51,7 @@ end
 
 -- ---- places ----
 
-function grid_rank_at(grid, coords)
+function M.rank_at(grid, coords)
   coords = check_integers(coords, "coords", #grid.dims, -1099511627776)
   local rank = 0
   for d = 1, #grid.dims do
@@ -60,7 +63,7 @@ function grid_rank_at(grid, coords)
   return rank
 end
 
-function grid_coords_of(grid, rank)
+function M.coords_of(grid, rank)
   local coords = {}
   for d = #grid.dims, 1, -1 do
     coords[d] = rank % grid.dims[d]
@@ -73,7 +76,7 @@ end
 local function neighbor(grid, direction)
   local coords = {}
   for d = 1, #grid.dims do coords[d] = grid.coords[d] + direction[d] end
-  return grid_rank_at(grid, coords)
+  return M.rank_at(grid, coords)
 end
 
 local function along(grid, dim, k)
@@ -101,7 +104,7 @@ local function read_dims(grid, dims)
   return out
 end
 
-function grid_shift(grid, dim, k)
+function M.shift(grid, dim, k)
   check_dim(grid, dim)
   return neighbor(grid, along(grid, dim, -k)), neighbor(grid, along(grid, dim, k))
 end
@@ -157,7 +160,7 @@ end
 
 local group -- of the messages of all grids
 
-function grid_new(dims, periodic)
+function M.new(dims, periodic)
   if dims == nil then refuse(dims, "dims", "a table of integers") end
   local given = check_integers(dims, "dims", nil, 0)
   if #given < 1 or #given > 8 then fail("ValueError", called() .. ": dims: got " .. #given .. " integers, expected 1 to 8") end
@@ -173,19 +176,19 @@ function grid_new(dims, periodic)
     if type(value) ~= "boolean" then refuse(value, "periodic", "true, false or a table of them") end
     grid.periodic[d] = value
   end
-  grid.coords = grid_coords_of(grid, grid.rank)
+  grid.coords = M.coords_of(grid, grid.rank)
   check_alike(grid)
   group = group or grid.size > 1 and make_group()
   grid.group = group
   return new_object(grid)
 end
 
-function grid_sub(grid, dims)
+function M.sub(grid, dims)
   local varies, lists, order = {}, {}, {}
   dims = read_dims(grid, dims)
   for i = 1, #dims do varies[dims[i]] = true end
   for rank = 0, grid.size - 1 do
-    local coords, key = grid_coords_of(grid, rank), {}
+    local coords, key = M.coords_of(grid, rank), {}
     for d = 1, #coords do key[d] = varies[d] and "" or coords[d] .. "" end
     key = join(key, ",")
     if not lists[key] then
@@ -204,7 +207,7 @@ end
 local owners = setmeta({}, { __mode = "k" }) -- the grid of each field
 
 -- Is it a field of another grid?
-function grid_is_foreign(grid, u) return owners[u] ~= nil and owners[u] ~= grid end
+function M.is_foreign(grid, u) return owners[u] ~= nil and owners[u] ~= grid end
 
 -- The first place, from 1, and the number of places of the piece at a coordinate.
 local function piece(size, ranks, at)
@@ -213,19 +216,19 @@ local function piece(size, ranks, at)
 end
 
 -- What is known of the piece of the rank at these coordinates.
-function grid_piece(grid, sizes, coords)
+function M.piece(grid, sizes, coords)
   local first, count = {}, {}
   for d = 1, #sizes do first[d], count[d] = piece(sizes[d], grid.dims[d], coords[d]) end
   return first, count
 end
 
-function grid_field(grid, sizes, halo, dtype, device)
+function M.field(grid, sizes, halo, dtype, device)
   local n = #grid.dims
   local f = { sizes = check_integers(sizes, "sizes", n, 1), halo = {} }
   if halo == nil then halo = 1 end
   for d = 1, n do f.halo[d] = halo end
   if type(halo) == "table" then f.halo = check_integers(halo, "halo", n, 0) else check_integers(f.halo, "halo", n, 0) end
-  f.first, f.count = grid_piece(grid, f.sizes, grid.coords)
+  f.first, f.count = M.piece(grid, f.sizes, grid.coords)
   local whole = {}
   for d = 1, n do
     local least = f.sizes[d] // grid.dims[d]
@@ -242,9 +245,9 @@ function grid_field(grid, sizes, halo, dtype, device)
 end
 
 -- What the grid knows of the field.
-function grid_look(grid, u, name)
+function M.look(grid, u, name)
   local f = u ~= nil and grid.fields[u]
-  if not f and grid_is_foreign(grid, u) then
+  if not f and M.is_foreign(grid, u) then
     fail("ValueError", called() .. ": " .. (name or "field") .. ": got a field of another grid, expected one of this grid")
   end
   if not f then refuse(u, name or "field", "a field, which grid:field has made; copy other tensors to one") end
@@ -258,15 +261,15 @@ function grid_look(grid, u, name)
   return f
 end
 
-function grid_inside(grid, u)
-  local f = grid_look(grid, u)
+function M.inside(grid, u)
+  local f = M.look(grid, u)
   local first = {}
   for d = 1, #f.halo do first[d] = f.halo[d] + 1 end
   return region(u, first, f.count)
 end
 
-function grid_range(grid, u, dim)
-  local f, base = grid_look(grid, u), index_base() - 1
+function M.range(grid, u, dim)
+  local f, base = M.look(grid, u), index_base() - 1
   check_dim(grid, dim)
   return f.first[dim] + base, f.first[dim] + f.count[dim] - 1 + base
 end
@@ -384,10 +387,10 @@ local function read_fields(grid, fields, width)
   if type(fields) == "table" then
     for i = 1, rawlen(fields) do
       x.fields[i] = rawget(fields, i)
-      x.known[i] = grid_look(grid, x.fields[i], "fields[" .. i .. "]")
+      x.known[i] = M.look(grid, x.fields[i], "fields[" .. i .. "]")
     end
   else
-    x.fields[1], x.known[1] = fields, grid_look(grid, fields, "fields")
+    x.fields[1], x.known[1] = fields, M.look(grid, fields, "fields")
   end
   for i = 1, #x.fields do
     x.width[i] = {}
@@ -405,14 +408,14 @@ local function read_fields(grid, fields, width)
   return x
 end
 
-function grid_exchange(grid, fields, async, corners, dims, width)
+function M.exchange(grid, fields, async, corners, dims, width)
   local x = read_fields(grid, fields, width)
   local chosen = dims and read_dims(grid, dims) or {}
   for d = 1, dims and 0 or #grid.dims do chosen[d] = d end
   if not grid.lower then
     grid.lower, grid.upper = {}, {}
     for d = 1, #grid.dims do
-      grid.lower[d], grid.upper[d] = grid_shift(grid, d, 1)
+      grid.lower[d], grid.upper[d] = M.shift(grid, d, 1)
     end
   end
   x.faces = not corners
@@ -433,12 +436,12 @@ function grid_exchange(grid, fields, async, corners, dims, width)
   return new_object({ messages = messages }, true)
 end
 
-function exchange_wait(exchange)
+function M.exchange_wait(exchange)
   finish_round(exchange.messages)
   exchange.messages = {}
 end
 
-function exchange_is_completed(exchange)
+function M.exchange_is_completed(exchange)
   for i = 1, #exchange.messages do
     if not is_message_done(exchange.messages[i].work) then return false end
   end

@@ -1,8 +1,12 @@
 -- What fields of tide.distributed.cart have beside their halos: sums over all ranks, pictures on one rank, random numbers.
 
+local M = ...
+local grids = use "distributed/grid"
+local builtin, dtype_of, sizes_of = use("tensor/compose.c", "builtin", "dtype_of", "sizes_of")
+local region, start_message, finish_message = use("distributed/distributed_grid.c", "region", "start_message", "finish_message")
 local all_reduce = public("tide.distributed", "all_reduce")
-local make_zeros, make_kernel = public("tide", "zeros"), public("tide", "kernel")
-local sum, amax, amin, convert, multiply, move = builtin "sum", builtin "max", builtin "min", builtin "to", builtin "mul", builtin "to"
+local make_zeros, make_kernel = public("tide", "zeros", "kernel")
+local sum, amax, amin, convert, multiply, move = builtin("sum", "max", "min", "to", "mul", "to")
 
 -- ---- over all ranks ----
 
@@ -16,20 +20,20 @@ local function add_all(x)
   return own:item()
 end
 
-function grid_sum(grid, u) return add_all(grid_inside(grid, u)) end
+function M.sum(grid, u) return add_all(grids.inside(grid, u)) end
 
 local function find_extreme(grid, u, op, find_own)
-  local own = move(find_own(grid_inside(grid, u)), "cpu")
+  local own = move(find_own(grids.inside(grid, u)), "cpu")
   all_reduce(own, { op = op })
   return own:item()
 end
 
-function grid_max(grid, u) return find_extreme(grid, u, "max", amax) end
-function grid_min(grid, u) return find_extreme(grid, u, "min", amin) end
+function M.max(grid, u) return find_extreme(grid, u, "max", amax) end
+function M.min(grid, u) return find_extreme(grid, u, "min", amin) end
 
-function grid_dot(grid, u, v)
-  grid_look(grid, v, "other")
-  local a, b = grid_inside(grid, u), grid_inside(grid, v)
+function M.dot(grid, u, v)
+  grids.look(grid, v, "other")
+  local a, b = grids.inside(grid, u), grids.inside(grid, v)
   local _, kind = dtype_of(a)
   local _, other = dtype_of(b)
   local dtype = (kind == "C" or other == "C") and "complex128" or (kind == "F" or other == "F") and "float64" or "int64"
@@ -47,8 +51,8 @@ local function thin(first, n, every)
   return skipped + 1, n > skipped and (n - skipped + every - 1) // every or 0, (first - 1 + skipped) // every + 1
 end
 
-function grid_gather(grid, u, dst, every)
-  local f, n = grid_look(grid, u), #grid.dims
+function M.gather(grid, u, dst, every)
+  local f, n = grids.look(grid, u), #grid.dims
   every = every == nil and 1 or every
   if dst < 0 or dst >= grid.size then
     fail("ValueError", called() .. ": dst: got rank " .. dst .. ", expected 0 to " .. grid.size - 1)
@@ -67,7 +71,7 @@ function grid_gather(grid, u, dst, every)
   end
   -- In the piece of a rank; where they belong in the picture; how many.
   local function part_of(rank)
-    local first, count = grid_piece(grid, f.sizes, grid_coords_of(grid, rank))
+    local first, count = grids.piece(grid, f.sizes, grids.coords_of(grid, rank))
     local from, to, size, numel = {}, {}, {}, 1
     for d = 1, n do
       from[d], size[d], to[d] = thin(first[d], count[d], steps[d])
@@ -124,7 +128,7 @@ local function draw(name, x, seed, strides, first, base, d, n)
 end
 
 local function fill(grid, u, seed, name)
-  local f, inner = grid_look(grid, u), grid_inside(grid, u)
+  local f, inner = grids.look(grid, u), grids.inside(grid, u)
   local dtype, kind = dtype_of(u)
   if kind ~= "F" then fail("DtypeError", called() .. ": field: got " .. dtype .. ", expected a floating dtype") end
   local strides, stride = {}, 1
@@ -135,5 +139,5 @@ local function fill(grid, u, seed, name)
   return u
 end
 
-function grid_rand_(grid, u, seed) return fill(grid, u, seed, "uniform") end
-function grid_randn_(grid, u, seed) return fill(grid, u, seed, "normal") end
+function M.rand_(grid, u, seed) return fill(grid, u, seed, "uniform") end
+function M.randn_(grid, u, seed) return fill(grid, u, seed, "normal") end

@@ -10,11 +10,16 @@
 -- Values of a tree stand under the names of their keys, joined by points. Numbers, strings and booleans are texts of the
 -- metadata: true, 12, 0.5, "text". The halos of fields stand there as tide.halo.NAME: "1,1".
 
-local gather_objects = public("tide.distributed", "all_gather_object")
-local rank_of, world_size = public("tide.distributed", "get_rank"), public("tide.distributed", "get_world_size")
-local load_tensors, list_names = public("tide", "load_safetensors"), public("tide", "safetensors_names")
-local encode, decode = public("tide", "serialize"), public("tide", "deserialize")
-local convert, contiguous, make_empty = builtin "to", builtin "contiguous", public("tide", "empty")
+local M = ...
+local grids = use "distributed/grid"
+local builtin, dtype_of, sizes_of = use("tensor/compose.c", "builtin", "dtype_of", "sizes_of")
+local json_text, byte_text, make_file, write_parts = use("distributed/distributed_grid.c", "json_text", "byte_text", "make_file", "write_parts")
+local rename_file, remove_file, number_of, start_message = use("distributed/distributed_grid.c", "rename_file", "remove_file", "number_of", "start_message")
+local finish_message, region, size_of_dtype, hash_of, bytes_of = use("distributed/distributed_grid.c", "finish_message", "region", "size_of_dtype", "hash_of", "bytes_of")
+local gather_objects, rank_of, world_size = public("tide.distributed", "all_gather_object", "get_rank", "get_world_size")
+local load_tensors, list_names, encode, decode = public("tide", "load_safetensors", "safetensors_names", "serialize", "deserialize")
+local make_empty = public("tide", "empty")
+local convert, contiguous = builtin("to", "contiguous")
 
 local row_tag = 30001
 local names = { bool = "BOOL", uint8 = "U8", int8 = "I8", int16 = "I16", int32 = "I32", int64 = "I64", float16 = "F16", bfloat16 = "BF16",
@@ -193,7 +198,7 @@ end
 local function plane_of(grid)
   local ranks, own = {}, nil
   for rank = 0, grid.size - 1 do
-    local coords = grid_coords_of(grid, rank)
+    local coords = grids.coords_of(grid, rank)
     if coords[1] == grid.coords[1] then
       ranks[#ranks + 1] = rank
       if rank == grid.rank then own = #ranks end
@@ -210,7 +215,7 @@ end
 
 -- Whole rows of the field on the cpu, and the first of them in the whole field.
 local function collect_rows(grid, u, f)
-  local own = contiguous(convert(grid_inside(grid, u), "cpu"))
+  local own = contiguous(convert(grids.inside(grid, u), "cpu"))
   local ranks, me = plane_of(grid)
   if #ranks == 1 then return own, f.first[1] end
   local first, rows = share(f.count[1], #ranks, me)
@@ -219,7 +224,7 @@ local function collect_rows(grid, u, f)
   local out = make_empty(sizes, { dtype = u.dtype, device = "cpu" })
   local parts = {}
   for i = 1, #ranks do
-    local start, size = grid_piece(grid, f.sizes, grid_coords_of(grid, ranks[i]))
+    local start, size = grids.piece(grid, f.sizes, grids.coords_of(grid, ranks[i]))
     start[1], size[1] = 1, rows
     local x = i == me and own:narrow(1, first, rows) or make_empty(size, { dtype = u.dtype, device = "cpu" })
     local part = { x = x, start = start, size = size }
@@ -240,7 +245,7 @@ local function collect_rows(grid, u, f)
   return out, f.first[1] + first - 1
 end
 
-function grid_save(grid, path, tree)
+function M.save(grid, path, tree)
   local entries, notes
   local layouts = together(function()
     entries, notes = {}, { { "tide.cart", join(grid.dims, ",") } }
@@ -249,7 +254,7 @@ function grid_save(grid, path, tree)
     for i = 1, #leaves do
       local name, value = leaves[i][1], leaves[i][2]
       local f = grid.fields[value]
-      if f or grid_is_foreign(grid, value) then grid_look(grid, value, name) end
+      if f or grids.is_foreign(grid, value) then grids.look(grid, value, name) end
       if device_of(value) then
         local dtype = dtype_of(value)
         if not names[dtype] then
@@ -287,7 +292,7 @@ function grid_save(grid, path, tree)
   end)
 end
 
-function grid_load(grid, path, halo, device)
+function M.load(grid, path, halo, device)
   local tensors, notes, fields, tree = nil, nil, {}, {}
   together(function()
     tensors, notes = load_tensors(path)
@@ -296,9 +301,9 @@ function grid_load(grid, path, halo, device)
       local name, x = leaves[i][1], leaves[i][2]
       local shape, saved = sizes_of(x), notes["tide.halo." .. name]
       if saved or not notes["tide.cart"] and #shape == #grid.dims then
-        local u = grid_field(grid, shape, halo == nil and saved and integers_of(saved) or halo or 0, x.dtype, device)
-        local f = grid_look(grid, u)
-        grid_inside(grid, u):copy_(region(x, f.first, f.count))
+        local u = grids.field(grid, shape, halo == nil and saved and integers_of(saved) or halo or 0, x.dtype, device)
+        local f = grids.look(grid, u)
+        grids.inside(grid, u):copy_(region(x, f.first, f.count))
         fields[#fields + 1] = u
         set_leaf(tree, name, u)
       else
@@ -310,13 +315,13 @@ function grid_load(grid, path, halo, device)
       if find(leaves[i][1], "tide.") ~= 1 then set_leaf(tree, leaves[i][1], read_value_text(leaves[i][2])) end
     end
   end)
-  for i = 1, #fields do grid_exchange(grid, fields[i], false, true) end
+  for i = 1, #fields do grids.exchange(grid, fields[i], false, true) end
   return tree
 end
 
 -- ---- trees of single ranks ----
 
-function rank_save(path, tree)
+function M.rank_save(path, tree)
   local bytes
   local sizes = together(function()
     bytes = encode(tree)
@@ -329,7 +334,7 @@ function rank_save(path, tree)
   end)
 end
 
-function rank_load(path)
+function M.rank_load(path)
   local tree
   together(function()
     local own, saved = "rank." .. rank_of(), 0

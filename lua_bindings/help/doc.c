@@ -94,7 +94,7 @@ static int lhelp(lua_State *L) {
   ltide_enter(L);
   ltide_no_options(L, 1);
   if (ltide_push_thawed(L, 1)) lua_replace(L, 1);
-  return ltide_script_call(L, "help", lua_gettop(L));
+  return ltide_script_call(L, "help/help.answer", lua_gettop(L));
 }
 
 /* {==== tide.has */

@@ -3,6 +3,11 @@
 -- tide.help returns text whose lines are as long as they are; help_wrapped breaks them at words for a terminal. An entry is
 -- its signature, one sentence, an example (help_examples.lua), and further sentences as a list.
 
+local M = ...
+local help_examples = use "help/help_examples"
+local shown_doc, rows, has_word, lower, words, tide = use("help/doc.c", "shown_doc", "rows", "has_word", "lower", "words", "tide")
+local methods, meta_name, row_doc, instead, nearest = use("help/doc.c", "methods", "meta_name", "row_doc", "instead", "nearest")
+
 local function in_module(path) return sub(path, 1, 1) == "t" end
 local function full(path, name) return path .. (in_module(path) and "." or ":") .. name end
 
@@ -55,15 +60,15 @@ local function first_sentence(doc)
   return text and sentences(text)[1] or ""
 end
 
--- help_summary(doc): its first sentence.
-function help_summary(doc) return first_sentence(doc) end
+-- M.summary(doc): its first sentence.
+function M.summary(doc) return first_sentence(doc) end
 
 local function indented(text) return "  " .. replace(text, "\n", "\n  ") end
 
 -- Signature, one sentence, example, details.
 local function laid_out(doc)
   local lines = lines_of(shown_doc(doc))
-  local example = help_example(lines[1])
+  local example = help_examples.example(lines[1])
   local at = text_line(lines)
   local list = sentences(lines[at] or "")
   local out = join({ unpack(lines, 1, at - 1) }, "\n") .. "\n" .. (list[1] or "")
@@ -115,8 +120,8 @@ local function wrapped_line(line, width)
   return out .. shift .. line
 end
 
--- help_wrapped(text): for the terminal, and for a page of 80 columns where there is none.
-function help_wrapped(text)
+-- M.wrapped(text): for the terminal, and for a page of 80 columns where there is none.
+function M.wrapped(text)
   local width = columns()
   width = width > 100 and 100 or width < 20 and 20 or width
   local lines = lines_of(text)
@@ -275,7 +280,7 @@ local function is_there(name)
 end
 
 local function overview()
-  local out = "tide: tensors and kernels on the CPU and on GPUs.\n\n" .. first_steps .. (manual_text and manual_step or "") .. next_steps .. "\n"
+  local out = "tide: tensors and kernels on the CPU and on GPUs.\n\n" .. first_steps .. (has "runner/runner_manual.c" and manual_step or "") .. next_steps .. "\n"
   for i = 1, #groups do
     local line = ""
     for _, name in next, words(groups[i][2]) do
@@ -346,7 +351,7 @@ local function of_name(query)
     .. (meant and ", did you mean '" .. meant .. "'?" or "; help() tells how to search"))
 end
 
-function help(...)
+function M.answer(...)
   local value, kind = ..., type(...)
   if count(...) == 0 or value ~= nil and ({ [tide()] = true, tide = true })[value] then return overview() end
   local query = kind == "string" and value

@@ -1,6 +1,7 @@
 -- Examples that help() shows, by the first word of a signature: lines that begin with "> " are typed at the prompt, the
 -- others are what it prints. spec/help/help_spec.lua runs them.
 
+local M = ...
 local examples = {
   ["tide.tensor"] = [=[
 > tide.tensor{{1, 2}, {3, 4}}
@@ -505,8 +506,8 @@ tensor([0.7500, 1.2500])]],
 3]],
 }
 
--- help_example(signature): the example of "tide.zeros(sizes...)" or "x:sum(...)", or nil.
-function help_example(signature)
+-- M.example(signature): the example of "tide.zeros(sizes...)" or "x:sum(...)", or nil.
+function M.example(signature)
   local paren, blank = find(signature, "(") or #signature + 1, find(signature, " ") or #signature + 1
   return examples[sub(signature, 1, (paren < blank and paren or blank) - 1)]
 end

@@ -36,7 +36,7 @@ typedef struct listing {
 
 /* example = what help shows of the function with the signature at the top, in the table below it. */
 static void set_example(lua_State *L) {
-  ltide_script_push(L, "help_example");
+  ltide_script_push(L, "help/help_examples.example");
   lua_pushvalue(L, -2);
   lua_call(L, 1, 1);
   lua_setfield(L, -3, "example");

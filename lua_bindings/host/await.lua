@@ -1,9 +1,11 @@
 -- tide.await: a coroutine waits for a device and its host does not.
 
-local query, synchronize = public("Event", "query"), public("Event", "synchronize")
-local dimensions, item, totable = public("Tensor", "dim"), public("Tensor", "item"), public("Tensor", "totable")
+local M = ...
+local start_wait, may_yield, note_wait = use("host/await.c", "start_wait", "may_yield", "note_wait")
+local query, synchronize = public("Event", "query", "synchronize")
+local dimensions, item, totable = public("Tensor", "dim", "item", "totable")
 
-function await(what)
+function M.await(what)
   local event, host = start_wait(what)
   if may_yield() then
     while not query(event) do

@@ -1,6 +1,9 @@
 -- tide.cmdline: options of a script. A parser is a table {title, n descriptions}, the script's own: it is read without
 -- metamethods, and as a whole before anything else is done.
 
+local M = ...
+local like, leave, near_option = use("host/util.c", "like", "leave", "near_option")
+
 local function options_of(parser)
   if type(parser) ~= "table" or type(rawget(parser, "title")) ~= "string" then
     refuse(parser, "parser", "what tide.cmdline gives")
@@ -34,16 +37,16 @@ local function add(parser, name, option)
   return parser
 end
 
-function cmdline(title)
+function M.new(title)
   if type(title) ~= "string" then refuse(title, "title", "a text") end
   return setmeta({ title = title }, class "tide.cmdline")
 end
 
-function cmdline_flag(parser, name, help) return add(parser, name, { flag = true, help = help }) end
+function M.flag(parser, name, help) return add(parser, name, { flag = true, help = help }) end
 
-function cmdline_option(parser, name, default, help) return add(parser, name, { default = default, help = help }) end
+function M.option(parser, name, default, help) return add(parser, name, { default = default, help = help }) end
 
-function cmdline_help(parser)
+function M.help(parser)
   local out = ""
   local options = options_of(parser)
   for k = 1, #options do
@@ -78,7 +81,7 @@ local function value_of(o, word, args, i)
 end
 
 -- Positional arguments are the array part of the result. --help prints the text and exits.
-function cmdline_parse(parser, args)
+function M.parse(parser, args)
   local options, result, by_name = options_of(parser), {}, {}
   if args == nil then args = {} elseif type(args) ~= "table" then refuse(args, "args", "a table of strings") end
   for k = #options, 1, -1 do -- of two of one name the first counts
@@ -96,7 +99,7 @@ function cmdline_parse(parser, args)
     elseif word == "--" then
       ended = true
     elseif word == "--help" then
-      leave(cmdline_help(parser))
+      leave(M.help(parser))
       return {} -- the program has an os.exit that returns
     else
       local name = sub(word, 3, (find(word, "=") or 0) - 1)

@@ -392,7 +392,7 @@ typedef struct host_text {
 static int reload_text(lua_State *L) {
   const host_text *t = lua_touserdata(L, 1);
   ltide_enter(L);
-  ltide_script_push(L, "reload");
+  ltide_script_push(L, "host/reload.reload");
   lua_pushstring(L, t->name);
   lua_pushlstring(L, t->text, t->size);
   lua_call(L, 2, 2);

@@ -12,6 +12,10 @@
 -- A note of a value is the value itself where it is a number, string or boolean, and otherwise a table: `is` says what,
 -- `like` how two values of state compare, `fields` and `meta` what a table held; `refs` has, weakly, the value itself.
 
+local M = ...
+local is_made, likeness, source_of, variable_of, is_same = use("host/reload.c", "is_made", "likeness", "source_of", "variable_of", "is_same")
+local pairs_of_place, length_of_place, global_table = use("host/reload.c", "pairs_of_place", "length_of_place", "global_table")
+local compile_text, apart, run_recorded, apply_changes = use("host/reload.c", "compile_text", "apart", "run_recorded", "apply_changes")
 local records = {} -- by name: {root, globals, variables, refs, source, path, module}
 local unknown = {} -- the note where nobody has seen the last load
 
@@ -218,7 +222,8 @@ local function fill(plan, t)
   end
   local meta = getmeta(t)
   if meta then
-    _, n.meta = choose(plan, nil, nil, meta)
+    local _, its = choose(plan, nil, nil, meta)
+    n.meta = its
     plan.metas[#plan.metas + 1] = { t = t, meta = meta, now = meta }
   end
 end
@@ -340,7 +345,7 @@ local function plan_of(name, record, old_source, source, recorder, loaded, env)
     metas = {}, forwards = {}, changes = {}, n = 0, variables = {}, order = {}, taken = {}, surveyed = {}, named = {}, joined = {} }
 end
 
-function reload(module, text)
+function M.reload(module, text)
   local loaded, env = loaded(), global_table()
   local name, old = find_module(loaded, module)
   if text ~= nil and type(text) ~= "string" then refuse(text, "text", "a string, or nil for the module's file") end

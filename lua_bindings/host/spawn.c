@@ -213,7 +213,7 @@ static int work(lua_State *L) {
   if (!ltide_is_parent((long)lua_tointeger(L, -1))) exit(EXIT_FAILURE); /* it has ended before we could bind to it */
   lua_settop(L, 2);
   lua_pushvalue(L, 1);
-  return ltide_script_call(L, "run_task", 2);
+  return ltide_script_call(L, "host/spawn.run_task", 2);
 }
 
 static int script_tell_begun(lua_State *L) { return tide_process_tell(lua_touserdata(L, 1), NULL, 0), 0; }

@@ -5,6 +5,13 @@
 -- of accelerators as IPC handles, one for each process. What a process fails with it writes where its task was, so a
 -- message of any length fits and nobody has to read while it runs.
 
+local M = ...
+local trees = use "call/tree"
+local cannot_use, own_program, pid_of, end_all, count_processes = use("host/spawn.c", "cannot_use", "own_program", "pid_of", "end_all", "count_processes")
+local now, how_ended, sleep, dump, new_context, write_task = use("host/spawn.c", "now", "how_ended", "sleep", "dump", "new_context", "write_task")
+local start, hand_out, load, set_upvalue, tell_begun = use("host/spawn.c", "start", "hand_out", "load", "set_upvalue", "tell_begun")
+local check_unnamed = use("device/parallel.c", "check_unnamed")
+
 -- ---- in the parent ----
 
 local function find_program(exe)
@@ -54,14 +61,14 @@ local function blame(context, rank, what, key, code, told)
   fail("StateError", "spawn: rank " .. rank .. " (process " .. fields.pid .. ") " .. what .. (told and ": " .. told or ""), fields)
 end
 
-function list_pids(context)
+function M.list_pids(context)
   local pids = {}
   for rank = 0, count_processes(context) - 1 do pids[rank + 1] = pid_of(context, rank) end
   return pids
 end
 
 -- Waits until all have ended well, or for so long.
-function join_context(context, timeout)
+function M.join_context(context, timeout)
   local seconds = timeout or 1 / 0
   if seconds ~= seconds then fail("ValueError", "join: timeout: got nan, expected seconds") end
   local stop, nap = now() + seconds, 2e-4
@@ -83,7 +90,7 @@ end
 -- The number of arguments in the table, which may be one of table.pack.
 local function count_args(args)
   if type(args) ~= "table" then refuse(args, "args", "an array of arguments") end
-  local count = packed_count(args)
+  local count = trees.packed_count(args)
   if not count then
     count = rawlen(args)
     if count > 0 then check_unnamed(args, count, "args") end
@@ -93,7 +100,7 @@ local function count_args(args)
   return count
 end
 
-function spawn(fn, nprocs, args, join, exe)
+function M.spawn(fn, nprocs, args, join, exe)
   local script, code = type(fn) == "string" and fn, type(fn) == "function" and dump(fn)
   if not script and not code then refuse(fn, "fn", "a function of Lua or the name of a script") end
   if nprocs < 1 or nprocs > 1024 then fail("ValueError", "spawn: nprocs: got " .. nprocs .. ", expected 1 to 1024") end
@@ -114,13 +121,13 @@ function spawn(fn, nprocs, args, join, exe)
     end
   end
   if not join then return hand_out(context) end
-  join_context(context)
+  M.join_context(context)
 end
 
 -- ---- in the child ----
 
 -- Runs the task. Nothing but the function holds its arguments while it runs.
-function run_task(task, file)
+function M.run_task(task, file)
   local package, globals = rawget(loaded(), "package"), rawget(loaded(), "_G")
   if type(package) == "table" then package.path, package.cpath = task.path or package.path, task.cpath or package.cpath end
   globals.arg = { [0] = task.script }

@@ -62,14 +62,15 @@ static int lset_flush_denormal(lua_State *L, ltide_call *c) {
 }
 
 static ltide_row cmdline_rows[] = {
-    OF(parser, flag, LUA("cmdline_flag"), "(name [, help:string]) -> parser", "Adds what is on or off: --name.") OF(
-        parser, option, LUA("cmdline_option"), "(name [, default:any [, help:string]]) -> parser",
-        "Adds what takes a value of the default's type: --name VALUE.") OF(parser, help, LUA("cmdline_help"),
-                                                                           "() -> string", "The text of --help.")
-        OF(parser, parse, LUA("cmdline_parse"), "([args:table]) -> table",
-           "The values; other arguments are in the array part, and all behind '--'. --help prints the text and ends "
-           "the program. A wrong option is a ValueError; the runner answers one that nothing catches with its "
-           "message and exit code 2."){0}};
+    OF(parser, flag, LUA("host/cmdline.flag"), "(name [, help:string]) -> parser",
+       "Adds what is on or off: --name.") OF(parser, option, LUA("host/cmdline.option"),
+                                             "(name [, default:any [, help:string]]) -> parser",
+                                             "Adds what takes a value of the default's type: --name VALUE.")
+        OF(parser, help, LUA("host/cmdline.help"), "() -> string", "The text of --help.") OF(
+            parser, parse, LUA("host/cmdline.parse"), "([args:table]) -> table",
+            "The values; other arguments are in the array part, and all behind '--'. --help prints the text and ends "
+            "the program. A wrong option is a ValueError; the runner answers one that nothing catches with its "
+            "message and exit code 2."){0}};
 
 void ltide_open_util(lua_State *L, ltide_state *S) {
   static const luaL_Reg none[] = {{NULL, NULL}};

@@ -13,10 +13,8 @@
 local M = ...
 local words = use "kernel/words"
 local builtin, dtype_of, sizes_of, is_tensor, plain = use("tensor/compose.c", "builtin", "dtype_of", "sizes_of", "is_tensor", "plain")
-local is_lua, set_upvalue, kernel_thread, function_of = use("kernel/oracle.c", "is_lua", "set_upvalue", "kernel_thread", "function_of")
-local parameter = use("kernel/oracle.c", "parameter")
-local to_cpu, totable, tensor, copy_, view, numel, reshape = builtin "cpu", builtin "totable", builtin "tensor", builtin "copy_", builtin "view",
-  builtin "numel", builtin "reshape"
+local is_lua, set_upvalue, kernel_thread, function_of, parameter = use("kernel/oracle.c", "is_lua", "set_upvalue", "kernel_thread", "function_of", "parameter")
+local to_cpu, totable, tensor, copy_, view, numel, reshape = builtin("cpu", "totable", "tensor", "copy_", "view", "numel", "reshape")
 
 -- {==== What the function sees
 

@@ -518,7 +518,7 @@ static int lprogram_source(lua_State *L) { return call_method(L, "kernel/kernel.
 
 static bool is_ready(lua_State *L) {
   lua_settop(L, 1);
-  ltide_script_push(L, "specials_ready");
+  ltide_script_push(L, "kernel/specialize.c.specials_ready");
   lua_pushvalue(L, 1);
   lua_call(L, 1, 1);
   return lua_toboolean(L, -1);
@@ -537,7 +537,7 @@ static int lprogram_wait(lua_State *L) {
   ltide_no_options(L, 1);
   if (ltide_may_yield(L, S) && !is_ready(L)) return lua_settop(L, 1), ltide_yield_again(L, lprogram_wait);
   lua_settop(L, 1);
-  ltide_script_push(L, "specials_wait");
+  ltide_script_push(L, "kernel/specialize.c.specials_wait");
   lua_pushvalue(L, 1);
   lua_call(L, 1, 0);
   return 1;

@@ -9,9 +9,8 @@
 local M = ...
 local finder, types, tidy, cxx, code = use "kernel/find", use "kernel/types", use "kernel/tidy", use "kernel/text", use "kernel/code"
 local function_text = use("kernel/source_text.c", "function_text")
-local dtype_name, env_of, runs_native, kernel_add = use("kernel/specialize.c", "dtype_name", "env_of", "runs_native", "kernel_add")
-local specials_ready, reduction_of, kernel_new = use("kernel/specialize.c", "specials_ready", "reduction_of", "kernel_new")
-local kernel_drop, default_device = use("kernel/specialize.c", "kernel_drop", "default_device")
+local dtype_name, env_of, runs_native, kernel_add, specials_ready = use("kernel/specialize.c", "dtype_name", "env_of", "runs_native", "kernel_add", "specials_ready")
+local reduction_of, kernel_new, kernel_drop, default_device = use("kernel/specialize.c", "reduction_of", "kernel_new", "kernel_drop", "default_device")
 local function_of = use("kernel/oracle.c", "function_of")
 
 M.mail_index, M.mail_zero, M.mail_stopped, M.mail_apart = 2, 3, 4, 5 -- as TIDE__MAIL_PLACE, _ZERO, _STOPPED and _APART in core

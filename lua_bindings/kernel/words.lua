@@ -93,7 +93,7 @@ end
 function meta.__len(box) return box.shape[1] end
 function meta.__tostring(box) return "tensor of a kernel: " .. box[ROOT][NAME] end
 
--- new_box(dtype, sizes, values, name): the box, and what all its rows share: `written`, and its values.
+-- M.new_box(dtype, sizes, values, name): the box, and what all its rows share: `written`, and its values.
 function M.new_box(dtype, sizes, values, name)
   local stride = 1
   for d = 2, #sizes do stride = stride * sizes[d] end

@@ -2,7 +2,10 @@
 -- middle of the first one is at 0.5. Lines and dots have soft edges: what they cover of a pixel is how much of it they
 -- color.
 
-function new_canvas(width, height)
+local M = ...
+local bytes = use("plot/picture.c", "bytes")
+
+function M.new(width, height)
   local px = {}
   for i = 1, width * height do px[i] = 0xffffff end
   return { px = px, width = width, height = height }
@@ -21,7 +24,7 @@ end
 -- clip: {left, top, right, bottom}, the first and the last pixels.
 local function within(low, high, first, last) return low > first and low or first, high < last and high or last end
 
-function fill_rect(c, left, top, right, bottom, color, a)
+function M.fill_rect(c, left, top, right, bottom, color, a)
   local px, x0, x1 = c.px, within(left, right, 0, c.width - 1)
   local y0, y1 = within(top, bottom, 0, c.height - 1)
   for y = y0 // 1 | 0, y1 // 1 | 0 do
@@ -65,7 +68,7 @@ local function cover_line(covered, stride, clip, x0, y0, x1, y1, half)
 end
 
 -- A line through points, which breaks where a coordinate is no number. What lies on itself colors once.
-function draw_path(c, clip, xs, ys, half, color)
+function M.draw_path(c, clip, xs, ys, half, color)
   local covered, px = {}, c.px
   for i = 1, #xs do
     local x, y = xs[i], ys[i]
@@ -81,7 +84,7 @@ function draw_path(c, clip, xs, ys, half, color)
   for i, a in next, covered do blend(px, i, color, a) end
 end
 
-function draw_dot(c, clip, x, y, radius, color, alpha)
+function M.draw_dot(c, clip, x, y, radius, color, alpha)
   local x0, x1 = within(x - radius - 1, x + radius + 1, clip[1], clip[3])
   local y0, y1 = within(y - radius - 1, y + radius + 1, clip[2], clip[4])
   if not (x0 <= x1 and y0 <= y1) then return end
@@ -158,15 +161,15 @@ local function codes_of(said)
   return list
 end
 
-text_height = 14
-function text_width(said) return #codes_of(said) * 12 - 2 end
+M.text_height = 14
+function M.text_width(said) return #codes_of(said) * 12 - 2 end
 
 -- x, y: the left end of its line and the top of its capitals, or, where it is turned, the bottom of both; anchor: how much
 -- of it stands before that.
-function draw_text(c, x, y, said, color, anchor, turned)
+function M.draw_text(c, x, y, said, color, anchor, turned)
   if not font then read_font() end
   local list, px = codes_of(said), c.px
-  local before = ((anchor or 0) * text_width(said) + 0.5) // 1 | 0
+  local before = ((anchor or 0) * M.text_width(said) + 0.5) // 1 | 0
   x, y = (x + 0.5) // 1 | 0, (y + 0.5) // 1 | 0
   for k = 1, #list do
     if list[k] ~= 32 then

@@ -4,6 +4,8 @@
 -- steps of which look even; coolwarm is Kenneth Moreland's, for values around a middle ("Diverging color maps for
 -- scientific visualization", 2009). Each is 33 of its colors, between which it is linear: at most 3 of 255 away.
 
+local M = ...
+local bytes = use("plot/picture.c", "bytes")
 local maps = {
   viridis = "440154470d6048186a482374472d7b4537814240863e49893b528b375b8d33638d2f6b8e2c728e297a8e26828e23898e21918c"
     .. "1f978b1f9f8821a68527ad8131b57b3dbc744cc26c5cc8636ece5881d34d95d840aadc32c0df25d5e21aeae51afde725",
@@ -21,7 +23,7 @@ local maps = {
 local function digit(byte) return byte < 58 and byte - 48 or byte - 87 end
 
 -- Text as "44015447..." to lists of red, green and blue.
-function read_colors(hex)
+function M.read_colors(hex)
   local b, list = bytes(hex), {}
   for i = 1, #b, 6 do
     list[#list + 1] = { digit(b[i]) * 16 + digit(b[i + 1]), digit(b[i + 2]) * 16 + digit(b[i + 3]), digit(b[i + 4]) * 16 + digit(b[i + 5]) }
@@ -30,8 +32,8 @@ function read_colors(hex)
 end
 
 -- A function from a number of 0 to 1, and none else, to a color 0xRRGGBB. It knows 256 of them.
-function color_map(name)
-  local list, known = read_colors(maps[name]), {}
+function M.color_map(name)
+  local list, known = M.read_colors(maps[name]), {}
   for i = 0, 255 do
     local at = i / 255 * (#list - 1)
     local k = at // 1 | 0
@@ -44,7 +46,7 @@ function color_map(name)
 end
 
 -- The least and the greatest of the numbers in the list, without NaN and infinities; nil where there is none.
-function finite_range(list)
+function M.finite_range(list)
   local low, high
   for i = 1, #list do
     local v = list[i]
@@ -57,8 +59,8 @@ end
 
 -- A function from values to colors: those beyond the limits take the color at the end, NaN the given one. Limits that
 -- fall turn the colors round.
-function color_scale(name, low, high, nan)
-  local of, span = color_map(name), high - low
+function M.color_scale(name, low, high, nan)
+  local of, span = M.color_map(name), high - low
   return function(v)
     if v ~= v then return nan end
     local t = span ~= 0 and (v - low) / span or 0.5

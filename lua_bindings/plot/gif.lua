@@ -1,8 +1,11 @@
 -- tide.save_gif: frames to bytes, which gif.c writes.
 
-local dimensions, size_of, stack, convert = public("Tensor", "dim"), public("Tensor", "size"), public("tide", "stack"), public("Tensor", "to")
-local amin, amax, where, isnan, isfinite = public("Tensor", "amin"), public("Tensor", "amax"), public("tide", "where"), public("Tensor", "isnan"), public("Tensor", "isfinite")
-local item, clamp, mul, sub_, add, round = public("Tensor", "item"), public("Tensor", "clamp"), public("Tensor", "mul"), public("Tensor", "sub"), public("Tensor", "add"), public("Tensor", "round")
+local M = ...
+local colors = use "plot/colors"
+local write_gif = use("data/gif.c", "write_gif")
+local dimensions, size_of, convert, amin, amax, isnan, isfinite = public("Tensor", "dim", "size", "to", "amin", "amax", "isnan", "isfinite")
+local item, clamp, mul, sub_, round = public("Tensor", "item", "clamp", "mul", "sub", "round")
+local stack, where = public("tide", "stack", "where")
 
 local function refuse_frames(frames)
   fail("ShapeError", "save_gif: frames: got " .. describe(frames) .. ", expected [n, h, w] or [n, h, w, 3] with no size 0, or a list of such pictures")
@@ -37,7 +40,7 @@ local function check(opts, h, w)
   end
 end
 
-function save_gif(path, frames, opts)
+function M.save(path, frames, opts)
   if type(frames) == "table" and not getmeta(frames) then frames = stack(frames) end
   local of = getmeta(frames) == class "tide.Tensor" and text(frames.dtype)
   if not of then refuse(frames, "frames", "a tensor, or a list of pictures") end
@@ -51,7 +54,7 @@ function save_gif(path, frames, opts)
   local palette, given = nil, opts.vmin ~= nil or opts.vmax ~= nil
   if n == 3 then
     palette = {}
-    local color = color_map(opts.cmap)
+    local color = colors.color_map(opts.cmap)
     for i = 0, 255 do palette[i + 1] = color(i / 255) end
   end
   local x = frames

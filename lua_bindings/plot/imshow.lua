@@ -3,6 +3,9 @@
 -- A character is one pixel wide and two high, which its foreground and background show. Large pictures are made small by
 -- the means of blocks, on the tensor's own device, so that only what is shown is copied; NaN in a block makes it NaN.
 
+local M = ...
+local colors = use "plot/colors"
+local numbers, terminal_colors, picture, general = use("plot/picture.c", "numbers", "terminal_colors", "picture", "general")
 local nan_color = 0xff00ff
 local MOST_PIXELS = 1 << 24
 
@@ -28,7 +31,7 @@ local function planes_of(x)
 end
 
 -- Means of blocks along dim, of as many elements as make it no longer than twice `most`.
-function pool_blocks(x, dim, most)
+function M.pool_blocks(x, dim, most)
   local size = x:size(dim)
   local f = size // most
   if f < 2 then return x end
@@ -41,11 +44,11 @@ local function pixels_of(planes, width, height, opts, is_byte)
   local n = planes:dim()
   local h, w = planes:size(n - 1), planes:size(n)
   local list = numbers(planes)
-  local low, high = finite_range(list)
+  local low, high = colors.finite_range(list)
   local missing, of = 0, nil
   if n == 2 then
     low, high = opts.vmin or low or 0, opts.vmax or high or 0
-    of = color_scale(opts.cmap, low, high, nan_color)
+    of = colors.color_scale(opts.cmap, low, high, nan_color)
   else
     low, high = opts.vmin or 0, opts.vmax or is_byte and 255 or 1
   end
@@ -142,7 +145,7 @@ local function in_one_list(rows)
   return list
 end
 
-function imshow(x, opts)
+function M.imshow(x, opts)
   local columns, color = columns(), terminal_colors()
   if opts.color ~= "auto" then color = opts.color end
   local dtype = text(x.dtype)
@@ -150,7 +153,7 @@ function imshow(x, opts)
   local planes = planes_of(x)
   local n = planes:dim()
   local h, w = planes:size(n - 1), planes:size(n)
-  local is_notebook = show_picture and not opts.text and opts.color == "auto"
+  local is_notebook = has "runner/runner_notebook.c" and not opts.text and opts.color == "auto"
   local width = opts.width or is_notebook and picture_width(w) or (w < columns and w or columns)
   if width < 1 then fail("ValueError", called() .. ": width: got " .. text(width) .. ", expected at least 1") end
   local height = (h * width / w + 0.5) // 1 | 0
@@ -159,9 +162,9 @@ function imshow(x, opts)
     fail("ValueError", called() .. ": width: got " .. text(width) .. " columns, which makes " .. text(height) .. " rows of pixels of "
       .. describe(x) .. ", expected at most " .. MOST_PIXELS .. " pixels")
   end
-  planes = pool_blocks(pool_blocks(planes:to(dtype == "tide.float64" and "float64" or "float32"), n - 1, height), n, width)
+  planes = M.pool_blocks(M.pool_blocks(planes:to(dtype == "tide.float64" and "float64" or "float32"), n - 1, height), n, width)
   local rows, low, high, missing = pixels_of(planes, width, height, opts, dtype == "tide.uint8")
-  if is_notebook then return show_picture(picture(in_one_list(rows), height, width)) end
+  if is_notebook then return use("runner/runner_notebook.c").show_picture(picture(in_one_list(rows), height, width)) end
   local out = color == "none" and plain(rows, width) or colored(rows, width, color == "true")
   local note = n == 2 and general(low, 4) .. " to " .. general(high, 4) or ""
   if missing > 0 then note = note .. (note ~= "" and ", " or "") .. missing .. " of NaN" end

@@ -4,6 +4,9 @@
 -- left is drawn on. Colors of series are those of Okabe and Ito ("Color universal design", 2008), which color-blind
 -- people tell apart.
 
+local M = ...
+local canvas, colors, imshow = use "plot/canvas", use "plot/colors", use "plot/imshow"
+local numbers, log10, general, picture, save_picture = use("plot/picture.c", "numbers", "log10", "general", "picture", "save_picture")
 local series_colors = { 0x0072b2, 0xd55e00, 0x009e73, 0xcc79a7, 0xe69f00, 0x56b4e9, 0x000000, 0xb8a900 }
 local ink, faint, missing = 0x333333, 0xe4e4e4, 0xc8c8c8
 local nan = 0 / 0
@@ -204,7 +207,7 @@ end
 local function widest(ticks)
   local most = 0
   for i = 1, #ticks do
-    local w = text_width(ticks[i].text)
+    local w = canvas.text_width(ticks[i].text)
     if w > most then most = w end
   end
   return most
@@ -217,31 +220,31 @@ local function draw_axes(c, area, xs, ys, x_ticks, y_ticks, opts, with_grid)
   for i = 1, #x_ticks do
     local t = x_ticks[i]
     local u = place(xs, t.at) // 1 | 0
-    if with_grid then fill_rect(c, u, top, u, bottom, faint) end
-    fill_rect(c, u, bottom + 1, u, bottom + 5, ink)
-    draw_text(c, u, bottom + 10, t.text, ink, 0.5)
+    if with_grid then canvas.fill_rect(c, u, top, u, bottom, faint) end
+    canvas.fill_rect(c, u, bottom + 1, u, bottom + 5, ink)
+    canvas.draw_text(c, u, bottom + 10, t.text, ink, 0.5)
   end
   for i = 1, #y_ticks do
     local t = y_ticks[i]
     local v = place(ys, t.at) // 1 | 0
-    if with_grid then fill_rect(c, left, v, right, v, faint) end
-    fill_rect(c, left - 5, v, left - 1, v, ink)
-    draw_text(c, left - 9, v - text_height // 2, t.text, ink, 1)
+    if with_grid then canvas.fill_rect(c, left, v, right, v, faint) end
+    canvas.fill_rect(c, left - 5, v, left - 1, v, ink)
+    canvas.draw_text(c, left - 9, v - canvas.text_height // 2, t.text, ink, 1)
   end
-  if x_ticks.note then draw_text(c, right, bottom + 12 + text_height + 4, x_ticks.note, ink, 1) end
-  if y_ticks.note then draw_text(c, left - 4, top - text_height - 8, y_ticks.note, ink, 0) end
+  if x_ticks.note then canvas.draw_text(c, right, bottom + 12 + canvas.text_height + 4, x_ticks.note, ink, 1) end
+  if y_ticks.note then canvas.draw_text(c, left - 4, top - canvas.text_height - 8, y_ticks.note, ink, 0) end
   local middle = (left + right) / 2
-  if opts.title then draw_text(c, middle, 14, opts.title, 0, 0.5) end
-  if opts.xlabel then draw_text(c, middle, c.height - 12 - text_height, opts.xlabel, ink, 0.5) end
-  if opts.ylabel then draw_text(c, 10, (top + bottom) / 2, opts.ylabel, ink, 0.5, true) end
+  if opts.title then canvas.draw_text(c, middle, 14, opts.title, 0, 0.5) end
+  if opts.xlabel then canvas.draw_text(c, middle, c.height - 12 - canvas.text_height, opts.xlabel, ink, 0.5) end
+  if opts.ylabel then canvas.draw_text(c, 10, (top + bottom) / 2, opts.ylabel, ink, 0.5, true) end
 end
 
 local function draw_frame(c, area)
   local left, top, right, bottom = area[1] - 1, area[2] - 1, area[3] + 1, area[4] + 1
-  fill_rect(c, left, top, right, top, ink)
-  fill_rect(c, left, bottom, right, bottom, ink)
-  fill_rect(c, left, top, left, bottom, ink)
-  fill_rect(c, right, top, right, bottom, ink)
+  canvas.fill_rect(c, left, top, right, top, ink)
+  canvas.fill_rect(c, left, bottom, right, bottom, ink)
+  canvas.fill_rect(c, left, top, left, bottom, ink)
+  canvas.fill_rect(c, right, top, right, bottom, ink)
 end
 
 -- Points that fall into one column of pixels, next to each other, are the first, the lowest, the highest and the last.
@@ -287,11 +290,11 @@ local function draw_series(c, area, all, xs, ys, kind)
     if kind == "scatter" then
       local alpha = #us > 2000 and 0.35 or 0.8
       for i = 1, #us do
-        if us[i] == us[i] and vs[i] == vs[i] then draw_dot(c, area, us[i], vs[i], #us > 2000 and 2 or 3.5, color, alpha) end
+        if us[i] == us[i] and vs[i] == vs[i] then canvas.draw_dot(c, area, us[i], vs[i], #us > 2000 and 2 or 3.5, color, alpha) end
       end
     else
       us, vs = thinned(us, vs)
-      draw_path(c, area, us, vs, 1.0, color)
+      canvas.draw_path(c, area, us, vs, 1.0, color)
     end
   end
 end
@@ -324,7 +327,7 @@ local function draw_legend(c, area, all, xs, ys, labels, kind)
     if said ~= nil and type(said) ~= "string" then refuse(said, "labels[" .. k .. "]", "a string or a number") end
     if said then
       rows[#rows + 1] = { text = said, color = series_colors[(k - 1) % #series_colors + 1] }
-      local w = text_width(said)
+      local w = canvas.text_width(said)
       if w > width then width = w end
     end
   end
@@ -333,18 +336,18 @@ local function draw_legend(c, area, all, xs, ys, labels, kind)
   width = width + 56
   local left, top = emptiest(all, xs, ys, area, width, height, kind)
   left, top = left // 1 | 0, top // 1 | 0
-  fill_rect(c, left, top, left + width, top + height, 0xffffff, 0.85)
+  canvas.fill_rect(c, left, top, left + width, top + height, 0xffffff, 0.85)
   draw_frame(c, { left + 1, top + 1, left + width - 1, top + height - 1 })
   for i = 1, #rows do
     local v = top + 22 * i - 6
     if kind == "line" then
-      draw_path(c, { left, top, left + width, top + height }, { left + 10, left + 36 }, { v + 0.5, v + 0.5 }, 1.0, rows[i].color)
+      canvas.draw_path(c, { left, top, left + width, top + height }, { left + 10, left + 36 }, { v + 0.5, v + 0.5 }, 1.0, rows[i].color)
     elseif kind == "scatter" then
-      draw_dot(c, { left, top, left + width, top + height }, left + 23, v + 0.5, 4, rows[i].color, 1)
+      canvas.draw_dot(c, { left, top, left + width, top + height }, left + 23, v + 0.5, 4, rows[i].color, 1)
     else
-      fill_rect(c, left + 14, v - 6, left + 32, v + 6, rows[i].color)
+      canvas.fill_rect(c, left + 14, v - 6, left + 32, v + 6, rows[i].color)
     end
-    draw_text(c, left + 46, v - 6, rows[i].text, ink)
+    canvas.draw_text(c, left + 46, v - 6, rows[i].text, ink)
   end
 end
 
@@ -385,13 +388,13 @@ local function draw_bars(c, area, bars, xs, ys)
       local u0, u1, v = place(xs, b.x[i]), place(xs, b.x[i + 1]), place(ys, b.y[i])
       if b.y[i] > 0 then
         local first, last = (u0 < u1 and u0 or u1) // 1, (u0 < u1 and u1 or u0) // 1 - 1
-        fill_rect(c, first < area[1] and area[1] or first, v < area[2] and area[2] or v // 1, last > area[3] and area[3] or last,
+        canvas.fill_rect(c, first < area[1] and area[1] or first, v < area[2] and area[2] or v // 1, last > area[3] and area[3] or last,
           (zero // 1) - 1, color, #bars > 1 and 0.45 or 0.75)
       end
       us[#us + 1], vs[#vs + 1] = u0, v
       us[#us + 1], vs[#vs + 1] = u1, v
     end
-    draw_path(c, area, us, vs, 0.5, color)
+    canvas.draw_path(c, area, us, vs, 0.5, color)
   end
 end
 
@@ -413,26 +416,26 @@ local function draw_color_bar(c, area, scale, s, ticks)
   s.first, s.last = area[4] + 0.5, area[2] + 0.5
   for v = area[2], area[4] do
     local t = s.low + (area[4] - v) / (area[4] - area[2]) * (s.high - s.low)
-    fill_rect(c, left, v, right, v, scale(t))
+    canvas.fill_rect(c, left, v, right, v, scale(t))
   end
   draw_frame(c, { left, area[2], right, area[4] })
   for i = 1, #ticks do
     local v = place(s, ticks[i].at) // 1 | 0
-    fill_rect(c, right + 2, v, right + 6, v, ink)
-    draw_text(c, right + 10, v - text_height // 2, ticks[i].text, ink)
+    canvas.fill_rect(c, right + 2, v, right + 6, v, ink)
+    canvas.draw_text(c, right + 10, v - canvas.text_height // 2, ticks[i].text, ink)
   end
-  if ticks.note then draw_text(c, left, area[2] - text_height - 8, ticks.note, ink) end
+  if ticks.note then canvas.draw_text(c, left, area[2] - canvas.text_height - 8, ticks.note, ink) end
 end
 
 -- ---- the whole ----
 
 -- The area that is left between what stands around it.
 local function area_of(c, x_ticks, y_ticks, opts, beside)
-  local left = 24 + widest(y_ticks) + (opts.ylabel and text_height + 14 or 0)
-  local bottom = c.height - 32 - text_height - (opts.xlabel and text_height + 12 or x_ticks.note and text_height + 4 or 0)
+  local left = 24 + widest(y_ticks) + (opts.ylabel and canvas.text_height + 14 or 0)
+  local bottom = c.height - 32 - canvas.text_height - (opts.xlabel and canvas.text_height + 12 or x_ticks.note and canvas.text_height + 4 or 0)
   local top = (opts.title and 42 or 14) + (y_ticks.note and 20 or 4)
   local after = x_ticks[#x_ticks]
-  local right = c.width - 20 - (beside > 0 and beside or after and text_width(after.text) // 2 or 0)
+  local right = c.width - 20 - (beside > 0 and beside or after and canvas.text_width(after.text) // 2 or 0)
   if right - left < 20 or bottom - top < 20 then
     complain("ValueError", "width, height: got " .. c.width .. " and " .. c.height .. ", expected room for a plot within its words")
   end
@@ -461,15 +464,15 @@ local function plot_map(c, x, opts)
   end
   refuse_complex(x, "x")
   local h, w = x:size(1), x:size(2)
-  local small = pool_blocks(pool_blocks(x:to(text(x.dtype) == "tide.float64" and "float64" or "float32"), 1, c.height), 2, c.width)
+  local small = imshow.pool_blocks(imshow.pool_blocks(x:to(text(x.dtype) == "tide.float64" and "float64" or "float32"), 1, c.height), 2, c.width)
   local list = numbers(small)
-  local low, high = finite_range(list)
+  local low, high = colors.finite_range(list)
   low, high = opts.vmin or low or 0.0, opts.vmax or high or 1.0
   if low - low ~= 0 or high - high ~= 0 then
     complain("ValueError", "vmin, vmax: got " .. text(low) .. " and " .. text(high) .. ", expected finite numbers")
   end
   low, high = near(low, -LARGEST, LARGEST), near(high, -LARGEST, LARGEST)
-  local scale = color_scale(opts.cmap, low, high, missing)
+  local scale = colors.color_scale(opts.cmap, low, high, missing)
   local bar = new_scale(low, high, false, differ(low, high) and low or nil, high, 0)
   local bar_ticks = ticks_of(bar, most_ticks(c.height, 50))
   local x0, x1 = limits_of(opts.xlim, "xlim")
@@ -509,15 +512,15 @@ local function plot_series(c, x, y, opts, kind)
   draw_legend(c, area, all, xs, ys, opts.labels, kind)
 end
 
-function plot(x, y, opts)
+function M.plot(x, y, opts)
   local width, height, kind = opts.width, opts.height, opts.kind
   if width > 4096 or height > 4096 then
     complain("ValueError", "width, height: got " .. width .. " and " .. height .. ", expected at most 4096")
   end
-  local c = new_canvas(width, height)
+  local c = canvas.new(width, height)
   if kind == "heat" then plot_map(c, x, opts) else plot_series(c, x, y, opts, kind) end
   local image = picture(c.px, height, width)
   if opts.path then save_picture(opts.path, image) end
-  if show_picture then show_picture(image) end -- a notebook's
+  if has "runner/runner_notebook.c" then use("runner/runner_notebook.c").show_picture(image) end
   return image
 end

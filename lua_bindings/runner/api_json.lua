@@ -1,5 +1,9 @@
 -- tide --api json: the table of functions, for editors and what writes pages.
 
+local M = ...
+local help = use "help/help"
+local json_string, insteads = use("runner/runner_setup.c", "json_string", "insteads")
+local words = use("help/doc.c", "words")
 local list_rows = public("tide", "_rows")
 
 -- A list of what write makes of each value; nil: there is none.
@@ -36,13 +40,13 @@ end
 local function row_object(row)
   local joint = find(row.path, "tide") == 1 and "." or ":"
   return object("name", json_string(row.path .. joint .. row.name), "signature", text_of(row.signature),
-    "summary", text_of(row.signature and help_summary(row.signature .. "\n" .. row.text)), "text", text_of(row.text),
+    "summary", text_of(row.signature and help.summary(row.signature .. "\n" .. row.text)), "text", text_of(row.text),
     "example", text_of(row.example), "callable", row.callable and "true" or "false", "params", list(row.params, param_object),
     "results", row.results ~= "" and text_of(row.results) or nil, "needs", text_of(row.needs))
 end
 
--- api_json(version): the whole text.
-function api_json(version)
+-- M.write(version): the whole text.
+function M.write(version)
   local rows, names, hints = list_rows(), {}, {}
   for i = 1, #rows do
     if sub(rows[i].name, 1, 1) ~= "_" then names[#names + 1] = row_object(rows[i]) end

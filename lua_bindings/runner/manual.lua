@@ -3,7 +3,12 @@
 -- A page is a Markdown file below share/tide/manual, which manual_text reads. The lists `toctree` of the index pages say
 -- which there are. A topic is a page's path without ".md"; its last part alone names it, too.
 
-local string, table = libraries()
+local M = ...
+local help = use "help/help"
+local libraries = use("runner/repl.c", "libraries")
+local manual_text, nearest_of, manual_folder = use("runner/runner_manual.c", "manual_text", "nearest_of", "manual_folder")
+local lower, has_word, methods, tide = use("help/doc.c", "lower", "has_word", "methods", "tide")
+local string = libraries()
 local match, gmatch, gsub, rep = string.match, string.gmatch, string.gsub, string.rep
 local entries = public("tide", "help")
 
@@ -263,14 +268,14 @@ local function with_pages(text, query)
   local page = page_named(query)
   local is_entry = sub(text, 1, 4) ~= "See:"
   local pages = page and { page } or is_entry and {} or near_pages(query)
-  if not pages[1] then return help_wrapped(text) end
-  return help_wrapped(text) .. "\n\nManual:" .. listed(pages)
+  if not pages[1] then return help.wrapped(text) end
+  return help.wrapped(text) .. "\n\nManual:" .. listed(pages)
 end
 
--- prompt_help(...): what help shows for its arguments, in lines that fit the terminal.
-function prompt_help(...)
+-- M.prompt_help(...): what help shows for its arguments, in lines that fit the terminal.
+function M.prompt_help(...)
   local query = ...
-  if count(...) ~= 1 or type(query) ~= "string" then return help_wrapped(entries(...)) end
+  if count(...) ~= 1 or type(query) ~= "string" then return help.wrapped(entries(...)) end
   if lower(query) == "manual" then return all_pages() end
   local page = not is_function(query) and page_named(query)
   if page then return page_text(page) end

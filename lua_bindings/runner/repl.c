@@ -123,7 +123,7 @@ static bool is_incomplete(lua_State *L, int status) {
 /* The function, or nil and the message of the compiler. */
 int repl_load(lua_State *L) {
   int at = lua_gettop(L);
-  repl_call(L, "prompt_load", 1);
+  repl_call(L, "runner/repl.prompt_load", 1);
   bool ok = lua_isfunction(L, at);
   if (!ok) lua_remove(L, at);
   lua_settop(L, at);
@@ -153,7 +153,7 @@ static repl_input read_chunk(lua_State *L, int *status) {
 
 static int print_results(lua_State *L) {
   size_t length;
-  repl_call(L, "prompt_show", lua_gettop(L));
+  repl_call(L, "runner/repl.prompt_show", lua_gettop(L));
   const char *text = lua_tolstring(L, -1, &length);
   fwrite(text, 1, length, stdout); /* a string may hold zeros */
   fflush(stdout);
@@ -194,7 +194,7 @@ static void warn_of_undefined(lua_State *L, const char *message) {
   lua_pushnil(L);
   lua_setfield(L, LUA_REGISTRYINDEX, undefined_names);
   lua_newtable(L);
-  repl_call(L, "prompt_locals", 0);
+  repl_call(L, "runner/repl.prompt_locals", 0);
   fflush(stdout);
   for (lua_Integer i = 1; lua_rawgeti(L, top + 1, i) == LUA_TSTRING; i++, lua_settop(L, top + 3)) {
     const char *name = lua_tostring(L, -1);
@@ -210,7 +210,7 @@ static void warn_of_undefined(lua_State *L, const char *message) {
 }
 
 int repl_print_help(lua_State *L) {
-  repl_call(L, "prompt_help", lua_gettop(L));
+  repl_call(L, "runner/manual.prompt_help", lua_gettop(L));
   printf("%s\n", lua_tostring(L, -1));
   return 0;
 }
@@ -284,7 +284,7 @@ static bool step(lua_State *L) {
     return repl_command(L, line) != REPL_LEAVES;
   }
   lua_pushvalue(L, 1);
-  repl_call(L, "prompt_leaves", 1);
+  repl_call(L, "runner/repl.prompt_leaves", 1);
   if (lua_toboolean(L, -1)) return false;
   lua_settop(L, 1);
   input = read_chunk(L, &status);

@@ -1,9 +1,14 @@
 -- The prompt: local variables that live as long as the session, completion, and how results are shown.
 
+local M = ...
+local help = use "help/help"
+local libraries, compile, share_upvalue, globals, is_c, help_line = use("runner/repl.c", "libraries", "compile", "share_upvalue", "globals", "is_c", "help_line")
+local row_line, last_result, number, option_keys, is_help = use("runner/repl.c", "row_line", "last_result", "number", "option_keys", "is_help")
+local tide = use("help/doc.c", "tide")
 local string, table = libraries()
 local find, match, sub, rep = string.find, string.match, string.sub, string.rep
 
-local function last(_, to) return to end
+local function end_of(_, to) return to end
 
 local function set(words)
   local result = {}
@@ -30,15 +35,15 @@ end
 
 local function number_end(text, at)
   local _, sign = find(text, find(text, "^0[xX]", at) and "^[%w.]-[pP][+-]" or "^[%w.]-[eE][+-]", at)
-  return last(find(text, "^[%w.]*", (sign or at - 1) + 1))
+  return end_of(find(text, "^[%w.]*", (sign or at - 1) + 1))
 end
 
 local function scan(text, at)
   local level = match(text, "^%[(=*)%[", at)
-  if find(text, "^[%a_]", at) then return "name", last(find(text, "^[%w_]+", at)) end
+  if find(text, "^[%a_]", at) then return "name", end_of(find(text, "^[%w_]+", at)) end
   if find(text, "^%.?%d", at) then return "number", number_end(text, at) end
   if level or find(text, "^[\"']", at) then
-    local to = level and last(find(text, "]" .. level .. "]", at + 2 + #level, true)) or not level and quoted_end(text, at)
+    local to = level and end_of(find(text, "]" .. level .. "]", at + 2 + #level, true)) or not level and quoted_end(text, at)
     return to and "string" or "open", to or #text
   end
   for _, sign in next, longer do
@@ -85,7 +90,7 @@ local function is(list, i, text) return (list[i] or none).is == text end
 local kept, constant = {}, {} -- by name: a function whose first upvalue is the variable; is it one?
 
 local opening, closing = set "( { [ function do if repeat", set ") } ] end until"
-local prefix, values = set "- not # ~", set "nil true false ..."
+local prefix, constants = set "- not # ~", set "nil true false ..."
 local binary = set "+ - * / // % ^ .. == ~= < > <= >= & | ~ << >> and or ,"
 
 -- How the token changes the depth of blocks and brackets. The `do` of a loop opens it.
@@ -107,7 +112,7 @@ local function skip_operand(list, i)
   while prefix[token().is] do i = i + 1 end
   local kind = token().kind
   if is(list, i, "function") or is(list, i, "(") or is(list, i, "{") then i = skip_block(list, i)
-  elseif token().variable or kind == "number" or kind == "string" or values[token().is] then i = i + 1
+  elseif token().variable or kind == "number" or kind == "string" or constants[token().is] then i = i + 1
   else return nil end
   while true do
     if is(list, i, ".") or is(list, i, ":") then
@@ -212,17 +217,17 @@ local function load_chunk(text)
 end
 
 -- The names of the session's local variables, as keys.
-function prompt_locals() return kept end
+function M.prompt_locals() return kept end
 
 -- As "return text" if that works, else as it is.
-function prompt_load(text)
+function M.prompt_load(text)
   local chunk = load_chunk("return " .. (sub(text, 1, 1) == "=" and sub(text, 2) or text))
   if chunk then return chunk end
   return load_chunk(text)
 end
 
 -- quit, exit, with blanks or empty brackets: the words that people try first. A variable of that name is one.
-function prompt_leaves(text)
+function M.prompt_leaves(text)
   local name = match(text, "^%s*(%a+)%s*$") or match(text, "^%s*(%a+)%s*%(%s*%)%s*$")
   return (name == "quit" or name == "exit") and rawget(globals(), name) == nil and not kept[name]
 end
@@ -295,7 +300,7 @@ local function result_of(what, value)
 end
 
 local function variable(name)
-  if kept[name] then return "value", last(upvalue(kept[name], 1)) end
+  if kept[name] then return "value", end_of(upvalue(kept[name], 1)) end
   local value = rawget(globals(), name)
   if value == nil and name == "_" then value = last_result() end
   if value ~= nil then return "value", value end
@@ -483,7 +488,7 @@ end
 
 -- What may stand where the text ends: what is to be inserted there, "" where all is; or nil and the names, to be
 -- printed; or nothing.
-function prompt_complete(text)
+function M.prompt_complete(text)
   local c = completions(text)
   if not c[1] then return end
   local common = #c[1]
@@ -505,10 +510,10 @@ local function load_result(before, expression)
   return chunk and function() return behind_first(chunk()) end
 end
 
--- cell_load(text): as prompt_load. What the last line of the cell begins is an expression, if it can be one, whose values
+-- M.cell_load(text): as prompt_load. What the last line of the cell begins is an expression, if it can be one, whose values
 -- are the result. It stands outside all blocks and begins with a name or a number, so that no statement goes on there. A
 -- semicolon at the end hides the result.
-function cell_load(text)
+function M.cell_load(text)
   local list = tokens(text)
   if is(list, #list, ";") then return load_chunk(text) end
   local chunk = load_result("", text)
@@ -527,14 +532,14 @@ function cell_load(text)
   return load_chunk(text)
 end
 
--- cell_complete(text): the word before the end of the text, and the names that it may become, each on a line.
-function cell_complete(text)
+-- M.cell_complete(text): the word before the end of the text, and the names that it may become, each on a line.
+function M.cell_complete(text)
   local c = completions(text)
   return c.word, table.concat(c, "\n")
 end
 
--- cell_inspect(text): the help for the chain that the text ends with, or for the call whose arguments it ends in; or nil.
-function cell_inspect(text)
+-- M.cell_inspect(text): the help for the chain that the text ends with, or for the call whose arguments it ends in; or nil.
+function M.cell_inspect(text)
   local list = tokens(text)
   local at = #list
   if not (list[at] or none).variable then at = open_bracket(list, at) - 1 end
@@ -542,7 +547,7 @@ function cell_inspect(text)
   if not from then return end
   local what, value = follow(list, from, at)
   local found
-  local function look(query) found = help(query) end
+  local function look(query) found = help.answer(query) end
   if what == "value" and value ~= nil and type(value) ~= "string" then try(look, value) end
   if not found then try(look, sub(text, list[from].to - #list[from].text + 1, list[at].to)) end
   return found
@@ -581,9 +586,9 @@ function show(value, depth)
 end
 
 -- Beside each other, or below each other where one has several lines.
-function prompt_show(...)
+function M.prompt_show(...)
   local out, values, joint = {}, { ... }, "\t"
-  if count(...) == 1 and (is_help(...) or ({ [tide()] = true })[...]) then return help_wrapped(help()) .. "\n" end
+  if count(...) == 1 and (is_help(...) or ({ [tide()] = true })[...]) then return help.wrapped(help.answer()) .. "\n" end
   for i = 1, count(...) do
     out[i] = show(values[i], 0)
     if find(out[i], "\n") then joint = "\n" end
@@ -591,15 +596,15 @@ function prompt_show(...)
   return table.concat(out, joint) .. "\n"
 end
 
--- cell_show(...): the same for the results of a cell; nil where there are none but pictures that it has shown.
-function cell_show(...)
+-- M.cell_show(...): the same for the results of a cell; nil where there are none but pictures that it has shown.
+function M.cell_show(...)
   local values, n = {}, 0
   for i = 1, count(...) do
     local value = unpack({ ... }, i, i)
-    if not (picture_shown and picture_shown(value)) then
+    if not (has "runner/runner_notebook.c" and use("runner/runner_notebook.c").picture_shown(value)) then
       n = n + 1
       values[n] = value
     end
   end
-  if n > 0 then return prompt_show(unpack(values, 1, n)) end
+  if n > 0 then return M.prompt_show(unpack(values, 1, n)) end
 end

@@ -135,7 +135,7 @@ static unsigned char refresh(editline *e, int key) {
 /* What the chunk has so far, the line up to the cursor -> what is to be inserted; or nil and the names. */
 static int find_names(lua_State *L) {
   lua_concat(L, 2);
-  return repl_call(L, "prompt_complete", 1);
+  return repl_call(L, "runner/repl.prompt_complete", 1);
 }
 
 /* The Tab key. In the blanks that begin a line, and where more has come already (so nobody has pressed it), it is a

@@ -106,14 +106,14 @@ static void reply_error(lua_State *L) {
   lua_settop(L, 0);
 }
 
-static int show_results(lua_State *L) { return repl_call(L, "cell_show", lua_gettop(L)); }
+static int show_results(lua_State *L) { return repl_call(L, "runner/repl.cell_show", lua_gettop(L)); }
 
 /* The text of the cell is alone on the stack. */
 static void run_cell(lua_State *L, const char *name) {
   const char *text = lua_tostring(L, 1);
   if (text[0] == ':' && text[1] != ':') return (void)repl_command(L, text);
   repl_name_chunks(name);
-  repl_call(L, "cell_load", 1);
+  repl_call(L, "runner/repl.cell_load", 1);
   if (!lua_isfunction(L, 1)) return reply_error(L);
   lua_settop(L, 1);
   if (repl_run_function(L) != LUA_OK) return reply_error(L);
@@ -134,11 +134,11 @@ static void serve(lua_State *L, const request *r) {
     fflush(stderr);
     reply("done", "", 0);
   } else if (!strcmp(r->kind, "complete")) {
-    repl_call(L, "cell_complete", 1);
+    repl_call(L, "runner/repl.cell_complete", 1);
     lua_pushfstring(L, "%s\n%s", lua_tostring(L, -2), lua_tostring(L, -1));
     reply_text(L, "matches", -1);
   } else {
-    repl_call(L, "cell_inspect", 1);
+    repl_call(L, "runner/repl.cell_inspect", 1);
     reply_text(L, "help", lua_gettop(L) ? -1 : 1);
   }
 }

@@ -54,7 +54,7 @@ int setup_print_api(lua_State *L) {
   size_t n;
   give(L);
   lua_pushstring(L, tide_version());
-  ltide_script_call(L, "api_json", 1);
+  ltide_script_call(L, "runner/api_json.write", 1);
   const char *text = lua_tolstring(L, -1, &n);
   if (fwrite(text, 1, n, stdout) != n || fflush(stdout)) return luaL_error(L, "--api: %s", strerror(errno));
   return 0;
@@ -91,7 +91,7 @@ int setup_init(lua_State *L) {
   give(L);
   push_stubs(L);
   bool has_stubs = lua_isstring(L, -1);
-  ltide_script_call(L, "starter_files", 1);
+  ltide_script_call(L, "runner/starter.files", 1);
   int files = lua_gettop(L);
   for (lua_Integer i = 1; lua_rawgeti(L, files, i) == LUA_TTABLE; i++, lua_settop(L, files)) {
     size_t n;

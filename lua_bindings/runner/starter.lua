@@ -1,5 +1,7 @@
 -- tide --init: the files that a project begins with.
 
+local M = ...
+local json_string = use("runner/runner_setup.c", "json_string")
 local main = [[
 -- Heat spreads over a plate.
 -- usage: tide main.lua [--size N] [--steps N] [--picture heat.gif]
@@ -72,8 +74,8 @@ describe("heat on a plate", function()
 end)
 ]]
 
--- starter_files(stubs): a list of {path, text}; stubs: the folder of the stubs, or nil.
-function starter_files(stubs)
+-- M.files(stubs): a list of {path, text}; stubs: the folder of the stubs, or nil.
+function M.files(stubs)
   local library = stubs and ',\n  "workspace.library": [' .. json_string(stubs) .. "]" or ""
   local settings = '{\n  "runtime.version": "Lua 5.4",\n  "diagnostics.globals": ["tide", "describe", "it"],\n'
     .. '  "workspace.checkThirdParty": false' .. library .. "\n}\n"

@@ -1,11 +1,13 @@
 -- Functions of complex numbers that are made of those of real ones, or of others of complex numbers.
 
-local real, imag, complex, add, sub, exp = builtin "real", builtin "imag", builtin "complex", builtin "add", builtin "sub", builtin "exp"
-local log, sum, amax, where, isfinite, clone = builtin "log", builtin "sum", builtin "amax", builtin "where", builtin "isfinite", builtin "clone"
-local narrow, logaddexp, copy_, reshape, numel = builtin "narrow", builtin "logaddexp", builtin "copy_", builtin "reshape", builtin "numel"
+local M = ...
+local builtin, sizes_of, dtype_of = use("tensor/compose.c", "builtin", "sizes_of", "dtype_of")
+local real, imag, complex, add, sub, exp, log, sum, amax = builtin("real", "imag", "complex", "add", "sub", "exp", "log", "sum", "amax")
+local where, isfinite, clone, narrow, logaddexp, copy_ = builtin("where", "isfinite", "clone", "narrow", "logaddexp", "copy_")
+local reshape, numel = builtin("reshape", "numel")
 
 -- The greatest real part is taken out, so that no exponential overflows.
-function complex_logsumexp(x, dim, keepdim)
+function M.logsumexp(x, dim, keepdim)
   if numel(x) == 0 then return log(sum(x, dim, { keepdim = keepdim })) end
   local most = amax(real(x), dim, { keepdim = true })
   most = where(isfinite(most), most, 0)
@@ -14,7 +16,7 @@ function complex_logsumexp(x, dim, keepdim)
 end
 
 -- Each element is joined with the one 1, 2, 4, ... before it.
-function complex_logcumsumexp(x, dim)
+function M.logcumsumexp(x, dim)
   local y = clone(x)
   local n, step = sizes_of(x)[dim] or 1, 1
   while step < n do
@@ -41,11 +43,11 @@ local function convolve(x, w, bias, options)
   return complex(sub(f(a, u, c, options), f(b, v, nil, options)), add(f(a, v, d, options), f(b, u, nil, options)))
 end
 
-function complex_conv(x, w, bias, stride, padding, dilation, groups)
+function M.conv(x, w, bias, stride, padding, dilation, groups)
   return convolve(x, w, bias, { stride = stride, padding = padding, dilation = dilation, groups = groups })
 end
 
-function complex_conv_transpose(x, w, bias, stride, padding, output_padding, groups, dilation)
+function M.conv_transpose(x, w, bias, stride, padding, output_padding, groups, dilation)
   return convolve(x, w, bias,
     { stride = stride, padding = padding, output_padding = output_padding, groups = groups, dilation = dilation })
 end

@@ -25,14 +25,18 @@ static void seek(void *ctx, const char *path, const ltide_row *row) {
   if (!s->found && is_there && row->fn && !strcmp(row->name, s->name)) s->found = row;
 }
 
-/* builtin(name): the function or method of tensors. */
+/* builtin(name, ...): the functions or methods of tensors. */
 static int script_builtin(lua_State *L) {
-  search s = {lua_tostring(L, 1), NULL};
-  ltide_each_row(seek, &s);
-  if (!s.found) return 0;
-  lua_pushlightuserdata(L, (void *)s.found);
-  lua_pushcclosure(L, s.found->fn, 1);
-  return 1;
+  int n = lua_gettop(L);
+  luaL_checkstack(L, n + 1, "builtin");
+  for (int i = 1; i <= n; i++) {
+    search s = {lua_tostring(L, i), NULL};
+    ltide_each_row(seek, &s);
+    if (!s.found) return ltide_error(L, "StateError", "tide: there is no builtin %s", s.name);
+    lua_pushlightuserdata(L, (void *)s.found);
+    lua_pushcclosure(L, s.found->fn, 1);
+  }
+  return n;
 }
 
 static const tide_tensor *tensor_of(lua_State *L, int arg) {

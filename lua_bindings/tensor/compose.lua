@@ -2,13 +2,14 @@
 --
 -- `builtin "name"` is a function of the module or a method of tensors, by its name; arguments have been read by the row.
 
-local contiguous, transpose = builtin "contiguous", builtin "transpose"
-local cat, stack, reshape, narrow, unsqueeze = builtin "cat", builtin "stack", builtin "reshape", builtin "narrow", builtin "unsqueeze"
-local mul, zeros, copy_, flip, full = builtin "mul", builtin "zeros", builtin "copy_", builtin "flip", builtin "full"
-local index_select, triu_indices, arange = builtin "index_select", builtin "triu_indices", builtin "arange"
-local meshgrid, cumprod, totable, expand = builtin "meshgrid", builtin "cumprod", builtin "totable", builtin "expand"
-local to, permute, alias, gt, ge, nonzero = builtin "to", builtin "permute", builtin "view_as", builtin "gt", builtin "ge", builtin "nonzero"
-local addcmul_, addcmul, tile, empty, free = builtin "addcmul_", builtin "addcmul", builtin "tile", builtin "empty", builtin "free"
+local M = ...
+local builtin, sizes_of, place_of, dtype_of, promoted = use("tensor/compose.c", "builtin", "sizes_of", "place_of", "dtype_of", "promoted")
+local dtype_kind, plain, is_tensor, cross_of, default_dtype = use("tensor/compose.c", "dtype_kind", "plain", "is_tensor", "cross_of", "default_dtype")
+local cat, stack, reshape, narrow = builtin("cat", "stack", "reshape", "narrow")
+local unsqueeze, mul, zeros, copy_, flip, full, index_select = builtin("unsqueeze", "mul", "zeros", "copy_", "flip", "full", "index_select")
+local triu_indices, arange, meshgrid, cumprod, totable = builtin("triu_indices", "arange", "meshgrid", "cumprod", "totable")
+local expand, to, permute, alias, gt, ge, nonzero = builtin("expand", "to", "permute", "view_as", "gt", "ge", "nonzero")
+local addcmul_, addcmul, tile, empty, free = builtin("addcmul_", "addcmul", "tile", "empty", "free")
 
 -- ---- joins ----
 
@@ -35,16 +36,16 @@ local function at_least_3(x, s)
   return #s == 2 and unsqueeze(x, 3) or x
 end
 
-function hstack(tensors)
+function M.hstack(tensors)
   local list = each(tensors, at_least_1)
   return cat(list, #sizes_of(list[1]) == 1 and 1 or 2)
 end
 
-function vstack(tensors) return cat(each(tensors, at_least_2), 1) end
+function M.vstack(tensors) return cat(each(tensors, at_least_2), 1) end
 
-function dstack(tensors) return cat(each(tensors, at_least_3), 3) end
+function M.dstack(tensors) return cat(each(tensors, at_least_3), 3) end
 
-function column_stack(tensors)
+function M.column_stack(tensors)
   return cat(each(tensors, function(x, s) return #s < 2 and reshape(x, s[1] or 1, 1) or x end), 2)
 end
 
@@ -72,7 +73,7 @@ local function common(tensors)
   return complex_of[of_some] or promoted(of_some, of_none), place
 end
 
-function block_diag(tensors)
+function M.block_diag(tensors)
   if #tensors == 0 then return zeros({ 1, 0 }) end
   local rows, columns, blocks = 0, 0, {}
   for i = 1, #tensors do
@@ -127,7 +128,7 @@ local function listed_indexes(sections)
   return totable(sections)
 end
 
-function tensor_split(x, sections, dim)
+function M.tensor_split(x, sections, dim)
   local n = sizes_of(x)[dim]
   if not n then fail("ShapeError", called() .. ": x: a tensor without dimensions cannot be split") end
   if is_tensor(sections) or type(sections) == "table" then sections = listed_indexes(sections) end
@@ -164,7 +165,7 @@ local function check_vector(x, name)
   end
 end
 
-function vander(x, n, increasing)
+function M.vander(x, n, increasing)
   check_vector(x, "x")
   local name, kind = dtype_of(x)
   local dtype, rows = (kind == "F" or kind == "C") and name or "int64", sizes_of(x)[1]
@@ -175,7 +176,7 @@ function vander(x, n, increasing)
   return cat(increasing and { ones, powers } or { flip(powers, 2), ones }, 2)
 end
 
-function cartesian_prod(tensors)
+function M.cartesian_prod(tensors)
   some(tensors)
   local dtype = dtype_of(tensors[1])
   for i = 1, #tensors do
@@ -206,7 +207,7 @@ local function count_choices(n, r, with_replacement)
   return rows
 end
 
-function combinations(x, r, with_replacement)
+function M.combinations(x, r, with_replacement)
   check_vector(x, "x")
   local n, place = sizes_of(x)[1], place_of(x)
   if r == 0 then return zeros({ 0 }, { dtype = dtype_of(x), device = place }) end
@@ -223,7 +224,7 @@ end
 
 -- ---- products ----
 
-function kron(a, b)
+function M.kron(a, b)
   local s, t = sizes_of(a), sizes_of(b)
   local n = #s > #t and #s or #t
   local left, right, result = {}, {}, {}
@@ -259,7 +260,7 @@ end
 -- On a CPU vectors of floats are read once if they lie side by side, others component by component; elsewhere there are
 -- two operations: components 2, 3, 1 and 3, 1, 2 of the vectors are windows of
 -- them written down twice.
-function cross(a, b, dim)
+function M.cross(a, b, dim)
   local s, t = sizes_of(a), sizes_of(b)
   if #s ~= #t or s[dim] ~= 3 or t[dim] ~= 3 then
     fail("ShapeError", called() .. ": got " .. describe(a) .. " and " .. describe(b)
@@ -291,7 +292,7 @@ local floats = {
 }
 local part_of = { complex64 = "float32", complex128 = "float64" }
 
-function finfo(dtype)
+function M.finfo(dtype)
   local name = dtype or default_dtype()
   local of = part_of[name] or name
   local f = floats[of]
@@ -302,7 +303,7 @@ function finfo(dtype)
     resolution = f[4], dtype = of }
 end
 
-function iinfo(dtype)
+function M.iinfo(dtype)
   local bits = ({ uint8 = 8, int8 = 8, int16 = 16, int32 = 32, int64 = 64 })[dtype]
   if not bits then fail("DtypeError", called() .. ": dtype: got " .. dtype .. ", expected an integer one") end
   if dtype == "uint8" then return { bits = 8, max = 255, min = 0, dtype = dtype } end

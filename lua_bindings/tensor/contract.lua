@@ -18,8 +18,10 @@
 -- tensor networks, 2014). More: always the pair whose result is smallest beside its operands, as opt_einsum does it
 -- (Smith and Gray, Journal of Open Source Software 3, 753, 2018).
 
-local permute, reshape, select, sum, matmul = builtin "permute", builtin "reshape", builtin "select", builtin "sum", builtin "matmul"
-local mul, diagonal, unsqueeze, free, alias = builtin "mul", builtin "diagonal", builtin "unsqueeze", builtin "free", builtin "view_as"
+local M = ...
+local builtin, sizes_of, strides_of, dtype_of = use("tensor/compose.c", "builtin", "sizes_of", "strides_of", "dtype_of")
+local permute, reshape, select, sum, matmul, mul, diagonal = builtin("permute", "reshape", "select", "sum", "matmul", "mul", "diagonal")
+local unsqueeze, free, alias = builtin("unsqueeze", "free", "view_as")
 
 local most_optimal, most_calls, most_short = 8, 16, 16
 
@@ -376,7 +378,7 @@ end
 
 -- The product of the operands, summed over what is not in `output`, a list of labels, in whose order it comes.
 -- sizes[label]: its size; 1 where it is 1 everywhere.
-function contract_all(operands, output, sizes)
+function M.all(operands, output, sizes)
   local n, order, masks = #operands, {}, {}
   if n == 1 then -- sum gives the dtype
     take_diagonals(operands[1])
@@ -428,8 +430,8 @@ end
 
 local records, kept_records = {}, 0 -- by the function that evaluates, and the key
 
--- evaluate(what, tensors), which calls contract_all; or what it did when the key was the same.
-function contract_recorded(key, evaluate, what, tensors)
+-- evaluate(what, tensors), which calls M.all; or what it did when the key was the same.
+function M.recorded(key, evaluate, what, tensors)
   local own = records[evaluate]
   local known = own and own[key]
   if known then return replay(known, tensors) end

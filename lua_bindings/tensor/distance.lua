@@ -6,10 +6,12 @@
 -- of x at a time that the differences stay in a cache. On a CPU the points of y stand side by side for it: the lines are
 -- long, and norms of columns are sums of vectors. Products, and sums of absolute differences, are the core's there.
 
-local sub, norm, unsqueeze, narrow, empty, cat = builtin "sub", builtin "norm", builtin "unsqueeze", builtin "narrow", builtin "empty", builtin "cat"
-local square, sum, mul, ones_like, matmul, transpose = builtin "square", builtin "sum", builtin "mul", builtin "ones_like", builtin "matmul", builtin "transpose"
-local abs_, ceil_, clamp_, sqrt_, to, free, zeros = builtin "abs_", builtin "ceil_", builtin "clamp_", builtin "sqrt_", builtin "to", builtin "free", builtin "zeros"
-local contiguous, expand = builtin "contiguous", builtin "expand"
+local M = ...
+local statistics = use "tensor/statistics"
+local builtin, sizes_of, place_of, dtype_of, cdist_of, promoted = use("tensor/compose.c", "builtin", "sizes_of", "place_of", "dtype_of", "cdist_of", "promoted")
+local sub, norm, unsqueeze, narrow, empty, cat, square, sum = builtin("sub", "norm", "unsqueeze", "narrow", "empty", "cat", "square", "sum")
+local mul, ones_like, matmul, transpose, abs_, ceil_, clamp_ = builtin("mul", "ones_like", "matmul", "transpose", "abs_", "ceil_", "clamp_")
+local sqrt_, to, free, zeros, contiguous, expand = builtin("sqrt_", "to", "free", "zeros", "contiguous", "expand")
 
 local few = { points = 25, coordinates = 12 } -- up to which a product does not pay
 local distance = { sum = 0, euclidean = 1, by_product = 2 } -- of cdist_of
@@ -87,7 +89,7 @@ local function check_floating(x, name)
   return dtype
 end
 
-function cdist(x, y, p, mode)
+function M.cdist(x, y, p, mode)
   local dtype = promoted(check_floating(x, "x"), check_floating(y, "y"))
   if place_of(x) ~= place_of(y) then
     fail("DeviceError", called() .. ": y: got one on " .. place_of(y) .. ", expected " .. place_of(x) .. " as x")
@@ -95,7 +97,7 @@ function cdist(x, y, p, mode)
   if not (p >= 0) then fail("ValueError", called() .. ": p: got " .. text(p) .. ", expected at least 0") end
   local size = result_size(x, y)
   local rows, columns = size[#size - 1], size[#size]
-  local wide = wide_of(dtype) -- squares of 16-bit floats are soon too large for them
+  local wide = statistics.wide_of(dtype) -- squares of 16-bit floats are soon too large for them
   x, y = to(x, wide), to(y, wide)
   if sizes_of(x)[#sizes_of(x)] == 0 then return zeros(size, { dtype = dtype, device = place_of(x) }) end
   local always, is_large = mode == "use_mm_for_euclid_dist", rows > few.points or columns > few.points

@@ -1,5 +1,8 @@
 -- einsum and tensordot: what they are given becomes labelled dimensions, which contract.lua sums over.
 
+local M = ...
+local contract = use "tensor/contract"
+local dtype_of, place_of, char_at, sizes_of, layout_key, plain = use("tensor/compose.c", "dtype_of", "place_of", "char_at", "sizes_of", "layout_key", "plain")
 local most_labels = 63 -- bits of a mask, and one to spare
 
 local function check_dtypes(operands, names)
@@ -177,11 +180,11 @@ local function evaluate_equation(equation, tensors)
     operands[i] = { x = tensors[i], labels = labels_of(p.terms[i], number, counts[i], most) }
   end
   local output = labels_of(p.output or implied(p), number, most, most)
-  return contract_all(operands, output, label_sizes(equation, p, operands))
+  return contract.all(operands, output, label_sizes(equation, p, operands))
 end
 
-function einsum(equation, tensors)
-  return contract_recorded(layout_key(equation, tensors), evaluate_equation, equation, tensors)
+function M.einsum(equation, tensors)
+  return contract.recorded(layout_key(equation, tensors), evaluate_equation, equation, tensors)
 end
 
 -- ---- tensordot ----
@@ -247,12 +250,12 @@ local function evaluate_dims(dims, tensors)
   end
   rest(labels, s)
   rest(others, t)
-  return contract_all({ { x = a, labels = labels }, { x = b, labels = others } }, output, sizes)
+  return contract.all({ { x = a, labels = labels }, { x = b, labels = others } }, output, sizes)
 end
 
-function tensordot(a, b, dims)
+function M.tensordot(a, b, dims)
   local of_a, of_b = contracted(a, b, dims or 2)
   local key = "dims"
   for i = 1, #of_a do key = key .. " " .. of_a[i] .. " " .. of_b[i] end
-  return contract_recorded(layout_key(key, { a, b }), evaluate_dims, { of_a, of_b }, { a, b })
+  return contract.recorded(layout_key(key, { a, b }), evaluate_dims, { of_a, of_b }, { a, b })
 end

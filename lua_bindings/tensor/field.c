@@ -141,7 +141,7 @@ static int lconv(lua_State *L, ltide_call *c) {
   static const int64_t ones[3] = {1, 1, 1}, zeros[3];
   bool transposed = c->row->tag > 3;
   if (tide_dtype_kind(tide_tensor_dtype(c->x)) == 'C')
-    return ltide_compose(L, c, transposed ? "complex_conv_transpose" : "complex_conv");
+    return ltide_compose(L, c, transposed ? "tensor/complex.conv_transpose" : "tensor/complex.conv");
   int rank = transposed ? c->row->tag - 3 : c->row->tag;
   tide_convolution p = {.groups = ltide_get(L, c, "groups")->i};
   read_each(L, ltide_get(L, c, "stride"), "stride", rank, ones, p.stride);

@@ -1,5 +1,8 @@
 -- Places for grid_sample, of several operations on tensors.
 
+local M = ...
+local dtype_of = use("tensor/compose.c", "dtype_of")
+
 -- From -1 to 1 over n elements: from the first to the last one, or from border to border.
 local function places(theta, n, align)
   local i = theta:new_ones(n):double():cumsum(1)
@@ -7,7 +10,7 @@ local function places(theta, n, align)
   return n > 1 and (i - 1) * (2 / (n - 1)) - 1 or i * 0
 end
 
-function affine_grid(theta, size, align)
+function M.affine_grid(theta, size, align)
   local rank = #size - 2
   local fits = theta:dim() == 3 and theta:size(2) == rank and theta:size(3) == rank + 1 and theta:size(1) == size[1]
   if (rank ~= 2 and rank ~= 3) or not fits then

@@ -1,6 +1,11 @@
 -- What tide.linalg makes of factors and solutions. Arguments have been checked by the rows (tensor/api/linalg.def); dims count
 -- from 1. Matrices are the last two dims.
 
+local M = ...
+local solve, determinant, lu_factor, row_order, count_up = use("tensor/linalg.c", "solve", "determinant", "lu_factor", "row_order", "count_up")
+local identity, factor_qr, solve_triangle, factor_svd = use("tensor/linalg.c", "identity", "factor_qr", "solve_triangle", "factor_svd")
+local factor_eigh, factor_eig, epsilon, full = use("tensor/linalg.c", "factor_eigh", "factor_eig", "epsilon", "full")
+
 local function check_matrices(x, is_square)
   if x:dim() >= 2 and (not is_square or x:size(-1) == x:size(-2)) then return end
   fail("ShapeError", called() .. ": x is " .. (is_square and "not square" or "no batch of matrices") .. ", got " .. describe(x) ..
@@ -14,7 +19,7 @@ end
 
 -- {==== Systems and LU
 
-function linalg_solve(a, b, is_left)
+function M.solve(a, b, is_left)
   if is_left then return solve(a, b) end
   local vectors = a:dim() == b:dim() + 1
   for d = 1, vectors and b:dim() or 0 do vectors = vectors and a:size(d) == b:size(d) end
@@ -24,18 +29,18 @@ function linalg_solve(a, b, is_left)
   return solve(a.mT, b.mT).mT
 end
 
-function linalg_inv(x) return solve(x) end
+function M.inv(x) return solve(x) end
 
-function linalg_det(x) return determinant(x, false) end
+function M.det(x) return determinant(x, false) end
 
-function linalg_slogdet(x) return determinant(x, true) end
+function M.slogdet(x) return determinant(x, true) end
 
-function linalg_trace(x)
+function M.trace(x)
   check_matrices(x)
   return x:diagonal(0, -2, -1):sum(-1)
 end
 
-function linalg_lu(x)
+function M.lu(x)
   check_matrices(x)
   local lu, pivots = lu_factor(x)
   local m, n = x:size(-2), x:size(-1)
@@ -45,25 +50,25 @@ function linalg_lu(x)
   return p, lu:narrow(-1, 1, k):tril(-1) + identity(m, k, x), lu:narrow(-2, 1, k):triu()
 end
 
-function linalg_qr(x, mode)
+function M.qr(x, mode)
   if mode ~= "r" then return factor_qr(x, mode) end
   local r = factor_qr(x, mode)
   return identity(0, 0, x):view(0), r
 end
 
-function linalg_triangular_solve(a, b, is_upper, is_left, is_unit)
+function M.triangular_solve(a, b, is_upper, is_left, is_unit)
   return solve_triangle(a, b, is_upper, is_left, is_unit)
 end
 
 -- {==== Singular values and eigenvalues
 
-function linalg_svd(x, is_full) return factor_svd(x, is_full) end
+function M.svd(x, is_full) return factor_svd(x, is_full) end
 
-function linalg_svdvals(x) return (factor_svd(x)) end
+function M.svdvals(x) return (factor_svd(x)) end
 
-function linalg_eigh(x, is_upper) return factor_eigh(x, is_upper, true) end
+function M.eigh(x, is_upper) return factor_eigh(x, is_upper, true) end
 
-function linalg_eig(x) return factor_eig(x, true) end
+function M.eig(x) return factor_eig(x, true) end
 
 local function adjoint(x) return x:is_complex() and x.mT:conj() or x.mT end
 
@@ -82,7 +87,7 @@ local function check_limit(value, name)
   if value ~= nil and type(value) ~= "number" and not device_of(value) then refuse(value, name, "a number or a tensor") end
 end
 
-function linalg_pinv(x, atol, rtol, is_hermitian)
+function M.pinv(x, atol, rtol, is_hermitian)
   check_limit(atol, "atol")
   check_limit(rtol, "rtol")
   check_matrices(x, is_hermitian)
@@ -100,7 +105,7 @@ function linalg_pinv(x, atol, rtol, is_hermitian)
   return (adjoint(vh) * inverse:unsqueeze(-2)):matmul(adjoint(u))
 end
 
-function linalg_matrix_rank(x, atol, rtol, is_hermitian)
+function M.matrix_rank(x, atol, rtol, is_hermitian)
   check_limit(atol, "atol")
   check_limit(rtol, "rtol")
   check_matrices(x, is_hermitian)
@@ -117,7 +122,7 @@ end
 
 local function square_of(x) return x:is_complex() and x:abs():square() or x:square() end
 
-function linalg_lstsq(a, b, rcond, driver)
+function M.lstsq(a, b, rcond, driver)
   check_matrices(a)
   check_sides(a, b)
   local m, n = a:size(-2), a:size(-1)
@@ -164,7 +169,7 @@ local function power(x, n) -- n counts without a sign: 2^63 is one, too
   return result
 end
 
-function linalg_matrix_power(x, n)
+function M.matrix_power(x, n)
   check_matrices(x, true)
   if n == 0 then return identity(x:size(-1), x:size(-1), x):expand(x:size()):clone() end
   if n < 0 then return power(solve(x), -n) end
@@ -194,7 +199,7 @@ end
 -- often; each matrix of a batch by itself.
 -- Source: A. Al-Mohy, N. Higham, "Computing the action of the matrix exponential", SIAM J. Sci. Comput. 33 (2011), table
 -- 3.1: the bounds for degree 15.
-function linalg_matrix_exp(x)
+function M.matrix_exp(x)
   check_matrices(x, true)
   check_float(x)
   local n = x:size(-1)
@@ -211,7 +216,7 @@ end
 
 -- {==== Norms
 
-function linalg_vector_norm(x, ord, dim, is_kept, dtype)
+function M.vector_norm(x, ord, dim, is_kept, dtype)
   if dtype then x = x:to(dtype) end
   check_float(x)
   return x:norm(ord, dim, { keepdim = is_kept })
@@ -248,7 +253,7 @@ local function matrix_norm(x, ord, rows, columns, is_kept)
   return rows < columns and result:squeeze(columns):squeeze(rows) or result:squeeze(rows):squeeze(columns)
 end
 
-function linalg_norm(x, ord, dim, is_kept, dtype)
+function M.norm(x, ord, dim, is_kept, dtype)
   if dtype then x = x:to(dtype) end
   check_float(x)
   if ord == nil then return x:norm(2, dim, { keepdim = is_kept }) end

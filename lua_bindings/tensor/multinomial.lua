@@ -1,6 +1,8 @@
 -- tide.multinomial: places drawn by their weights. `pick` (random.c) draws from running sums; without replacement every
 -- place gets an exponential number of the rate that is its weight, and the smallest ones are those that come first.
 
+local M = ...
+local pick = use("tensor/random.c", "pick")
 local inf = 1e999
 
 local function bad(what, got, expected)
@@ -24,7 +26,7 @@ local function race(w, n, generator)
   return places
 end
 
-function multinomial(p, n, replacement, generator)
+function M.multinomial(p, n, replacement, generator)
   local dims = p:dim()
   if dims ~= 1 and dims ~= 2 then fail("ShapeError", called() .. ": wrong shape of p, got " .. dims .. " dimensions, expected one or two") end
   local dtype = text(p.dtype)

@@ -34,7 +34,7 @@ static bool is_composed(int tag, const tide_tensor *x) {
 }
 
 static int reduce(lua_State *L, ltide_call *c) {
-  if (is_composed(c->row->tag, c->x)) return ltide_compose(L, c, "complex_logsumexp");
+  if (is_composed(c->row->tag, c->x)) return ltide_compose(L, c, "tensor/complex.logsumexp");
   options o = read_options(c, &c->v[1]);
   if (c->sig->count == 5) o.dtype = c->v[4].dtype;
   return finish(L, c, (tide_reduction)c->row->tag, &o);

@@ -7,7 +7,7 @@
 
 static int lscan(lua_State *L, ltide_call *c) {
   bool is_complex = tide_dtype_kind(tide_tensor_dtype(c->x)) == 'C';
-  if (is_complex && c->row->tag == TIDE_SCAN_LOGCUMSUMEXP) return ltide_compose(L, c, "complex_logcumsumexp");
+  if (is_complex && c->row->tag == TIDE_SCAN_LOGCUMSUMEXP) return ltide_compose(L, c, "tensor/complex.logcumsumexp");
   tide_dtype dtype = c->sig->count == 4 ? ltide_get(L, c, "dtype")->dtype : TIDE_DTYPE_NONE;
   tide_tensor **slot = ltide_slot(L, c);
   return ltide_finish_into(L, c, tide_scan(slot, (tide_scan_op)c->row->tag, c->x, c->v[1].dim, dtype, c->into));

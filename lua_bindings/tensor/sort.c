@@ -181,7 +181,7 @@ static int lisin(lua_State *L, ltide_call *c) {
   made_of(L, c, x, dtype, of);
   made_of(L, c, test, dtype, of);
   lua_pushboolean(L, ltide_get(L, c, "invert")->boolean);
-  return finish_script(L, c, "is_in", from, 1);
+  return finish_script(L, c, "tensor/sort.is_in", from, 1);
 }
 
 #define PATH "tide."

@@ -1,5 +1,8 @@
 -- What is made of sorted lines by operations on whole tensors: x:unique, x:mode, x:quantile, tide.isin.
 
+local M = ...
+local builtin, is_tensor, dtype_of = use("tensor/compose.c", "builtin", "is_tensor", "dtype_of")
+local extremes, sorted, search = use("tensor/sort.c", "extremes", "sorted", "search")
 local tensor = builtin "tensor"
 
 -- Of lines in order, along the last dimension, which elements differ from the one before them.
@@ -82,7 +85,7 @@ local function unique_counted(x, low, range, inverse, counts)
   return give(values, which, counts and often:masked_select(is_there), inverse, counts)
 end
 
-function unique_values(x, _, inverse, counts, dim) -- they are always sorted
+function M.unique_values(x, _, inverse, counts, dim) -- they are always sorted
   if dim then
     if x:dim() == 0 then x = x:reshape(1) end
     return unique_slices(x, dim, inverse, counts)
@@ -104,7 +107,7 @@ end
 -- ---- mode ----
 
 -- An element of an ordered line has as many equals before it as places lie between it and the start of its run.
-function most_frequent(x, dim, keepdim)
+function M.most_frequent(x, dim, keepdim)
   local is_scalar = x:dim() == 0
   local lines = is_scalar and x:reshape(1) or x:movedim(dim, -1)
   local n = lines:size(-1)
@@ -143,7 +146,7 @@ local function parts_of(x, q)
   return q
 end
 
-function quantile_of(x, q, dim, keepdim, interpolation)
+function M.quantile_of(x, q, dim, keepdim, interpolation)
   local dtype = dtype_of(x)
   if dtype ~= "float32" and dtype ~= "float64" then
     fail("DtypeError", called() .. ": x: got " .. dtype .. ", expected float32 or float64")
@@ -186,7 +189,7 @@ end
 
 -- ---- isin ----
 
-function is_in(x, test, invert)
+function M.is_in(x, test, invert)
   local found
   if test:numel() == 0 or x:numel() == 0 then
     found = x:new_empty(x:size(), { dtype = "bool" }):fill_(false)

@@ -1,12 +1,14 @@
 -- Covariances and counts over grids.
 
-local reshape, sum, mean, sub, mul, div, matmul = builtin "reshape", builtin "sum", builtin "mean", builtin "sub", builtin "mul", builtin "div", builtin "matmul"
-local transpose, conj, squeeze, item, clamp = builtin "transpose", builtin "conj", builtin "squeeze", builtin "item", builtin "clamp"
-local diagonal, sqrt, real, imag, complex = builtin "diagonal", builtin "sqrt", builtin "real", builtin "imag", builtin "complex"
-local unsqueeze, to, take, add, where, lt, le, ge = builtin "unsqueeze", builtin "to", builtin "take", builtin "add", builtin "where", builtin "lt", builtin "le", builtin "ge"
-local logical_and, bincount, narrow, diff, select = builtin "logical_and", builtin "bincount", builtin "narrow", builtin "diff", builtin "select"
-local linspace, amin, amax, zeros_like, any = builtin "linspace", builtin "amin", builtin "amax", builtin "zeros_like", builtin "any"
-local numel, totable, all, empty, copy_ = builtin "numel", builtin "totable", builtin "all", builtin "empty", builtin "copy_"
+local M = ...
+local builtin, dtype_of, sizes_of, place_of = use("tensor/compose.c", "builtin", "dtype_of", "sizes_of", "place_of")
+local default_dtype, plain, is_tensor = use("tensor/compose.c", "default_dtype", "plain", "is_tensor")
+local reshape, sum, sub, mul, div, matmul, transpose = builtin("reshape", "sum", "sub", "mul", "div", "matmul", "transpose")
+local conj, squeeze, item, clamp, diagonal, sqrt, real = builtin("conj", "squeeze", "item", "clamp", "diagonal", "sqrt", "real")
+local imag, complex, unsqueeze, to, take, add, where, lt = builtin("imag", "complex", "unsqueeze", "to", "take", "add", "where", "lt")
+local le, ge, logical_and, bincount, narrow, diff, select = builtin("le", "ge", "logical_and", "bincount", "narrow", "diff", "select")
+local linspace, amin, amax, zeros_like, any, numel, totable = builtin("linspace", "amin", "amax", "zeros_like", "any", "numel", "totable")
+local all, empty, copy_ = builtin("all", "empty", "copy_")
 local huge = 1 / 0
 
 local function refuse_shape(name, x, expected)
@@ -14,7 +16,7 @@ local function refuse_shape(name, x, expected)
 end
 
 -- In what sums of products are made that are too large for 16-bit floats.
-function wide_of(dtype) return (dtype == "float16" or dtype == "bfloat16") and "float32" or dtype end
+function M.wide_of(dtype) return (dtype == "float16" or dtype == "bfloat16") and "float32" or dtype end
 
 -- ---- covariances ----
 
@@ -47,7 +49,7 @@ local function covariance(x, correction, fweights, aweights)
   if #s > 2 then refuse_shape("x", x, "at most 2 dimensions") end
   if kind == "B" then fail("DtypeError", called() .. ": x: got bool, expected a dtype of numbers") end
   if kind ~= "F" and kind ~= "C" then name = default_dtype() end
-  x = to(x, wide_of(name))
+  x = to(x, M.wide_of(name))
   if #s < 2 then x = reshape(x, 1, s[1] or 1) end
   local n = sizes_of(x)[2]
   if fweights then check_weights(fweights, "fweights", "IU", "integers", n) end
@@ -70,12 +72,12 @@ local function covariance(x, correction, fweights, aweights)
   return squeeze(div(c, free)), name
 end
 
-function cov(x, correction, fweights, aweights)
+function M.cov(x, correction, fweights, aweights)
   local c, dtype = covariance(x, correction, fweights, aweights)
   return to(c, dtype)
 end
 
-function corrcoef(x)
+function M.corrcoef(x)
   local c, dtype = covariance(x, 1)
   if #sizes_of(c) == 0 then return to(div(c, c), dtype) end
   local _, kind = dtype_of(c)
@@ -200,7 +202,7 @@ local function grid(x, bins, range, d)
   return edges, counts, range
 end
 
-function histogramdd(x, bins, range, weight, density)
+function M.histogramdd(x, bins, range, weight, density)
   local s, dtype = sizes_of(x), dtype_of(x)
   if dtype ~= "float32" and dtype ~= "float64" then
     fail("DtypeError", called() .. ": x: got " .. dtype .. ", expected float32 or float64")

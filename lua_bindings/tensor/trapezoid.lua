@@ -1,5 +1,7 @@
 -- tide.trapezoid and cumulative_trapezoid: the area under lines of points, by trapezoids, as operations of tensors.
 
+local M = ...
+
 -- How wide the trapezoids are, so that they go with what stands between the points of y.
 local function widths(y, x, dim)
   local n, ndim = y:size(dim), y:dim()
@@ -37,7 +39,7 @@ local function check(y)
   end
 end
 
-function trapezoid(y, x, dx, dim)
+function M.trapezoid(y, x, dx, dim)
   check(y)
   local n = y:size(dim)
   if x then
@@ -48,7 +50,7 @@ function trapezoid(y, x, dx, dim)
   return (y:sum(dim) - (y:select(dim, 1) + y:select(dim, n)) * 0.5) * dx
 end
 
-function cumulative_trapezoid(y, x, dx, dim)
+function M.cumulative_trapezoid(y, x, dx, dim)
   check(y)
   if x then return (widths(y, x, dim) * ends(y, dim)):cumsum(dim) / 2 end
   return (ends(y, dim) * (dx / 2)):cumsum(dim)
