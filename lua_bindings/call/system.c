@@ -36,6 +36,15 @@ int ltide_columns(void) {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
+const char *ltide_place_of_errors(int *columns) {
+  struct winsize size;
+  struct stat s;
+  const char *term = getenv("TERM");
+  *columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+  if (isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0) return "terminal";
+  return fstat(STDERR_FILENO, &s) == 0 && S_ISREG(s.st_mode) ? "log" : "pipe";
+}
+
 void ltide_processor_seconds(double *user, double *kernel) {
   struct rusage r;
   getrusage(RUSAGE_SELF, &r);
@@ -112,6 +121,8 @@ bool ltide_is_parent(long process) { return getppid() == process; }
 #  include <fcntl.h>
 #  include <io.h>
 #  include <sys/stat.h>
+
+const char *ltide_place_of_errors(int *columns) { return *columns = 0, "pipe"; }
 
 int ltide_columns(void) {
   CONSOLE_SCREEN_BUFFER_INFO info;

@@ -7,6 +7,8 @@
 #include <stdio.h>
 
 int ltide_columns(void); /* of the terminal that the standard output goes to; 0: nobody knows */
+/* The standard error output: "terminal", with its columns or 0; "log", a file; "pipe", all else. */
+const char *ltide_place_of_errors(int *columns);
 /* The local time of day, "12:34:56.789". */
 void ltide_clock_text(char *text, size_t size);
 /* Seconds of processors that this process has taken. */

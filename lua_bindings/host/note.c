@@ -1,10 +1,15 @@
-/* note.c: tide.note, a line with the time and the device.
+/* note.c: tide.note, a line with the time and the device; what tide.progress (progress.lua) needs of the terminal.
  *
  * The line goes to the host's log where there is one, else to stderr, in one write, so that lines of several processes
  * stay whole. tide.log is the logarithm. */
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
+#include <time.h>
 
 #include "call/row.h"
+#include "call/each.h"
+#include "call/script.h"
 #include "call/system.h"
 
 /* Pushes "[12:34:56.789 cuda:0]". A device is asked of only where one is in use. */
@@ -47,11 +52,39 @@ static int lnote(lua_State *L) {
   return 0;
 }
 
+/* {==== For progress.lua */
+
+static int script_floor(lua_State *L) { return ltide_give_integer(L, (lua_Integer)floor(lua_tonumber(L, 1))); }
+
+/* clock(): seconds since some moment. */
+static int script_clock(lua_State *L) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return lua_pushnumber(L, (double)now.tv_sec + 1e-9 * (double)now.tv_nsec), 1;
+}
+
+/* where(): where lines go: "terminal", "log" or "pipe"; columns of the terminal. */
+static int script_where(lua_State *L) {
+  int columns = 0;
+  const char *place = tide_log(NULL) ? "log" : ltide_place_of_errors(&columns);
+  lua_pushstring(L, place);
+  lua_pushinteger(L, columns > 0 ? columns : 80);
+  return 2;
+}
+
+static int script_draw(lua_State *L) {
+  fflush(stdout);
+  fputs(lua_tostring(L, 1), stderr);
+  return fflush(stderr), 0;
+}
+
 void ltide_open_note(lua_State *L, ltide_state *S) {
 #define PATH "tide."
   static ltide_row rows[] = {
 #include "host/api/note.def"
       {0}};
+  static const luaL_Reg script[] = LTIDE_SCRIPT(floor, clock, where, draw);
   (void)S;
+  ltide_script_give(L, "host/note.c", script);
   ltide_register_rows(L, "tide", rows);
 }

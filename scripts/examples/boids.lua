@@ -90,16 +90,13 @@ local function shine(gain, ago)
 end
 
 local timer = tide.Timer()
-for step = 1, args.steps do
+for step in tide.progress(args.steps, "flying", { show = not args.quiet and nil }) do
   fly()
   local left = args.steps - step
   if left < 140 then
     for part = 0, 2 do -- lines, not dots; what was long ago is dim
       shine(0.008 + 0.3 * math.exp(-(left + part / 3) / 30), part / 3 * dt)
     end
-  end
-  if not args.quiet and step % 50 == 0 then
-    print(("step %d of %d, mean speed %.2f"):format(step, args.steps, speed:mean(1):norm():item()))
   end
 end
 shine(5, 0)

@@ -215,11 +215,8 @@ end
 -- ---------------------------------------------------------------- the main loop
 
 local timer = tide.Timer()
-for step = 1, args.steps do
+for step in tide.progress(args.steps, "falling", { show = not args.quiet and nil }) do
   advance()
-  if not args.quiet and step % 40 == 0 then
-    print(("t = %.2f s, the cloth's mean height is %.3f"):format(step / 60, cloth:select(3, 2):mean():item()))
-  end
 end
 local middle = cloth:select(3, 2):mean():item() -- waits
 local took = timer:time().real

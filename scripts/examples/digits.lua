@@ -89,11 +89,8 @@ end
 
 local timer = tide.Timer()
 local losses = tide.empty(args.steps, real)
-for step = 1, args.steps do
+for step in tide.progress(args.steps, "training", { show = not args.quiet and nil }) do
   losses[step] = train(0.2 * (1 - step / (args.steps + 1)))
-  if not args.quiet and step % 100 == 0 then
-    print(("step %4d, loss %.3f"):format(step, losses:narrow(1, step - 99, 100):mean():item()))
-  end
 end
 losses = losses:totable() -- waits
 local took = timer:time().real

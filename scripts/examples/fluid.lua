@@ -157,11 +157,8 @@ end
 -- ---------------------------------------------------------------- the main loop
 
 local timer = tide.Timer()
-for step = 1, args.steps do
+for step in tide.progress(args.steps, "flowing", { show = not args.quiet and nil }) do
   advance()
-  if not args.quiet and step % 100 == 0 then
-    print(("t = %.2f s, fastest %.1f m/s"):format(step * dt, speed:square():sum(2):max():sqrt():item()))
-  end
 end
 local centre = place:mean(1):totable() -- waits
 local took = timer:time().real

@@ -132,7 +132,8 @@ if args.bench ~= "" then
   return
 end
 
-for step = state.step + 1, args.steps do
+for i in tide.progress(args.steps - state.step, "heat", { show = not args.quiet and nil }) do
+  local step = state.step + i
   advance(step)
   if args.save ~= "" and (step % args.every == 0 or step == args.steps) then
     grid:save(args.save, { u = u, step = step })

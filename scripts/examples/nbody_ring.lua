@@ -72,7 +72,7 @@ end)
 
 begin(count, x, v, first, args.bodies)
 local left, right = (rank - 1) % size, (rank + 1) % size
-for _ = 1, args.steps do
+for _ in tide.progress(args.steps, "bodies") do
   packets[1]:copy_(x)
   for hop = 0, size - 1 do
     local here, next_one = packets[hop % 2 + 1], packets[(hop + 1) % 2 + 1]

@@ -18,7 +18,7 @@
 local tide = require "tide"
 local here = arg[0]:match("^(.*/)") or "./"
 package.path = here .. "lib/?.lua;" .. package.path
-local draw_orbits, Terminal = require "orbit_picture", require "terminal"
+local draw_orbits = require "orbit_picture"
 
 local args = tide.cmdline("Fifty years of the solar system")
   :option("years", 50.0, "how long to integrate")
@@ -117,17 +117,14 @@ for i = 1, 11 do
 end
 
 local track = tide.empty(steps + 1, 2, n, 3, real) -- the state after every step
-local progress = not args.quiet and Terminal.is_tty(2) and Terminal.progress("integrating")
 local energy_start, worst_drift, timer = energy():item(), 0, tide.Timer()
 track[1] = state
 
 -- Now and then: item() waits for the device.
-local function look(s)
+local function look()
   worst_drift = math.max(worst_drift, math.abs(energy():item() / energy_start - 1))
-  if progress then
-    progress(s / steps, ("%.1f years, energy kept to %.0e"):format(s * step / 365.25, worst_drift))
-  end
 end
+local function progress(n) return tide.progress(n, "integrating", { show = not args.quiet and nil }) end
 
 -- Steps first to last. Thread i, j of one block pulls body i towards body j: where the bodies are, and how they are
 -- pulled, is in memory that the threads share.
@@ -171,10 +168,9 @@ end
 
 local function by_kernel()
   local k, every = tide.kernel(integrate, { block = { n, n } }), steps // 100 + 1
-  for first = 1, steps, every do
-    local last = math.min(first + every - 1, steps)
-    k({ n, n }, x, v, gm, track, first, last)
-    look(last)
+  for part in progress((steps + every - 1) // every) do
+    k({ n, n }, x, v, gm, track, (part - 1) * every + 1, math.min(part * every, steps))
+    look()
   end
 end
 
@@ -187,7 +183,7 @@ local function by_operations()
     drifts[i] = { alpha = drift[i] }
   end
   accelerations()
-  for s = 1, steps do
+  for s in progress(steps) do
     v:add_(a, kicks[1])
     for i = 1, 11 do
       x:add_(v, drifts[i])
@@ -196,7 +192,7 @@ local function by_operations()
     end
     track[s + 1] = state
     if s % (steps // 100 + 1) == 0 or s == steps then
-      look(s)
+      look()
     end
   end
 end

@@ -197,7 +197,7 @@ local function show(frame)
   io.write(frame > 1 and ("\27[%dA"):format(pixels // 2) or "", Terminal.half_blocks(pinned:totable()))
 end
 
-for frame = 1, frames do
+for frame in tide.progress(frames, "frames", { show = not args.quiet and not live and nil }) do
   tide.cuda.stream(compute, function()
     local start, began = on_gpu and Event { enable_timing = true }:record(), timer:time().real
     strengths:copy_(all_strengths:narrow(1, (frame - 1) * every + 1, every))

@@ -1,4 +1,4 @@
--- What the examples need of the terminal: is there one, how wide is it, a bar of progress, a picture of half blocks.
+-- What the examples need of the terminal: is there one, how wide is it, a picture of half blocks.
 local Terminal = {}
 
 -- Lua has no isatty; the shell's test has, and it inherits our files.
@@ -8,16 +8,6 @@ end
 
 function Terminal.columns()
   return tonumber(os.getenv("COLUMNS")) or 80
-end
-
--- progress(done, note) with done from 0 to 1 redraws one line on stderr.
-function Terminal.progress(label)
-  local start = os.time()
-  return function(done, note)
-    local bar = ("="):rep(done * 32 // 1 | 0)
-    local line = ("\r%s [%-32s] %3d%%  %ds  %s"):format(label, bar, done * 100 // 1 | 0, os.time() - start, note or "")
-    io.stderr:write(line, "\27[K", done >= 1 and "\n" or "")
-  end
 end
 
 -- A picture given as rows of {red, green, blue, red, green, blue, ...} from 0 to 255: each sign is two pixels, the
