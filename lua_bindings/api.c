@@ -1,5 +1,4 @@
 /* api.c: the functions behind tide_lua.h. */
-#include "call/bindings.h"
 #include "data/dlpack.h"
 #include "host/frame.h"
 #include "device/graph.h"
@@ -8,6 +7,10 @@
 #include "host/reload.h"
 #include "host/sandbox.h"
 #include "tide_lua.h"
+#include "device/device.h"
+#include "quota/quota_clock.h"
+#include "quota/quota.h"
+#include "tensor/tensor.h"
 
 static tide_tensor *to_tensor(lua_State *L, int index) {
   ltide_tensor *u = ltide_test_handle(L, ltide_state_of(L), index);
@@ -26,17 +29,17 @@ static void push_tensor(lua_State *L, tide_tensor *tensor) {
 }
 
 static tide_event *to_event(lua_State *L, int index) {
-  tide_event **u = ltide_test_meta(L, index, ltide_state_of(L)->event_meta);
+  tide_event **u = ltide_test_meta(L, index, ltide_handle_of(ltide_state_of(L))->event_meta);
   return u ? *u : NULL;
 }
 
 static tide_graph *to_graph(lua_State *L, int index) {
-  tide_graph **u = ltide_test_meta(L, index, ltide_state_of(L)->graph_meta);
+  tide_graph **u = ltide_test_meta(L, index, ltide_graph_of(ltide_state_of(L))->meta);
   return u ? *u : NULL;
 }
 
 static tide_generator *to_generator(lua_State *L, int index) {
-  tide_generator **u = ltide_test_meta(L, index, ltide_state_of(L)->generator_meta);
+  tide_generator **u = ltide_test_meta(L, index, ltide_handle_of(ltide_state_of(L))->generator_meta);
   return u ? *u : NULL;
 }
 
@@ -58,6 +61,13 @@ static int gc_set(lua_State *L, int mode) {
   return 1;
 }
 
+/* tide_lua_kill */
+static int kill(lua_State *L) {
+  int can = ltide_kill(L);
+  if (can) ltide_clock_wake();
+  return can;
+}
+
 static int set_stream(lua_State *L, tide_stream *stream) { return stream && ltide_set_stream(L, stream); }
 
 void ltide_open_api(lua_State *L, ltide_state *S) {
@@ -72,7 +82,7 @@ void ltide_open_api(lua_State *L, ltide_state *S) {
                                    ltide_restrict,
                                    ltide_quota_set,
                                    ltide_quota_used,
-                                   ltide_kill,
+                                   kill,
                                    .to_event = to_event,
                                    .to_graph = to_graph,
                                    .to_generator = to_generator,

@@ -1,11 +1,17 @@
 /* tide.c: the module: the one file that sees every other one of the bindings, and lets them open in order. */
-#include "call/bindings.h"
 #include "call/did_you_mean.h"
 #include "host/sandbox.h"
+#include "fuse/fuse.h"
+#include "quota/quota.h"
+#include "tensor/tensor.h"
 
-static void end(ltide_state *S) {
+/* What the parts hold is freed while core still runs. */
+static void end(lua_State *L, ltide_state *S) {
   ltide_handles_end(S);
   ltide_held_close(S);
+  ltide_fuse_end(S);
+  ltide_warn_close(S);
+  ltide_hook_close(L, S);
 }
 
 /* Makes the module and pushes it. */
@@ -14,7 +20,12 @@ static int open_module(lua_State *L) {
   static void (*const openers[])(lua_State *, ltide_state *) = {
 #include "call/api/open.def"
   };
-  ltide_state *S = ltide_state_open(L, ltide_warn_hook, end);
+#define PART(name) &ltide_##name##_size,
+  static const size_t *const sizes[LTIDE_PARTS] = {
+#include "call/api/parts.def"
+  };
+#undef PART
+  ltide_state *S = ltide_state_open(L, sizes, ltide_warn_hook, end);
   lua_createtable(L, 0, 320);
   lua_createtable(L, 0, 160);
   lua_setfield(L, -2, "cuda");

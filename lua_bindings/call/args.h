@@ -3,7 +3,21 @@
 #ifndef LTIDE_ARGS_H
 #define LTIDE_ARGS_H
 
-#include "bindings.h"
+#include "handle.h"
+
+bool ltide_is_options(lua_State *L, int arg); /* a table without an array part and not empty: options */
+/* For a function of at most so many arguments that takes no options: raises for what is beyond them, but for nils and
+ * an empty table. Not for metamethods: Lua gives some of them an argument more. */
+void ltide_refuse_beyond(lua_State *L, int most);
+static inline void ltide_no_options(lua_State *L, int most) {
+  if (lua_gettop(L) > most) ltide_refuse_beyond(L, most);
+}
+/* Raises for every key of the options table at arg that is not in the NULL-terminated list. */
+void ltide_check_keys(lua_State *L, int arg, const char *const *keys);
+/* As the caller counts, negative from the end -> from 0. */
+int ltide_check_dim(lua_State *L, int arg, int ndim, const char *name);
+bool ltide_test_scalar(lua_State *L, int arg, tide_scalar *out); /* numbers and booleans */
+void ltide_push_scalar(lua_State *L, tide_scalar s);
 
 typedef struct ltide_args {
   int n;    /* positional arguments, without nils at the end */
@@ -71,23 +85,12 @@ void ltide_opt_options(lua_State *L, int opts, tide_options *o);
 
 /* A destination that stands on the stack or in a table: an empty one may be given another size. */
 tide_tensor *ltide_check_destination(lua_State *L, ltide_state *S, int arg, const char *name);
-/* results.c: out=, for functions that fill a tensor of a known size: pushes the destination, or a new one. An empty
- * destination is given the size. */
-tide_tensor *ltide_push_target(lua_State *L, ltide_state *S, int opts, const int64_t *size, int ndim,
-                               const tide_options *o);
-/* out=, for functions that make their n results anew, whose handles are at the top: moves or copies them there, and
- * ends the function. Of several results out is a table of as many tensors. */
-int ltide_deliver(lua_State *L, ltide_state *S, int opts, int n);
 /* Before there is a result: raises where out= is no tensor, or no table of n > 1. */
 void ltide_check_out(lua_State *L, ltide_state *S, int opts, int n);
 
 /* Reads a number or a tensor as an operand; raises when it is neither. */
 void ltide_check_operand(lua_State *L, ltide_state *S, int arg, tide_operand *out, const char *name);
 
-/* tensor.c: frees what a temporary handle holds, before the collector would; the handle stays, closed. */
-void ltide_close_tensor(ltide_tensor *u);
-/* tensor.c: ends a function whose core call may have given x itself: then the handle at arg is the result. */
-int ltide_result_or_self(lua_State *L, ltide_state *S, ltide_tensor *u, const tide_tensor *x, int arg);
 /* sizes.c: pushes a plain table of integers, or x.shape's, which is read-only. */
 void ltide_push_integers(lua_State *L, const int64_t *values, int n);
 void ltide_push_shape(lua_State *L, const int64_t *values, int n);
@@ -100,13 +103,4 @@ void ltide_mark_small(lua_State *L, int n);
 bool ltide_is_small(lua_State *L, int arg);
 /* The same for the list of n values at `list`, where the first is a shape. */
 void ltide_plain_shapes(lua_State *L, int list, int n);
-/* convert.c: the tensor of the Lua value at arg, in a handle that it pushes. */
-void ltide_push_converted(lua_State *L, ltide_state *S, int arg, const tide_options *options);
-/* convert.c: the tensor of the table at arg as an operand beside a tensor of this device and dtype: of that dtype where
- * it can hold values of their kind, as for a number. With NONE the values alone give the dtype. */
-void ltide_push_list_beside(lua_State *L, ltide_state *S, int arg, tide_dtype dtype, int device);
-/* convert.c: pushes the values of x as a nested table. */
-void ltide_push_table(lua_State *L, ltide_state *S, const tide_tensor *x);
-/* storage.c: all bytes of the storage of x, as a tensor of uint8. */
-tide_status ltide_span_storage(tide_tensor **out, const tide_tensor *x);
 #endif

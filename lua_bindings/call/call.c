@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "row.h"
-#include "script.h"
+#include "block.h"
 
 /* The names that are accepted, with another word in the place of one where that is used. */
 static void check_keys(lua_State *L, const ltide_call *c) {

@@ -9,7 +9,7 @@
  * nothing any more. */
 #include <stdint.h>
 
-#include "bindings.h"
+#include "error.h"
 
 enum { LEVELS = 24, KEPT = 64 };                /* as many as a traceback shows; entries */
 enum { FUNCTIONS = 1, LINES, MESSAGE, FIELDS }; /* of an entry, which is a metatable */
@@ -165,7 +165,7 @@ void ltide_lost_keep(lua_State *L) {
 
 bool ltide_is_error(lua_State *L, int arg) {
   if (!lua_istable(L, arg) || !lua_getmetatable(L, arg)) return false;
-  bool is = lua_topointer(L, -1) == ltide_state_of(L)->error_meta;
+  bool is = lua_topointer(L, -1) == ltide_error_of(ltide_state_of(L))->meta;
   if (!is) {
     is = lua_rawgetp(L, -1, &key_entry) != LUA_TNIL;
     lua_pop(L, 1);

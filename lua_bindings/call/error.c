@@ -243,11 +243,12 @@ void ltide_push_raised(lua_State *L) {
   if (!e.name) e.name = "";
   bool lost = e.status == TIDE_ACCELERATOR && e.sticky;
   ltide_state *S = ltide_state_of(L);
+  struct ltide_error_part *part = ltide_error_of(S);
   luaL_checkstack(L, 12, "tide: error");
   bool by_quota = S->quota && (e.status == TIDE_QUOTA || e.status == TIDE_INTERRUPTED);
   if (by_quota && tide_quota_check(S->quota) != TIDE_OK) {
     atomic_store(&S->ended, true);
-    if (S->hook.on) S->hook.on(S, L);
+    if (part->on_ended) part->on_ended(S, L);
   }
   if (lost && ltide_lost_again(L, e.message)) return;
   if (lost)
@@ -262,9 +263,9 @@ void ltide_push_raised(lua_State *L) {
   }
   if (e.status == TIDE_MEMORY) {
     ltide_set_fields(L, of_memory, &e, false);
-    if (S->set_oom) S->set_oom(L, e.device);
+    if (part->set_oom) part->set_oom(L, e.device);
   }
-  if (e.status == TIDE_STATE && S->set_race) S->set_race(L);
+  if (e.status == TIDE_STATE && part->set_race) part->set_race(L);
   if (e.status == TIDE_ACCELERATOR) {
     ltide_set_fields(L, of_devices, &e, false);
     if (lost)
@@ -413,6 +414,8 @@ void ltide_open_error_meta(lua_State *L, ltide_state *S) {
   lua_pushliteral(L, "tide.error");
   lua_setfield(L, -2, "__name");
   ltide_protect(L, "tide.error");
-  S->error_meta = lua_topointer(L, -1);
+  ltide_error_of(S)->meta = lua_topointer(L, -1);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_meta);
 }
+
+LTIDE_PART_SIZE(error)

@@ -1,5 +1,6 @@
 /* fields.c: structs of core's as tables. Which members there are, and under which keys, is said where they are used. */
 #include "fields.h"
+#include "object.h"
 
 typedef struct timed { /* a tide_duration_stat with what is worked out of it */
   int64_t total, count, max, min, avg;

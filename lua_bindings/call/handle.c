@@ -8,6 +8,9 @@
 #include <string.h>
 
 #include "did_you_mean.h"
+#include "handle.h"
+
+LTIDE_PART_SIZE(handle)
 
 /* {==== Tensors, and handles of one pointer */
 
@@ -34,19 +37,19 @@ static void *check_handle(lua_State *L, int arg, const void *meta, const char *n
 }
 
 tide_stream *ltide_check_stream(lua_State *L, int arg, const char *name) {
-  return check_handle(L, arg, ltide_enter(L)->stream_meta, name, "a tide.cuda.Stream", "stream");
+  return check_handle(L, arg, ltide_handle_of(ltide_enter(L))->stream_meta, name, "a tide.cuda.Stream", "stream");
 }
 
 tide_tensor *ltide_check_storage(lua_State *L, int arg, const char *name) {
-  return check_handle(L, arg, ltide_enter(L)->storage_meta, name, "a storage", "storage");
+  return check_handle(L, arg, ltide_handle_of(ltide_enter(L))->storage_meta, name, "a storage", "storage");
 }
 
 tide_event *ltide_check_event(lua_State *L, int arg, const char *name) {
-  return check_handle(L, arg, ltide_enter(L)->event_meta, name, "a tide.cuda.Event", "event");
+  return check_handle(L, arg, ltide_handle_of(ltide_enter(L))->event_meta, name, "a tide.cuda.Event", "event");
 }
 
 tide_generator *ltide_check_generator(lua_State *L, int arg, const char *name) {
-  return check_handle(L, arg, ltide_enter(L)->generator_meta, name, "a tide.Generator", "generator");
+  return check_handle(L, arg, ltide_handle_of(ltide_enter(L))->generator_meta, name, "a tide.Generator", "generator");
 }
 
 /* {==== Dtypes */
@@ -59,7 +62,9 @@ void ltide_push_dtype(lua_State *L, tide_dtype dtype) {
   lua_remove(L, -2);
 }
 
-const tide_dtype *ltide_dtype_of(lua_State *L, int arg) { return ltide_test_meta(L, arg, ltide_enter(L)->dtype_meta); }
+const tide_dtype *ltide_dtype_of(lua_State *L, int arg) {
+  return ltide_test_meta(L, arg, ltide_handle_of(ltide_enter(L))->dtype_meta);
+}
 
 bool ltide_test_dtype(lua_State *L, int arg, tide_dtype *out) {
   const tide_dtype *d = ltide_dtype_of(L, arg);
@@ -86,7 +91,9 @@ tide_dtype ltide_check_dtype(lua_State *L, int arg, const char *name) {
 #define ACCEPTED     "nil, an id from 0, 'cpu', 'cuda', 'cuda:N' or a tide.device"
 #define ACCELERATORS "nil, an id from 0, 'cuda', 'cuda:N' or such a tide.device"
 
-const int *ltide_test_device(lua_State *L, int arg) { return ltide_test_meta(L, arg, ltide_enter(L)->device_meta); }
+const int *ltide_test_device(lua_State *L, int arg) {
+  return ltide_test_meta(L, arg, ltide_handle_of(ltide_enter(L))->device_meta);
+}
 
 /* The number of "cuda:N" is up to three digits as one writes them, without zeros in front. */
 static bool parse_name(lua_State *L, int arg, int *out) {

@@ -7,9 +7,8 @@
  * that kind has happened (the epoch), the list of open states is asked before the stack is touched. */
 #include <pthread.h>
 
-#include "bindings.h"
-#include "quota_clock.h"
 #include "system.h"
+#include "script.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
 static ltide_state *open_states;
@@ -38,7 +37,6 @@ int ltide_kill(lua_State *L) {
   bool can = S && S->quota;
   if (can) tide_quota_stop(S->quota, true), atomic_store(&S->ended, true);
   pthread_mutex_unlock(&lock);
-  if (can) ltide_clock_wake();
   return can;
 }
 

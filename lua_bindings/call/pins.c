@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "mempool.h"
+#include "handle.h"
 
 #define EACH_KIND(F)                                                                                                   \
   F(TENSOR, tensor, tensor) F(GENERATOR, generator, generator) F(STREAM, stream, stream) F(POOL, pool, mempool)
@@ -24,21 +25,29 @@ typedef struct ltide_held {
   int kind;
 } ltide_held;
 
+struct ltide_pins_part {
+  ltide_held *held;
+  int room;
+};
+LTIDE_PART(pins)
+LTIDE_PART_SIZE(pins)
+
 bool ltide_is_interrupting(lua_State *L, const ltide_state *S) {
   return S->observing || lua_gc(L, LUA_GCCOUNT) < 0; /* Lua answers so while a finaliser runs */
 }
 
 static bool reserve(ltide_state *S) {
-  if (S->held_count < S->held_room) return true;
-  int room = S->held_room ? 2 * S->held_room : 16;
-  ltide_held *held = realloc(S->held, sizeof *held * (size_t)room);
+  struct ltide_pins_part *p = ltide_pins_of(S);
+  if (S->held_count < p->room) return true;
+  int room = p->room ? 2 * p->room : 16;
+  ltide_held *held = realloc(p->held, sizeof *held * (size_t)room);
   if (!held) return false;
-  S->held = held, S->held_room = room;
+  p->held = held, p->room = room;
   return true;
 }
 
 static void add(ltide_state *S, void *object, const void *handle, int kind) {
-  S->held[S->held_count++] = (ltide_held){object, handle, kind};
+  ltide_pins_of(S)->held[S->held_count++] = (ltide_held){object, handle, kind};
 }
 
 static void hold(lua_State *L, ltide_state *S, void *object, int kind) {
@@ -72,10 +81,11 @@ void ltide_unshare(lua_State *L, ltide_state *S, ltide_tensor *u) {
 }
 
 tide_tensor *ltide_take_deferred(ltide_state *S, const ltide_tensor *u) {
+  struct ltide_pins_part *p = ltide_pins_of(S);
   for (int i = S->held_count - 1; i >= 0; i--) {
-    if (S->held[i].handle != u) continue;
-    tide_tensor *t = S->held[i].object;
-    S->held[i] = S->held[--S->held_count];
+    if (p->held[i].handle != u) continue;
+    tide_tensor *t = p->held[i].object;
+    p->held[i] = p->held[--S->held_count];
     return t;
   }
   return NULL;
@@ -83,7 +93,7 @@ tide_tensor *ltide_take_deferred(ltide_state *S, const ltide_tensor *u) {
 
 static void free_held(ltide_state *S) {
   while (S->held_count) {
-    ltide_held h = S->held[--S->held_count];
+    ltide_held h = ltide_pins_of(S)->held[--S->held_count];
 #define RELEASE(KIND, name, type)                                                                                      \
   if (h.kind == (KIND)) tide_##type##_release(h.object);
     EACH_KIND(RELEASE)
@@ -96,7 +106,8 @@ void ltide_held_end(lua_State *L, ltide_state *S) {
 }
 
 void ltide_held_close(ltide_state *S) {
+  struct ltide_pins_part *p = ltide_pins_of(S);
   free_held(S);
-  free(S->held);
-  S->held = NULL, S->held_room = 0;
+  free(p->held);
+  p->held = NULL, p->room = 0;
 }

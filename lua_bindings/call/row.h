@@ -15,6 +15,7 @@
 #define LTIDE_ROW_H
 
 #include "args.h"
+#include "script.h"
 #include "tide_lua.h"
 
 typedef enum ltide_kind {
@@ -148,6 +149,12 @@ void ltide_note_rows(const char *path, ltide_row *rows);
 /* The same functions once more in `table`, which is in the table at the top. */
 void ltide_register_also(lua_State *L, const char *table, const ltide_row *rows);
 
+/* For functions made in a loop, values and classes: path.name gets this doc (strings must live for ever). */
+void ltide_document(lua_State *L, const char *path, const char *name, const char *doc);
+
+/* Pushes the table of tensor methods. */
+void ltide_push_methods(lua_State *L);
+
 /* Has the state of L been granted all of these? */
 static inline bool ltide_granted(lua_State *L, unsigned needs) {
   return !needs || !(needs & ~ltide_state_of(L)->granted);
@@ -180,7 +187,6 @@ const char *ltide_kind_expected(const ltide_param *p);
 /* Visits all rows that have been registered, of all paths, in their order. */
 typedef void (*ltide_row_visit)(void *ctx, const char *path, const ltide_row *row);
 void ltide_each_row(ltide_row_visit visit, void *ctx);
-ltide_row *ltide_special_ops(void); /* ops.c: those of tide.special alone */
 
 /* {==== call.c: the arguments of a call, read by its row */
 
@@ -242,9 +248,6 @@ int ltide_push_read(lua_State *L, const ltide_call *c);
 int ltide_call_script(lua_State *L, ltide_call *c);
 /* The same with all options in one table under their names, for a function of many. */
 int ltide_call_named(lua_State *L, ltide_call *c);
-/* The same of a function that makes tensors, which go where out= says. */
-int ltide_call_composed(lua_State *L, ltide_call *c);
-int ltide_compose(lua_State *L, ltide_call *c, const char *name); /* the same by a name that the row has not */
 int ltide_run_plain_waiting(lua_State *L);
 int ltide_run_guarded(lua_State *L); /* scope.c */
 int ltide_run_waiting(lua_State *L); /* the same within ltide_waiting */
@@ -255,14 +258,6 @@ int ltide_run_new(lua_State *L); /* of a class, which stands before the argument
 /* The parameter of that name. */
 const ltide_value *ltide_get(lua_State *L, const ltide_call *c, const char *name);
 
-/* Pushes a closed handle for the result of core, to be filled. */
-static inline tide_tensor **ltide_result(lua_State *L, ltide_call *c) { return &ltide_new_tensor(L, c->S)->t; }
-/* With the handle of the result at the top, for `return`: puts it into out= where that is given. */
-int ltide_finish(lua_State *L, const ltide_call *c, tide_status status);
-/* The same where core writes to a destination itself: `slot = ltide_slot(L, c)` is where the result goes, or NULL where
- * out= is given, which is c->into then. */
-tide_tensor **ltide_slot(lua_State *L, ltide_call *c);
-int ltide_finish_into(lua_State *L, const ltide_call *c, tide_status status);
 /* There is no result. */
 static inline int ltide_done(lua_State *L, tide_status status) { return ltide_try(L, status), 0; }
 /* Two integers are the results. */
@@ -276,18 +271,5 @@ static inline int ltide_self(lua_State *L, tide_status status) {
   lua_settop(L, 1);
   return 1;
 }
-
-/* {==== core_adapters.c: bodies for rows that need none of their own, by the shape of what they call */
-int ltide_x(lua_State *L, ltide_call *c);
-int ltide_x_dim(lua_State *L, ltide_call *c);
-int ltide_x_dim_dim(lua_State *L, ltide_call *c);
-int ltide_x_dims(lua_State *L, ltide_call *c);
-int ltide_x_sizes(lua_State *L, ltide_call *c);
-int ltide_x_dim_sizes(lua_State *L, ltide_call *c);
-int ltide_x_dtype(lua_State *L, ltide_call *c);
-int ltide_x_y(lua_State *L, ltide_call *c);
-int ltide_x_y_into(lua_State *L, ltide_call *c);
-int ltide_act(lua_State *L, ltide_call *c);
-int ltide_is(lua_State *L, ltide_call *c);
 
 #endif

@@ -18,6 +18,7 @@
 
 #include "row.h"
 #include "scope.h"
+#include "block.h"
 
 typedef struct ltide_scope {
   ltide_leave_fn leave;
@@ -33,6 +34,14 @@ typedef struct ltide_scope {
   char source[LUA_IDSIZE];
   int64_t data[]; /* a userdata is aligned for no more */
 } ltide_scope;
+
+struct ltide_scope_part {
+  const void *meta;
+  int pooled, pool; /* how many scopes wait to be reused, the registry reference of their list */
+};
+LTIDE_PART(scope)
+LTIDE_PART_SIZE(scope)
+LTIDE_PART_SIZE(turn)
 
 #define SCOPE_META "tide.scope"
 enum { POOLED_DATA = 64, POOL_SIZE = 16 };
@@ -113,7 +122,7 @@ static int scope_close(lua_State *L) {
 }
 
 static int scope_unwind(lua_State *L) {
-  ltide_scope *s = ltide_test_meta(L, 1, ltide_state_of(L)->scope_meta);
+  ltide_scope *s = ltide_test_meta(L, 1, ltide_scope_of(ltide_state_of(L))->meta);
   if (!s || !s->open) return 0;
   check_owner(L, s);
   leave_scope(L, s, 1, closed_in_order(L, s));
@@ -170,12 +179,13 @@ static ltide_scope *push_scope(lua_State *L, size_t size) {
 /* Pushes a scope for a closure form, which no script gets to see: it comes from a pool of the Lua state, because a
  * new object with a finaliser costs more than all the rest of a block. */
 static ltide_scope *push_pooled(lua_State *L, ltide_state *S) {
+  struct ltide_scope_part *pool = ltide_scope_of(S);
   ltide_scope *s;
-  if (S->pooled_scopes > 0) {
-    lua_rawgeti(L, LUA_REGISTRYINDEX, S->scope_pool);
-    lua_rawgeti(L, -1, S->pooled_scopes);
+  if (pool->pooled > 0) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, pool->pool);
+    lua_rawgeti(L, -1, pool->pooled);
     lua_pushnil(L);
-    lua_rawseti(L, -3, S->pooled_scopes--);
+    lua_rawseti(L, -3, pool->pooled--);
     lua_remove(L, -2);
     s = lua_touserdata(L, -1);
   } else {
@@ -190,14 +200,15 @@ static ltide_scope *push_pooled(lua_State *L, ltide_state *S) {
 /* The scope at the top of the stack has been left without an error. */
 static void back_to_pool(lua_State *L) {
   ltide_state *S = ltide_enter(L);
+  struct ltide_scope_part *pool = ltide_scope_of(S);
   const ltide_scope *s = lua_touserdata(L, -1);
-  if (s->open || S->pooled_scopes == POOL_SIZE) {
+  if (s->open || pool->pooled == POOL_SIZE) {
     lua_pop(L, 1);
     return;
   }
-  lua_rawgeti(L, LUA_REGISTRYINDEX, S->scope_pool);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, pool->pool);
   lua_insert(L, -2);
-  lua_rawseti(L, -2, ++S->pooled_scopes);
+  lua_rawseti(L, -2, ++pool->pooled);
   lua_pop(L, 1);
 }
 
@@ -380,18 +391,19 @@ static int waited(lua_State *L, int status, lua_KContext at) {
 }
 
 bool ltide_may_yield(lua_State *L, const ltide_state *S) {
-  return S->in_frame == L && S->frame_wait && lua_isyieldable(L);
+  struct ltide_turn_part *turn = ltide_turn_of(S);
+  return turn->in_frame == L && turn->wait && lua_isyieldable(L);
 }
 
 int ltide_yield_again(lua_State *L, lua_CFunction fn) {
-  ltide_enter(L)->frame_awaits = true;
+  ltide_turn_of(ltide_enter(L))->awaits = true;
   lua_pushcfunction(L, fn);
   return lua_yieldk(L, 0, lua_gettop(L), waited);
 }
 
 int ltide_waiting(lua_State *L, lua_CFunction fn) {
   ltide_state *S = ltide_enter(L);
-  return ltide_may_yield(L, S) ? S->frame_wait(L, fn) : ltide_in_turn(L, fn);
+  return ltide_may_yield(L, S) ? ltide_turn_of(S)->wait(L, fn) : ltide_in_turn(L, fn);
 }
 
 int ltide_in_turn(lua_State *L, lua_CFunction fn) {
@@ -405,9 +417,10 @@ int ltide_in_turn(lua_State *L, lua_CFunction fn) {
 /* {==== Opening */
 
 void ltide_open_blocks(lua_State *L, ltide_state *S) {
+  struct ltide_scope_part *pool = ltide_scope_of(S);
   static const luaL_Reg meta[] = {{"__close", scope_unwind}, {"__gc", scope_gc}, {"__tostring", scope_tostring}, {0}};
   static ltide_row methods[] = {OF(scope, close, FN(scope_close), "()", "Ends the block, as <close> does."){0}};
   lua_createtable(L, POOL_SIZE, 0); /* it never grows: putting one back allocates nothing */
-  S->scope_pool = luaL_ref(L, LUA_REGISTRYINDEX);
-  S->scope_meta = ltide_new_class(L, SCOPE_META, meta, "scope", methods, NULL);
+  pool->pool = luaL_ref(L, LUA_REGISTRYINDEX);
+  pool->meta = ltide_new_class(L, SCOPE_META, meta, "scope", methods, NULL);
 }

@@ -4,6 +4,18 @@
 
 #include "bindings.h"
 
+/* Is that the frame of a chunk's function (script.c)? Needs "S" of lua_getinfo. */
+static inline bool ltide_script_is(const lua_Debug *ar) {
+  return *ar->source == '=' && !strncmp(ar->source, "=[tide ", 7);
+}
+
+/* Lets hooks run, an interruption among them, in a long loop that calls no Lua function; `i` counts its steps.
+ * A hook may do what it likes, so the loop reads no argument afterwards that it does not hold. */
+void ltide_poll_hooks(lua_State *L);
+static inline void ltide_poll(lua_State *L, int64_t i) {
+  if ((i & 1023) == 0) ltide_poll_hooks(L);
+}
+
 /* Raises where the host's quota is used up: for what may take long, is no operation and may come again before the next
  * hook does. */
 void ltide_check_time(lua_State *L);

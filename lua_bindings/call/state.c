@@ -5,29 +5,19 @@
  * inherits from the one that has resumed it then. Lua does not say who that was; it is the last caller that is still
  * active (it has frames and has not yielded), found by walking the chain of resumers from the coroutine that called
  * last, and noted for each coroutine whenever another one has called before it. The last caller is anchored in the
- * registry, so that the pointer kept for the fast compare cannot dangle.
- *
- * Collector: Lua sees 24 bytes of each tensor. Every 256 MiB that are allocated, what is alive is compared with what
- * the last collection left; as much again (at least 256 MiB, at most an eighth of a device) asks for a full collection,
- * which takes at most a twentieth of the time. CPU memory is looked at every MiB,
- * because garbage that lies there pushes what is alive out of the processor's caches: a MiB more asks for a step of the
- * collector, which finds most of what is young, and a sixteenth of what is alive, where steps find little, for a full
- * collection. Either begins with the next call, when the variable that the result goes to has let go of what it held.
- * An allocation that does not fit calls reclaim(), which collects at once, or asks the thread that runs the Lua state
- * to do so at its next call. A collector that the script or the host has stopped stays stopped, but where memory has
- * run out: that is said once. */
-#include <limits.h>
+ * registry, so that the pointer kept for the fast compare cannot dangle. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "collector.h"
+#include "object.h"
 #include "scope.h"
-#include "tide/fuse.h"
 #include "tide/debug.h"
 #include "tide/device.h"
 #include "tide/memory.h"
 #include "tide_lua.h"
+#include "script.h"
 
 _Thread_local lua_State *ltide_last;
 _Thread_local ltide_state *ltide_last_state;
@@ -35,225 +25,6 @@ _Thread_local unsigned ltide_last_epoch, ltide_calls;
 _Atomic unsigned ltide_epoch;
 
 static const char key_state, key_records, key_resumers, key_running;
-
-static double seconds(clockid_t clock) {
-  struct timespec t;
-  clock_gettime(clock, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-static double now(void) { return seconds(CLOCK_MONOTONIC); }
-/* What this thread has worked: a collection during which it had to stand aside did not cost more for that. */
-static double worked(void) { return seconds(CLOCK_THREAD_CPUTIME_ID); }
-
-/* {==== Collector */
-
-enum { LOOK = 1 << 28, HOST_LOOK = 1 << 20 }; /* bytes allocated between two looks at what is alive */
-enum { HEAP_LOOK = 512 };                     /* KiB of Lua's own */
-enum { WANT_NOTHING, WANT_STEP, WANT_ALL };   /* of the collector, at the next call */
-
-/* Bytes alive on a device, or on the CPU for -1, and how many more than after the last collection ask for the next
- * one. */
-static size_t alive(int device) { return device < 0 ? tide_memory_cpu_allocated() : tide_memory_allocated(device); }
-
-static size_t allowance(const ltide_state *S, int device) {
-  const tide_device_props *props;
-  size_t as_much = S->alive[device + 1] > LOOK ? S->alive[device + 1] : LOOK;
-  if (device < 0 || tide_device_get_props(&props, device) != TIDE_OK) return as_much;
-  return as_much < props->total_memory / 8 ? as_much : props->total_memory / 8;
-}
-
-/* Locked pages are missing elsewhere, and more of them cost the driver's time: half as much garbage is left to lie. */
-static size_t alive_pinned(void) {
-  tide_host_memory_stats stats;
-  tide_host_memory_get_stats(&stats);
-  return (size_t)stats.active_bytes.current;
-}
-
-static size_t allowance_pinned(const ltide_state *S) { return S->pinned > LOOK / 2 ? S->pinned : LOOK / 2; }
-
-static int devices_in_use(void) { return tide_is_initialized() ? tide_device_count() : 0; }
-
-size_t ltide_alive(void) {
-  size_t bytes = 0;
-  for (int d = -1; d < devices_in_use(); d++) bytes += alive(d);
-  return bytes;
-}
-
-static uint64_t nanoseconds(void) { return (uint64_t)(1e9 * now()); }
-
-/* Does nobody mind a collection that nothing forces? */
-static bool may_pace(lua_State *L, ltide_state *S) {
-  return atomic_load_explicit(&S->gc, memory_order_relaxed) == TIDE_LUA_GC_AUTO && lua_gc(L, LUA_GCISRUNNING);
-}
-
-void ltide_collect_ahead(lua_State *L) {
-  if (may_pace(L, ltide_enter(L))) lua_gc(L, LUA_GCCOLLECT);
-  ltide_enter_again(L);
-}
-
-static size_t heap_of(lua_State *L) { return (size_t)lua_gc(L, LUA_GCCOUNT); }
-
-/* What a collection costs. What interrupts add to a short one must not put off the next: it is taken to have grown by
- * no more than a quarter. */
-static void note_cost(double *cost, double now) {
-  bool is_plain = *cost == 0 || now < *cost || now > 1e-3;
-  *cost = is_plain ? now : now < 2 * *cost ? *cost + (now - *cost) / 4 : 1.25 * *cost;
-}
-
-static int collect(lua_State *L, ltide_state *S) {
-  uint64_t asked = atomic_exchange(&S->asked, 0); /* whoever asks from now on may mean what this one no more finds */
-  double start = worked();
-  bool host = !ltide_last; /* has bound its own: finalisers bind theirs */
-  tide_current *before = host ? tide_current_bind(NULL) : NULL;
-  int result = lua_gc(L, LUA_GCCOLLECT);
-  if (asked && result != -1) lua_gc(L, LUA_GCCOLLECT); /* what objects with finalisers hold goes a collection later */
-  if (host)
-    tide_current_bind(before);
-  else
-    ltide_enter_again(L); /* this may be inside an allocation of ours */
-  tide_memory_pump();
-  S->last_end = now();
-  note_cost(&S->last_cost, worked() - start);
-  S->debt = S->looked = 0, S->heap = heap_of(L);
-  for (int d = -1; d < devices_in_use(); d++) S->alive[d + 1] = alive(d);
-  S->young = S->alive[0];
-  S->step_room = S->step_room > 2 * HOST_LOOK ? S->step_room / 2 : HOST_LOOK, S->vain_room = 0;
-  S->pinned = alive_pinned();
-  atomic_store(&S->wanted, WANT_NOTHING);
-  if (result == -1) /* a finaliser is running: later */
-    atomic_store(&S->asked, asked);
-  else if (asked)
-    tide_reclaim_answer();
-  return result != -1;
-}
-
-/* May an allocation that fails otherwise collect? In a frame its slack does. */
-static bool may_collect_at_last(const ltide_state *S) {
-  return atomic_load(&S->gc) != TIDE_LUA_GC_NEVER && !atomic_load(&S->frame_open) && !S->in_ffi;
-}
-
-static int collect_at_last(lua_State *L, ltide_state *S) {
-  if (!may_collect_at_last(S)) return 0;
-  if (!S->told && !lua_gc(L, LUA_GCISRUNNING)) {
-    S->told = true;
-    lua_warning(L, "memory: out of memory while the collector is stopped: its garbage is collected all the same", 0);
-  }
-  return collect(L, S);
-}
-
-/* Once more where the first one has not freed enough: what objects with finalisers hold goes a collection later. */
-static int collect_for(ltide_state *S, int device, size_t bytes) {
-  size_t before = alive(device);
-  int any = collect_at_last(S->running, S);
-  size_t after = alive(device);
-  bool enough = before >= after && before - after >= bytes;
-  return any && !enough ? collect_at_last(S->running, S) : any;
-}
-
-void ltide_gc_set(lua_State *L, int mode) { atomic_store(&ltide_enter(L)->gc, mode); }
-
-/* How many bytes ask for the next step: twice as many after two in vain, since the first result of a loop lives and
- * leaves nothing to find; then ever fewer, slowly where that was. */
-static void pace_steps(ltide_state *S) {
-  if (S->in_vain) {
-    bool again = S->vain_room == S->step_room;
-    S->vain_room = S->step_room;
-    if (again && S->step_room < LOOK / 4) S->step_room *= 2;
-  } else {
-    if (S->vain_room >= S->step_room) S->vain_room /= 2;
-    S->step_room = S->step_room > 2 * S->vain_room ? S->step_room / 4 * 3 : S->step_room / 64 * 63;
-    if (S->step_room < HOST_LOOK / 63 * 64) S->step_room = HOST_LOOK;
-  }
-}
-
-/* One step of the collector, with as much to do as there may be: of a collector with generations that is a look at what
- * is young, of an incremental one a whole cycle. The former takes what is alive at two steps for old, and sees it no
- * more: where a step has freed less than half of what had come since the one before, the next ones come later. */
-static void step(lua_State *L, ltide_state *S) {
-  size_t had = alive(-1);
-  double start = worked();
-  int result = lua_gc(L, LUA_GCSTEP, INT_MAX);
-  ltide_enter_again(L);
-  if (result < 0) return; /* a finaliser is running: later */
-  tide_memory_pump();
-  size_t left = alive(-1);
-  S->step_end = now(), note_cost(&S->step_cost, worked() - start);
-  S->fresh = had > S->young ? had - S->young : 0;
-  if (S->fresh) {
-    S->in_vain = left >= had || had - left < S->fresh / 2;
-    pace_steps(S);
-  }
-  S->young = left, S->heap = heap_of(L);
-  if (result == 1) S->alive[0] = left, S->last_end = S->step_end, S->last_cost = S->step_cost; /* a whole cycle */
-  atomic_store(&S->wanted, WANT_NOTHING);
-}
-
-/* Is there more garbage that steps have not found, or where they find little would not find, than a sixteenth of what
- * is alive, than comes between two steps and than is written in the time that a collection takes? A twentieth of the
- * time may go there; a ninth where it is more than twice what is alive, a fifth where it would ask on a device as
- * well. */
-static bool wants_all(const ltide_state *S, double bytes, double at) {
-  double left = (double)S->alive[0], grown = (S->in_vain ? bytes : (double)S->young) - left, more = 1e9 * S->last_cost;
-  if (more < HOST_LOOK) more = HOST_LOOK;
-  if (more < left / 16) more = left / 16;
-  if (more < (double)S->fresh && !S->in_vain) more = (double)S->fresh;
-  if (grown <= more) return false;
-  int pause = grown > (double)allowance(S, -1) ? 4 : grown > 2 * left ? 8 : 20;
-  return at - S->last_end > pause * S->last_cost;
-}
-
-/* Likewise at most an eleventh of the time. */
-static bool wants_step(const ltide_state *S, double bytes, double at) {
-  double grown = bytes - (double)S->young;
-  return grown >= (double)S->step_room && grown >= 1e9 * S->step_cost && at - S->step_end > 10 * S->step_cost;
-}
-
-/* Small tensors on devices are garbage of Lua's above all. Its collector lets its heap grow by as much as the cycle
- * before has left, which are the objects whose finalisers have run in it: so each cycle would find more than the one
- * before, and goes through all that have died in one piece. Half a MiB are some 5,000 of them, two milliseconds. Where
- * a tenth of the time is not enough, which is so without generations, half of it is less than what a heap that grows
- * costs. */
-static bool wants_heap(lua_State *L, const ltide_state *S, double at) {
-  size_t heap = heap_of(L), more = S->heap / 2 > HEAP_LOOK ? S->heap / 2 : HEAP_LOOK;
-  int pause = heap > 4 * HEAP_LOOK ? 1 : 10;
-  return heap > S->heap + more && at - S->step_end > pause * S->step_cost;
-}
-
-static void pace_host(lua_State *L, ltide_state *S) {
-  double bytes = (double)alive(-1), at = now();
-  if (bytes < (double)S->young) S->young = (size_t)bytes;
-  if (heap_of(L) < S->heap) S->heap = heap_of(L);
-  bool step = wants_step(S, bytes, at) || wants_heap(L, S, at);
-  int wanted = wants_all(S, bytes, at) ? WANT_ALL : step ? WANT_STEP : WANT_NOTHING;
-  if (!wanted || !may_pace(L, S)) return;
-  atomic_store(&S->wanted, wanted);
-  ltide_last_epoch--; /* the next call looks */
-}
-
-void ltide_pace_slow(lua_State *L, ltide_state *S) {
-  pace_host(L, S);
-  S->limit = HOST_LOOK;
-  S->looked += S->debt;
-  S->debt = 0;
-  if (S->looked < LOOK) return;
-  S->looked = 0;
-  bool wanted = atomic_load(&S->wanted) == WANT_ALL || alive_pinned() > S->pinned + allowance_pinned(S);
-  for (int d = -1; !wanted && d < devices_in_use(); d++) wanted = alive(d) > S->alive[d + 1] + allowance(S, d);
-  if (wanted && now() - S->last_end > 20 * S->last_cost && may_pace(L, S)) collect(L, S);
-}
-
-/* Called by an allocation that does not fit. A Lua state that may be running is asked to collect at its next call, and
- * waited for unless it is this thread's or has been asked long ago and has not called since. */
-static int reclaim(void *user, int device, size_t bytes) {
-  ltide_state *S = user;
-  bool here = atomic_load(&S->thread) == &ltide_last;
-  if (ltide_last_state == S && here) return collect_for(S, device, bytes);
-  if (!may_collect_at_last(S)) return 0;
-  uint64_t at = nanoseconds(), since = 0;
-  bool first = atomic_compare_exchange_strong(&S->asked, &since, at);
-  if (first) atomic_fetch_add(&ltide_epoch, 1);
-  return !here && (first || at - since < 100000000) ? -1 : 0;
-}
 
 /* {==== Coroutines */
 
@@ -499,10 +270,7 @@ ltide_state *ltide_enter_slow(lua_State *L) {
   bind(S, r);
   S->in_ffi = false; /* where an error has ended a call through it */
   ltide_last = L, ltide_last_state = S, ltide_last_epoch = atomic_load(&ltide_epoch);
-  if (atomic_load(&S->asked))
-    collect_at_last(L, S);
-  else if (atomic_load(&S->wanted) && may_pace(L, S))
-    (atomic_load(&S->wanted) == WANT_ALL ? (void)collect(L, S) : step(L, S));
+  ltide_collect_requested(L, S);
   return S;
 }
 
@@ -521,13 +289,9 @@ static int state_gc(lua_State *L) {
   if (!S || !S->started) return 0; /* opening failed, or closed already */
   S->started = false, S->record = NULL;
   free_records(L);
-  S->end(S);
-  tide_fuse_free(S->fuse), S->fuse = NULL;
-  free(S->warned.text), S->warned.text = NULL;
-  if (S->hook.close) S->hook.close(L, S);
+  S->end(L, S);
   tide_quota_release(S->quota), S->quota = NULL;
-  tide_reclaim_remove(reclaim, S);
-  if (atomic_load(&S->asked)) tide_reclaim_answer(); /* all is collected */
+  ltide_collector_close(S);
   tide_current_bind(NULL);
   tide_current_on_bind(NULL);
   atomic_fetch_add(&ltide_epoch, 1);
@@ -548,9 +312,21 @@ static void weak_table(lua_State *L, const void *key, const char *mode) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, key);
 }
 
-ltide_state *ltide_state_open(lua_State *L, ltide_warn_fn warn, void (*end)(ltide_state *S)) {
-  ltide_state *S = ltide_new_userdata(L, sizeof *S, 0);
-  memset(S, 0, sizeof *S);
+/* The struct, its parts' addresses, the parts: one block. */
+static ltide_state *new_state(lua_State *L, const size_t *const sizes[LTIDE_PARTS]) {
+  enum { ALIGN = _Alignof(max_align_t) };
+  size_t at[LTIDE_PARTS + 1] = {(sizeof(ltide_state) + LTIDE_PARTS * sizeof(void *) + ALIGN - 1) / ALIGN * ALIGN};
+  for (int i = 0; i < LTIDE_PARTS; i++) at[i + 1] = at[i] + (*sizes[i] + ALIGN - 1) / ALIGN * ALIGN;
+  ltide_state *S = ltide_new_userdata(L, at[LTIDE_PARTS], 0);
+  memset(S, 0, at[LTIDE_PARTS]);
+  for (int i = 0; i < LTIDE_PARTS; i++) S->part[i] = (char *)S + at[i];
+  return S;
+}
+
+ltide_state *ltide_state_open(lua_State *L, const size_t *const sizes[LTIDE_PARTS],
+                              void (*warn)(void *user, const char *message),
+                              void (*end)(lua_State *L, ltide_state *S)) {
+  ltide_state *S = new_state(L, sizes);
   S->warn = warn, S->end = end, S->granted = TIDE_LUA_ALL;
   S->has_options = lua_getfield(L, LUA_REGISTRYINDEX, "tide.options") == LUA_TLIGHTUSERDATA;
   lua_pop(L, 1);
@@ -568,9 +344,8 @@ ltide_state *ltide_state_open(lua_State *L, ltide_warn_fn warn, void (*end)(ltid
   S->started = true; /* from here on whatever fails, the state ends it */
   ltide_last = NULL;
   ltide_state_list(S);
-  S->step_room = HOST_LOOK;
   ltide_enter(L);
-  tide_reclaim_add(reclaim, S);
+  ltide_collector_open(S);
   return S;
 }
 

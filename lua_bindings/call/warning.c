@@ -8,10 +8,18 @@
  * loaded). */
 #include <stdlib.h>
 
-#include "bindings.h"
+#include "error.h"
+
+struct ltide_warning_part {
+  char *text; /* the pieces of a message so far, or NULL */
+  size_t length;
+  ltide_warn_switch now;
+};
+LTIDE_PART(warning)
+LTIDE_PART_SIZE(warning)
 
 /* Without memory the pieces are told one by one. */
-static void append(struct ltide_warned *w, const char *piece) {
+static void append(struct ltide_warning_part *w, const char *piece) {
   size_t n = strlen(piece);
   char *text = realloc(w->text, w->length + n + 1);
   if (!text) {
@@ -26,7 +34,7 @@ static void append(struct ltide_warned *w, const char *piece) {
 }
 
 static void warn(void *user, const char *piece, int to_continue) {
-  struct ltide_warned *w = &((ltide_state *)user)->warned;
+  struct ltide_warning_part *w = ltide_warning_of(user);
   if (!ltide_warn_heed(&w->now, piece, to_continue)) return;
   if (w->text || to_continue) {
     append(w, piece);
@@ -42,4 +50,10 @@ static void warn(void *user, const char *piece, int to_continue) {
 
 void ltide_warn_open(lua_State *L, ltide_state *S) {
   if (tide_log(NULL)) lua_setwarnf(L, warn, S);
+}
+
+void ltide_warn_close(ltide_state *S) {
+  struct ltide_warning_part *w = ltide_warning_of(S);
+  free(w->text);
+  w->text = NULL;
 }

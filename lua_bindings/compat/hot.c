@@ -8,7 +8,7 @@
 #include "tide/sanitizer.h"
 #include "hot.h"
 #include "library.h"
-#include "call/script.h"
+#include "tensor/tensor.h"
 
 enum { POOL = 64 };                     /* handles made at a time */
 enum { SIZE, NUMEL, DIM };              /* what size gives, as in hot.lua */
@@ -57,7 +57,7 @@ static double size(ltide_state *S, ltide_tensor *at, int what, double which) {
 /* x[i], in an empty handle. No tide.scope is to free it. */
 static int row(ltide_state *S, ltide_tensor *at, double which, ltide_tensor *view) {
   const ltide_tensor *u = check(S, at);
-  if (!u || !view || S->arenas || view->t || !tide_tensor_ndim(u->t)) return NO;
+  if (!u || !view || ltide_tensor_of(S)->arenas || view->t || !tide_tensor_ndim(u->t)) return NO;
   double n = (double)tide_tensor_size(u->t)[0];
   if (!(which >= 1 && which <= n && which == floor(which))) return NO;
   lua_State *last = ltide_ffi_begin(S);
@@ -69,7 +69,7 @@ static int row(ltide_state *S, ltide_tensor *at, double which, ltide_tensor *vie
 /* refill(list): puts empty handles there, and tells how many; 0 while a tide.scope is open. */
 static int refill(lua_State *L) {
   ltide_state *S = ltide_begin(L);
-  if (S->arenas) return lua_pushinteger(L, 0), 1;
+  if (ltide_tensor_of(S)->arenas) return lua_pushinteger(L, 0), 1;
   for (int i = 1; i <= POOL; i++) {
     ltide_new_tensor(L, S);
     lua_rawseti(L, 1, i);

@@ -9,7 +9,7 @@
 #include <tide_headers.inc>
 
 #include "library.h"
-#include "call/row.h"
+#include "tensor/tensor.h"
 
 /* As this module was compiled: a struct, one of its fields, or a header. */
 static const struct place {

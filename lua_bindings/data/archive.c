@@ -8,7 +8,7 @@
 #include <limits.h>
 
 #include "call/fields.h"
-#include "call/row.h"
+#include "tensor/tensor.h"
 #include "tide/file.h"
 
 /* {==== Reading */

@@ -15,8 +15,7 @@
 #include <string.h>
 
 #include "file.h"
-#include "call/row.h"
-#include "call/script.h"
+#include "tensor/tensor.h"
 
 enum { PIECE = 1 << 18, MOST_COLUMNS = 1 << 20, LONGEST_NUMBER = 1 << 10 };
 

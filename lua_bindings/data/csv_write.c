@@ -11,7 +11,7 @@
 
 #include "csv.h"
 #include "file.h"
-#include "call/script.h"
+#include "tensor/tensor.h"
 
 enum { PIECE = 1 << 16, LONGEST = 64 };
 

@@ -4,7 +4,7 @@
  * of it. */
 #include "dlpack.h"
 
-#include "call/row.h"
+#include "tensor/tensor.h"
 
 #define META "tide.DLPack"
 

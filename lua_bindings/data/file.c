@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "call/fields.h"
+#include "call/error.h"
 
 static void close_file(void *file) {
   ltide_file *f = file;

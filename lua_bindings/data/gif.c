@@ -11,8 +11,7 @@
 #include <string.h>
 
 #include "file.h"
-#include "call/row.h"
-#include "call/script.h"
+#include "tensor/tensor.h"
 
 enum { COLORS = 256, CELLS = 1 << 15, SLOTS = 1 << 13, MOST_CODES = 1 << 12, BLOCK = 255, KNOWN = 1 << 10 };
 

@@ -1,5 +1,5 @@
 /* io.c: pictures. */
-#include "call/row.h"
+#include "tensor/tensor.h"
 
 static int lsave_png(lua_State *L, ltide_call *c) { return ltide_done(L, tide_png_save(c->v[0].text, c->v[1].tensor)); }
 

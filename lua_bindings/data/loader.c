@@ -10,8 +10,7 @@
 #include <string.h>
 
 #include "call/each.h"
-#include "call/row.h"
-#include "call/script.h"
+#include "tensor/tensor.h"
 
 #define LOADER_META    "tide.data.Loader"
 #define ITERATION_META "tide.data.Iteration"

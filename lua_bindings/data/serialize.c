@@ -11,12 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "call/row.h"
 #include "call/fields.h"
 #include "file.h"
-#include "call/script.h"
 #include "serialize.h"
 #include "call/system.h"
+#include "tensor/tensor.h"
 #include "tide/ipc.h"
 
 static void free_values(void *values) { tide_values_free(values); }

@@ -4,9 +4,10 @@
  * A pool's handle holds one reference; selecting it in a block is the same exchange as selecting a stream. Raw pieces
  * are plain numbers that no collector watches: whoever takes one gives it back. */
 #include "call/class.h"
+#include "tensor/tensor.h"
 #include "memory.h"
 #include "call/mempool.h"
-#include "call/script.h"
+#include "call/block.h"
 
 #define POOL_META      "tide.cuda.MemPool"
 #define ALLOCATOR_META "tide.cuda.CUDAPluggableAllocator"

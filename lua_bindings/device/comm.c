@@ -1,7 +1,7 @@
 /* comm.c: tide.cuda.comm: collectives between the devices of this process. Results are handles in a table, one for each
  * device in the order of the list; where core gives back an input, the result is the caller's own handle of it. */
-#include "call/row.h"
 #include "memory.h"
+#include "tensor/tensor.h"
 #include "tide/comm.h"
 
 /* Pushes a table of n closed handles. */

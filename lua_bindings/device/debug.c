@@ -3,8 +3,8 @@
  *
  * A mode is a name or a number, as torch has it. The scoped form puts back the mode that it found, whatever happened
  * to it inside. */
-#include "call/row.h"
-#include "call/script.h"
+#include "tensor/tensor.h"
+#include "call/block.h"
 #include "tide/debug.h"
 #include "tide/loader.h"
 

@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "call/class.h"
-#include "call/script.h"
+#include "tensor/tensor.h"
+#include "call/block.h"
 #include "tide/device.h"
 
 /* The accelerator that was asked for, resolved and known to exist. */
@@ -136,7 +137,7 @@ static int lcuda_device(lua_State *L, ltide_call *c) {
 
 static int ldevice_of(lua_State *L, ltide_call *c) {
   const tide_tensor *t = ltide_test_tensor(L, c->S, 1);
-  if (!t && ltide_test_meta(L, 1, c->S->storage_meta)) t = ltide_check_storage(L, 1, "obj");
+  if (!t && ltide_test_meta(L, 1, ltide_handle_of(c->S)->storage_meta)) t = ltide_check_storage(L, 1, "obj");
   if (!t) return ltide_arg_error(L, 1, "obj", "a tensor or a storage");
   return enter_device(L, "cuda.device_of", tide_tensor_device(t), c->v[1].at);
 }
@@ -249,7 +250,7 @@ void ltide_open_device(lua_State *L, ltide_state *S) {
                                     .size = sizeof(int),
                                     .tostring = device_tostring,
                                     .equal = device_equal};
-  S->device_meta = ltide_open_class(L, &class);
+  ltide_handle_of(S)->device_meta = ltide_open_class(L, &class);
   ltide_open_class(L, &props_class);
   ltide_register_rows(L, "tide", device_rows);
   ltide_register_in(L, "tide.cuda", cuda_rows);

@@ -1,6 +1,6 @@
 /* event.c: events. The device is that of the first recording stream; a handle holds one reference. */
 #include "call/class.h"
-#include "call/script.h"
+#include "device.h"
 
 #define EVENT_META "tide.cuda.Event"
 
@@ -82,6 +82,6 @@ void ltide_open_event(lua_State *L, ltide_state *S) {
       {0}};
   static const ltide_class class = {
       .meta = EVENT_META, .name = "Event", .rows = event_rows, .release = release, .tostring = event_tostring};
-  S->event_meta = ltide_open_class(L, &class);
+  ltide_handle_of(S)->event_meta = ltide_open_class(L, &class);
   ltide_register_in(L, "tide.cuda", cuda_rows);
 }

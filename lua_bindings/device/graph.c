@@ -10,10 +10,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "call/row.h"
 #include "graph.h"
 #include "call/did_you_mean.h"
 #include "call/mempool.h"
+#include "call/block.h"
+#include "device.h"
+#include "tensor/tensor.h"
 
 #define GRAPH_META "tide.cuda.CUDAGraph"
 #define POOL_META  "tide.GraphPool"
@@ -56,7 +58,7 @@ static int lgraph_pool_handle(lua_State *L, ltide_call *c) {
 /* {==== Graphs */
 
 tide_graph *ltide_check_graph(lua_State *L, int arg, const char *name) {
-  tide_graph **u = ltide_test_meta(L, arg, ltide_enter(L)->graph_meta);
+  tide_graph **u = ltide_test_meta(L, arg, ltide_graph_of(ltide_enter(L))->meta);
   if (!u || !*u) ltide_arg_error(L, arg, name, "a tide.cuda.CUDAGraph");
   return *u;
 }
@@ -355,7 +357,7 @@ void ltide_open_graph(lua_State *L, ltide_state *S) {
       {"__gc", graph_gc}, {"__tostring", graph_tostring}, {"__newindex", ltide_read_only}, {0}};
   static const luaL_Reg pool_meta[] = {{"__gc", pool_gc}, {"__eq", pool_eq}, {"__tostring", pool_tostring}, {0}};
   ltide_new_class(L, POOL_META, pool_meta, NULL, NULL, NULL);
-  S->graph_meta = ltide_new_class(L, GRAPH_META, meta, "CUDAGraph", cudagraph_rows, NULL);
+  ltide_graph_of(S)->meta = ltide_new_class(L, GRAPH_META, meta, "CUDAGraph", cudagraph_rows, NULL);
   luaL_getmetatable(L, GRAPH_META);
   lua_getfield(L, -1, "__index");
   lua_createtable(L, 0, 1);
@@ -382,3 +384,5 @@ void ltide_open_graph(lua_State *L, ltide_state *S) {
   lua_setfield(L, -2, "make_graphed_callables");
   lua_pop(L, 2);
 }
+
+LTIDE_PART_SIZE(graph)

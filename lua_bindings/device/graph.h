@@ -5,6 +5,11 @@
 #include "call/bindings.h"
 #include "tide/graph.h"
 
+struct ltide_graph_part {
+  const void *meta;
+};
+LTIDE_PART(graph)
+
 /* The graph at arg; raises when it is none. */
 tide_graph *ltide_check_graph(lua_State *L, int arg, const char *name);
 tide_graph **ltide_new_graph(lua_State *L); /* pushes a closed handle, to be filled */

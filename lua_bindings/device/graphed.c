@@ -3,8 +3,7 @@
  * results, by handles that know which call they belong to, is here. */
 #include "call/each.h"
 #include "graph.h"
-#include "call/row.h"
-#include "call/script.h"
+#include "tensor/tensor.h"
 
 static const char *on_device(lua_State *L, const tide_tensor *x) {
   int device = tide_tensor_device(x);

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "call/row.h"
-#include "call/script.h"
 #include "tide/device.h"
 
 static int resolved(int device) { return device == TIDE_CURRENT ? tide_current_device() : device; }

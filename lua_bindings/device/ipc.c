@@ -1,9 +1,8 @@
 /* ipc.c: tensors and events of other processes. A handle is a string of bytes that travels any way a script likes. */
 #include <string.h>
 
-#include "call/bindings.h"
-#include "call/row.h"
-#include "call/args.h"
+#include "device.h"
+#include "tensor/tensor.h"
 #include "tide/ipc.h"
 
 static int ltensor_ipc_handle(lua_State *L, ltide_call *c) {

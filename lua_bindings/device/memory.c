@@ -5,9 +5,7 @@
  * so a figure tells what is held. */
 #include <stddef.h>
 
-#include "call/row.h"
 #include "memory.h"
-#include "call/script.h"
 
 int ltide_memory_device(lua_State *L, const ltide_value *device) {
   tide_memory_pump();

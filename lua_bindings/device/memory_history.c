@@ -5,11 +5,9 @@
  * loses nothing; the collector rests while tens of thousands of tables are made. */
 #include <stdio.h>
 
-#include "call/row.h"
 #include "call/fields.h"
 #include "memory.h"
 #include "call/mempool.h"
-#include "call/script.h"
 
 /* {==== The whole stack of an event */
 

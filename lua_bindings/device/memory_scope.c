@@ -7,7 +7,7 @@
  * it runs Lua. */
 #include "call/fields.h"
 #include "memory.h"
-#include "call/script.h"
+#include "call/block.h"
 
 /* {==== memory.scope */
 
@@ -119,7 +119,7 @@ static int lon_oom(lua_State *L, ltide_call *c) { return ltide_script_call(L, "d
 static const luaL_Reg script[] = LTIDE_SCRIPT(watch_failures);
 
 void ltide_open_memory_scope(lua_State *L, ltide_state *S) {
-  S->set_oom = set_oom;
+  ltide_error_of(S)->set_oom = set_oom;
   ltide_script_give(L, "device/memory_scope.c", script);
 #define PATH "tide.cuda.memory."
   static ltide_row rows[] = {

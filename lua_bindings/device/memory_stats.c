@@ -1,10 +1,9 @@
 /* memory_stats.c: every counter of the allocators, as tables: flat ones with torch's keys and nested ones.
  *
  * Before the first use of a device its tables are empty. */
-#include "call/row.h"
+#include "tensor/tensor.h"
 #include "call/fields.h"
 #include "memory.h"
-#include "call/script.h"
 
 /* {==== Device memory */
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "call/row.h"
+#include "call/collector.h"
 #include "tide/nccl.h"
 
 static const char *const op_names[] = {"sum", "prod", "max", "min", "avg"};

@@ -6,7 +6,7 @@
  * `available` is a field that is looked up, because asking is what makes a profiler's library load. */
 #include "call/row.h"
 #include "call/did_you_mean.h"
-#include "call/script.h"
+#include "call/block.h"
 #include "tide/profiler.h"
 
 static int lmark(lua_State *L, ltide_call *c) {

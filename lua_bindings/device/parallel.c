@@ -3,9 +3,9 @@
  * It is written in Lua, in device/parallel.lua, which says how. Here is what that cannot do. The coroutines of replicas
  * are in parallel_replica.c. */
 #include "call/each.h"
-#include "call/row.h"
 #include "call/scope.h"
-#include "call/script.h"
+#include "device.h"
+#include "tensor/tensor.h"
 #include "tide/device.h"
 
 /* {==== Devices, as core's numbers */
@@ -65,7 +65,7 @@ static int script_side_stream(lua_State *L) {
 
 /* join_side(device, stream): what is queued next comes behind the copies. Never fails. */
 static int script_join_side(lua_State *L) {
-  tide_stream *current, **side = ltide_test_meta(L, 2, ltide_enter(L)->stream_meta);
+  tide_stream *current, **side = ltide_test_meta(L, 2, ltide_handle_of(ltide_enter(L))->stream_meta);
   if (tide_current_stream(&current, (int)lua_tointeger(L, 1)) == TIDE_OK) tide_stream_wait_stream(current, *side);
   tide_stream_release(*side);
   *side = NULL;

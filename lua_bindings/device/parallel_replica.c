@@ -7,6 +7,7 @@
 #include "call/each.h"
 #include "call/scope.h"
 #include "call/script.h"
+#include "call/error.h"
 #include "tide/device.h"
 
 /* {==== Coroutines */

@@ -7,7 +7,7 @@
 
 #include "call/row.h"
 #include "call/fields.h"
-#include "call/script.h"
+#include "call/block.h"
 #include "tide/profiler.h"
 
 #define RECORDING_META "tide.cuda.profiler.recording"

@@ -2,7 +2,7 @@
  *
  * A race is a table of strings and numbers with the two operations, the bytes and the missing wait. errors() lists such
  * tables; the error that a race raises has the same fields besides its own. */
-#include "call/row.h"
+#include "tensor/tensor.h"
 #include "call/fields.h"
 #include "tide/sanitizer.h"
 
@@ -66,7 +66,7 @@ static int lerrors(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_sanitizer(lua_State *L, ltide_state *S) {
-  S->set_race = add_race;
+  ltide_error_of(S)->set_race = add_race;
 #define PATH "tide.cuda.sanitizer."
   static ltide_row rows[] = {
 #include "device/api/sanitizer.def"

@@ -3,7 +3,8 @@
 #include <stdio.h>
 
 #include "call/class.h"
-#include "call/script.h"
+#include "call/block.h"
+#include "device.h"
 #include "tide/device.h"
 
 #define STREAM_META "tide.cuda.Stream"
@@ -234,7 +235,7 @@ void ltide_open_stream(lua_State *L, ltide_state *S) {
                                     .release = release,
                                     .tostring = stream_tostring,
                                     .equal = equal};
-  S->stream_meta = ltide_open_class(L, &class);
+  ltide_handle_of(S)->stream_meta = ltide_open_class(L, &class);
   ltide_register_in(L, "tide.cuda", cuda_rows);
   ltide_register_in(L, "tide.cuda.Stream", class_rows);
   lua_getfield(L, -1, "cuda");

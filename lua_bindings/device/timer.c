@@ -8,7 +8,6 @@
 #include <time.h>
 
 #include "call/class.h"
-#include "call/fields.h"
 #include "call/system.h"
 
 /* {==== tide.Timer */

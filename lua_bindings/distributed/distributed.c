@@ -10,7 +10,6 @@
 
 #include "call/class.h"
 #include "distributed.h"
-#include "call/script.h"
 
 #define WORK_META  "tide.distributed.Work"
 #define GROUP_META "tide.distributed.Group"

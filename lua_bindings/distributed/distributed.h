@@ -2,7 +2,7 @@
 #ifndef LTIDE_DISTRIBUTED_H
 #define LTIDE_DISTRIBUTED_H
 
-#include "call/bindings.h"
+#include "call/row.h"
 #include "tide/distributed.h"
 
 /* libtide_distributed's functions; NULL, with an error of the thread: it could not be opened. Opens it once. */

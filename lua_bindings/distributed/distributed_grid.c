@@ -9,7 +9,7 @@
 
 #include "call/class.h"
 #include "distributed.h"
-#include "call/script.h"
+#include "tensor/tensor.h"
 
 #define GRID_META     "tide.distributed.Grid"
 #define EXCHANGE_META "tide.distributed.Exchange"

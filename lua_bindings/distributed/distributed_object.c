@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "distributed.h"
-#include "call/row.h"
 #include "data/serialize.h"
+#include "tensor/tensor.h"
 
 /* {==== Bytes */
 

@@ -11,6 +11,8 @@
 
 #include "call/row.h"
 #include "call/scope.h"
+#include "fuse.h"
+#include "call/collector.h"
 
 #define FUSED_META "tide.Fused"
 
@@ -22,7 +24,7 @@ typedef struct fuse_function {
 } fuse_function;
 
 static fuse_function *check_fused(lua_State *L, int arg) {
-  fuse_function *f = ltide_test_meta(L, arg, ltide_enter(L)->fused_meta);
+  fuse_function *f = ltide_test_meta(L, arg, ltide_fuse_of(ltide_enter(L))->meta);
   return f ? f : (fuse_function *)ltide_check_object(L, arg, FUSED_META); /* which raises */
 }
 
@@ -44,7 +46,7 @@ bool ltide_fuse_cast(lua_State *L, ltide_state *S, tide_tensor **out, tide_tenso
                      bool copy) {
   bool done = false;
   if (o->device != tide_tensor_device(x) || o->pin_memory || copy || o->dtype == TIDE_DTYPE_NONE) return false;
-  ltide_try(L, tide_fuse_cast(&done, out, S->fuse, x, o->dtype));
+  ltide_try(L, tide_fuse_cast(&done, out, ltide_fuse_of(S)->pending, x, o->dtype));
   return done;
 }
 
@@ -53,7 +55,7 @@ bool ltide_fuse_gather(lua_State *L, ltide_state *S, tide_tensor **out, const ti
   const char *file = NULL;
   bool done;
   int line = ltide_line(L, &file);
-  ltide_try(L, tide_fuse_gather(&done, out, S->fuse, x, index, dim, places, file, line));
+  ltide_try(L, tide_fuse_gather(&done, out, ltide_fuse_of(S)->pending, x, index, dim, places, file, line));
   return done;
 }
 
@@ -99,12 +101,13 @@ static void leave(ltide_state *S) {
 /* Pushes the function; the operations of the coroutine are pending from now on. */
 static ltide_state *enter(lua_State *L) {
   ltide_state *S = ltide_begin(L);
+  struct ltide_fuse_part *part = ltide_fuse_of(S);
   check_fused(L, 1);
-  if (!S->fuse) ltide_try(L, tide_fuse_new(&S->fuse, "fuse"));
+  if (!part->pending) ltide_try(L, tide_fuse_new(&part->pending, "fuse"));
   luaL_checkstack(L, 8, "tide.fuse");
   lua_getiuservalue(L, 1, 1);
   ltide_enter_again(L);
-  if (!S->record->fusing) tide_fuse_trace_begin(S->fuse);
+  if (!S->record->fusing) tide_fuse_trace_begin(part->pending);
   S->record->fusing++, S->is_fusing = true;
   return S;
 }
@@ -112,12 +115,13 @@ static ltide_state *enter(lua_State *L) {
 /* The results are behind the object, at first .. top. Those of a function that another one has called stay pending. */
 static int finish(lua_State *L, bool is_outer, int first) {
   ltide_state *S = ltide_enter(L);
+  struct ltide_fuse_part *part = ltide_fuse_of(S);
   int top = lua_gettop(L);
   result_list list; /* a KiB, mostly unused: not cleared */
   list.n = 0;
   for (int i = first; i <= top && is_outer; i++) collect(L, S, i, 0, &list);
-  if (list.n) ltide_try(L, tide_fuse_compute(S->fuse, list.x, list.n));
-  if (is_outer) note_kernels(check_fused(L, 1), S->fuse);
+  if (list.n) ltide_try(L, tide_fuse_compute(part->pending, list.x, list.n));
+  if (is_outer) note_kernels(check_fused(L, 1), part->pending);
   ltide_made(L, S);
   return top - first + 1;
 }
@@ -126,7 +130,7 @@ static int finish(lua_State *L, bool is_outer, int first) {
 
 static int fused_close(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  if (ltide_test_meta(L, 1, S->fused_meta)) leave(S);
+  if (ltide_test_meta(L, 1, ltide_fuse_of(S)->meta)) leave(S);
   return 0;
 }
 
@@ -323,8 +327,16 @@ void ltide_open_fuse(lua_State *L, ltide_state *S) {
   };
   ltide_new_class(L, FUSED_META, meta, "Fused", fused_rows, NULL);
   luaL_getmetatable(L, FUSED_META);
-  S->fused_meta = lua_topointer(L, -1);
+  ltide_fuse_of(S)->meta = lua_topointer(L, -1);
   lua_pop(L, 1);
   set_call(L);
   ltide_register_rows(L, "tide", rows);
+}
+
+LTIDE_PART_SIZE(fuse)
+
+void ltide_fuse_end(ltide_state *S) {
+  struct ltide_fuse_part *part = ltide_fuse_of(S);
+  tide_fuse_free(part->pending);
+  part->pending = NULL;
 }

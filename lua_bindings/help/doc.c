@@ -5,7 +5,6 @@
 #include "call/readonly.h"
 #include "call/did_you_mean.h"
 #include "call/row.h"
-#include "call/script.h"
 
 /* {==== What help/help.lua is given */
 

@@ -4,7 +4,6 @@
 
 #include "call/fields.h"
 #include "call/row.h"
-#include "call/script.h"
 
 static void set_flag(lua_State *L, const char *key, bool on) {
   lua_pushboolean(L, on);

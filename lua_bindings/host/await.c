@@ -2,9 +2,10 @@
  * for is an event in every case. */
 #include "call/each.h"
 #include "device/graph.h"
-#include "call/row.h"
 #include "call/scope.h"
-#include "call/script.h"
+#include "call/block.h"
+#include "device/device.h"
+#include "tensor/tensor.h"
 #include "tide/readback.h"
 
 static bool may_yield(lua_State *L, const ltide_state *S) { return lua_isyieldable(L) && !S->record->replica; }
@@ -14,10 +15,10 @@ static int script_start_wait(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   const ltide_tensor *u = ltide_test_handle(L, S, 1);
   bool is_here = u && u->t && tide_tensor_device(u->t) < 0;
-  bool is_tensor = u, is_graph = ltide_test_meta(L, 1, S->graph_meta),
-       is_stream = ltide_test_meta(L, 1, S->stream_meta);
+  bool is_tensor = u, is_graph = ltide_test_meta(L, 1, ltide_graph_of(S)->meta),
+       is_stream = ltide_test_meta(L, 1, ltide_handle_of(S)->stream_meta);
   if (!is_tensor && !is_graph && !is_stream) {
-    if (!ltide_test_meta(L, 1, S->event_meta))
+    if (!ltide_test_meta(L, 1, ltide_handle_of(S)->event_meta))
       return ltide_arg_error(L, 1, "what", "a tensor, a tide.cuda.Event, a tide.cuda.Stream or a tide.cuda.CUDAGraph");
     ltide_check_event(L, 1, "what");
     if (!may_yield(L, S)) ltide_need(L, TIDE_LUA_WAITS, "await");
@@ -47,7 +48,7 @@ static int script_may_yield(lua_State *L) { return ltide_give_boolean(L, may_yie
 /* note_wait(): it yields because what it waits for is not there. */
 static int script_note_wait(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  S->frame_awaits |= S->in_frame == L;
+  ltide_turn_of(S)->awaits |= ltide_turn_of(S)->in_frame == L;
   return 0;
 }
 

@@ -15,6 +15,10 @@
 #include "quota/interruptible_pcall.h"
 #include "frame_cost.h"
 #include "call/scope.h"
+#include "call/block.h"
+#include "device/device.h"
+#include "quota/quota.h"
+#include "tensor/tensor.h"
 #include "tide/debug.h"
 #include "tide/memory.h"
 #include "tide/readback.h"
@@ -37,6 +41,11 @@ typedef struct ltide_frame {
   int64_t longest, last_longest; /* nanoseconds of the longest step of this cycle, and of the one before */
   ltide_costs *costs;            /* what jobs and calls take */
 } ltide_frame;
+struct ltide_frame_part {
+  ltide_frame *frame; /* NULL before the host's first one */
+};
+LTIDE_PART(frame)
+LTIDE_PART_SIZE(frame)
 
 static int64_t now(void) {
   struct timespec t;
@@ -53,7 +62,7 @@ static tide_current *leave_host(void) { return ltide_last ? NULL : tide_current_
 
 static ltide_frame *frame_of(lua_State *L) {
   const ltide_state *S = ltide_state_of(L);
-  return S ? S->frame : NULL;
+  return S ? ltide_frame_of(S)->frame : NULL;
 }
 
 /* {==== Begin */
@@ -70,7 +79,7 @@ static int make_frame(lua_State *L) {
   for (int i = 1; i <= IDLE; i++) lua_pushboolean(L, 0), lua_rawseti(L, -2, i);
   f->idle_ref = luaL_ref(L, LUA_REGISTRYINDEX);
   luaL_ref(L, LUA_REGISTRYINDEX); /* it lives as long as the state */
-  S->frame = f;
+  ltide_frame_of(S)->frame = f;
   return 0;
 }
 
@@ -82,7 +91,7 @@ bool ltide_in_script(lua_State *L) {
   for (int k = 0; k < 2; k++)
     for (int i = 0; lua_getstack(of[k], i, &ar); i++)
       if (lua_getinfo(of[k], "S", &ar) && *ar.what != 'C') return true;
-  return S && S->in_frame;
+  return S && ltide_turn_of(S)->in_frame;
 }
 
 static const char *const in_script =
@@ -121,6 +130,7 @@ static bool make(lua_State *L, lua_CFunction fn) {
 
 int ltide_frame_begin(lua_State *L, const tide_frame_options *options) {
   ltide_state *S = ltide_state_of(L);
+  struct ltide_frame_part *part = ltide_frame_of(S);
   if (!S) return refuse("frame_begin: the state has ended");
   if (ltide_in_script(L)) return refuse(in_script);
   if (options && (options->struct_size < sizeof(size_t) || options->struct_size > 65536))
@@ -130,8 +140,8 @@ int ltide_frame_begin(lua_State *L, const tide_frame_options *options) {
     return refuse("frame_begin: wrong options, expected a budget of more than 0 and no negative number");
   if (S->frame_open) return refuse("frame_begin: a frame is open, expected tide_frame_end first");
   if (!lua_checkstack(L, LUA_MINSTACK)) return refuse("frame_begin: Lua has no memory");
-  if (!S->frame && !make(L, make_frame)) return 0;
-  ltide_frame *f = S->frame;
+  if (!part->frame && !make(L, make_frame)) return 0;
+  ltide_frame *f = part->frame;
   f->open = true, f->o = o;
   f->began = now(), f->deadline = f->began + o.budget * 1000, f->scripts = 0;
   f->waiting = 0;
@@ -139,7 +149,7 @@ int ltide_frame_begin(lua_State *L, const tide_frame_options *options) {
   f->collector = lua_gc(L, LUA_GCISRUNNING);
   lua_gc(L, LUA_GCSTOP);
   f->lua_begun = lua_bytes(L);
-  S->frame_wait = LTIDE_YIELDS && o.on_wait == TIDE_FRAME_WAIT_YIELDS ? yield_for : NULL;
+  ltide_turn_of(S)->wait = LTIDE_YIELDS && o.on_wait == TIDE_FRAME_WAIT_YIELDS ? yield_for : NULL;
   atomic_store(&S->frame_open, true);
   return 1;
 }
@@ -186,9 +196,10 @@ static void keep_idle(lua_State *L, ltide_frame *f, int at) {
  * is left as it is where a hook has ended it. */
 static int resume(lua_State *L, lua_State *co, int args, int *results) {
   ltide_state *S = ltide_state_of(L);
+  struct ltide_turn_part *turn = ltide_turn_of(S);
   const char *before = tide_refuse_waits(refusal);
   int64_t begun = now();
-  S->in_frame = co, S->frame_awaits = false;
+  turn->in_frame = co, turn->awaits = false;
   if (S->quota) ltide_hook_on(S, co);
   int status = lua_resume(co, L, args, results);
   if (status > LUA_YIELD) {
@@ -196,8 +207,8 @@ static int resume(lua_State *L, lua_State *co, int args, int *results) {
     lua_xmove(co, L, 1);
     if (!ltide_ended_by_hook(co)) lua_resetthread(co);
   }
-  S->in_frame = NULL;
-  S->frame->scripts += now() - begun;
+  turn->in_frame = NULL;
+  ltide_frame_of(S)->frame->scripts += now() - begun;
   tide_refuse_waits(before);
   return status;
 }
@@ -217,7 +228,7 @@ static int measured(lua_State *L, lua_State *co, int args, int *results, ltide_j
   ltide_slice *s = f->o.device_budget ? ltide_costs_open(t, current_of(L, co), f->jobs) : NULL;
   if (s) s->job = job.id, s->function = function;
   int status = resume(L, co, args, results);
-  if (job.awaits && status == LUA_YIELD && ltide_state_of(L)->frame_awaits) {
+  if (job.awaits && status == LUA_YIELD && ltide_turn_of(ltide_state_of(L))->awaits) {
     ltide_costs_drop(s);
     return status;
   }
@@ -231,8 +242,11 @@ static int measured(lua_State *L, lua_State *co, int args, int *results, ltide_j
 static int add_job(lua_State *L) {
   ltide_frame *f = frame_of(L);
   ltide_costs_room(L, f->costs, f->jobs);
-  f->costs->job[f->jobs] = (ltide_job){
-      .id = f->costs->ids, .device = -1, .host = -1, .awaits = ltide_state_of(L)->frame_awaits, .served = true};
+  f->costs->job[f->jobs] = (ltide_job){.id = f->costs->ids,
+                                       .device = -1,
+                                       .host = -1,
+                                       .awaits = ltide_turn_of(ltide_state_of(L))->awaits,
+                                       .served = true};
   lua_rawgeti(L, LUA_REGISTRYINDEX, f->jobs_ref);
   lua_pushvalue(L, 1);
   lua_rawseti(L, -2, f->jobs + 1);
@@ -354,7 +368,7 @@ static int take_turn(lua_State *L, ltide_frame *f) {
   int status = measured(L, co, 0, &n, *job, NULL);
   if (status == LUA_YIELD) {
     lua_pop(co, n);
-    bool awaits = ltide_state_of(L)->frame_awaits;
+    bool awaits = ltide_turn_of(ltide_state_of(L))->awaits;
     f->waiting = awaits ? f->waiting + 1 : 0;
     job->awaits = awaits;
     f->turn++;
@@ -405,7 +419,7 @@ static int when_there(lua_State *L, int status, lua_KContext top) {
     bool done;
     ltide_try(L, tide_event_query(&done, ltide_check_event(L, last - i, "event")));
     if (done) continue;
-    S->frame_awaits = true;
+    ltide_turn_of(S)->awaits = true;
     return lua_yieldk(L, 0, top, when_there);
   }
   lua_CFunction fn = lua_tocfunction(L, -2);
@@ -415,8 +429,8 @@ static int when_there(lua_State *L, int status, lua_KContext top) {
 
 /* The event of a stream or of an event, which a synchronize waits for; false: it is neither. */
 static bool push_mark(lua_State *L, ltide_state *S) {
-  bool is_stream = ltide_test_meta(L, 1, S->stream_meta);
-  if (!is_stream && !ltide_test_meta(L, 1, S->event_meta)) return false;
+  bool is_stream = ltide_test_meta(L, 1, ltide_handle_of(S)->stream_meta);
+  if (!is_stream && !ltide_test_meta(L, 1, ltide_handle_of(S)->event_meta)) return false;
   if (!is_stream) {
     ltide_check_event(L, 1, "event");
     lua_pushvalue(L, 1);
@@ -491,7 +505,7 @@ static bool collect_in_slack(lua_State *L, ltide_frame *f) {
 
 int ltide_frame_end(lua_State *L, tide_frame_stats *stats) {
   ltide_state *S = ltide_state_of(L);
-  ltide_frame *f = S ? S->frame : NULL;
+  ltide_frame *f = S ? ltide_frame_of(S)->frame : NULL;
   if (ltide_in_script(L)) return refuse(in_script);
   if (!f || !f->open) return refuse("frame_end: no frame is open, expected tide_frame_begin first");
   if (stats && (stats->struct_size < sizeof(size_t) || stats->struct_size > 65536))
@@ -505,7 +519,7 @@ int ltide_frame_end(lua_State *L, tide_frame_stats *stats) {
   if (ended) f->lua_left = lua_bytes(L), f->left = ltide_alive();
   tide_current_bind(host);
   f->open = false;
-  S->frame_wait = NULL;
+  ltide_turn_of(S)->wait = NULL;
   atomic_store(&S->frame_open, false);
   if (f->collector) lua_gc(L, LUA_GCRESTART);
   if (!stats) return 1;

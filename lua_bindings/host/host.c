@@ -2,9 +2,9 @@
  * that a script works on. Nothing here raises, and what the host has bound stays bound. */
 #include <stdlib.h>
 
-#include "call/bindings.h"
 #include "host.h"
 #include "call/scope.h"
+#include "call/handle.h"
 
 /* {==== Errors
  *

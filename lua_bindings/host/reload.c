@@ -14,7 +14,6 @@
 #include "call/readonly.h"
 #include "reload.h"
 #include "call/row.h"
-#include "call/script.h"
 
 /* {==== Which tables the text makes */
 
@@ -210,7 +209,7 @@ static int script_likeness(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   ltide_tensor *u = ltide_test_handle(L, S, 1);
   if (u && u->t) return push_likeness(L, u->t), 1;
-  if (ltide_test_meta(L, 1, S->dtype_meta) || ltide_test_meta(L, 1, S->device_meta))
+  if (ltide_test_meta(L, 1, ltide_handle_of(S)->dtype_meta) || ltide_test_meta(L, 1, ltide_handle_of(S)->device_meta))
     return luaL_tolstring(L, 1, NULL), 1;
   static const char *const codes[] = {"tide.cuda.Kernel", "tide.cuda.BoundKernel", "tide.LuaKernel",
                                       "tide.BoundLuaKernel"};

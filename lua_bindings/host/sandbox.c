@@ -6,7 +6,7 @@
 #include "call/row.h"
 #include "sandbox.h"
 #include "call/scope.h"
-#include "call/script.h"
+#include "call/collector.h"
 
 /* The host's options, which lie in the registry while the module opens. One who forgot struct_size would be given a
  * sandbox without the quotas that he has set. */

@@ -12,9 +12,9 @@
 #include "call/row.h"
 #include "call/each.h"
 #include "call/scope.h"
-#include "call/script.h"
 #include "data/serialize.h"
 #include "call/system.h"
+#include "host.h"
 #include "tide/ipc.h"
 #include "tide/process.h"
 

@@ -5,7 +5,6 @@
 #include "call/each.h"
 #include "call/did_you_mean.h"
 #include "call/row.h"
-#include "call/script.h"
 
 /* {==== What runner/cmdline.lua is given */
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "call/fields.h"
-#include "call/row.h"
-#include "call/script.h"
+#include "call/block.h"
+#include "tensor/tensor.h"
 #include "tide/jit.h"
 
 #define JIT_META "tide.jiterator.function"

@@ -12,7 +12,8 @@
 #include "kernel.h"
 
 #include "call/class.h"
-#include "call/script.h"
+#include "call/block.h"
+#include "tensor/tensor.h"
 #include "tide/jit.h"
 
 typedef struct call {

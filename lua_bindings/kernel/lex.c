@@ -11,6 +11,7 @@
 #include "call/readonly.h"
 #include "call/did_you_mean.h"
 #include "call/script.h"
+#include "call/handle.h"
 
 typedef struct lexer {
   lua_State *L;

@@ -14,8 +14,6 @@
 #include "call/each.h"
 #include "call/did_you_mean.h"
 #include "kernel.h"
-#include "call/row.h"
-#include "call/script.h"
 
 /* {==== Philox 4x32-10, as kernels have it */
 

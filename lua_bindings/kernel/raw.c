@@ -10,7 +10,7 @@
 #include "call/fields.h"
 #include "call/row.h"
 #include "call/did_you_mean.h"
-#include "call/script.h"
+#include "call/block.h"
 #include "tide/jit.h"
 
 #define KERNEL_META "tide.cuda.Kernel"
@@ -90,7 +90,7 @@ static lua_Integer read_shared(lua_State *L, const tide_raw_kernel *k) {
 }
 
 static tide_stream *read_stream(lua_State *L, const tide_raw_kernel *k) {
-  tide_stream **u = ltide_test_meta(L, lua_gettop(L), ltide_enter(L)->stream_meta);
+  tide_stream **u = ltide_test_meta(L, lua_gettop(L), ltide_handle_of(ltide_enter(L))->stream_meta);
   if (!u) bad_option(L, k, "stream", "a tide.cuda.Stream");
   if (!*u) ltide_freed_error(L, "stream", "stream");
   return *u;

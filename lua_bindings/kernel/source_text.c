@@ -10,7 +10,6 @@
 
 #include "kernel.h"
 
-#include "call/script.h"
 #include "call/system.h"
 
 enum { MOST = 16 << 20, HEADER = 32 }; /* bytes of a file; of what stands before a function's code in a dump */

@@ -10,7 +10,6 @@
 #include "kernel.h"
 
 #include "call/each.h"
-#include "call/script.h"
 
 /* {==== What is there */
 

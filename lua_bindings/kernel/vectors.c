@@ -12,7 +12,6 @@
 
 #include "call/fields.h"
 #include "call/row.h"
-#include "call/script.h"
 
 static const char *const fields[] = {"x", "y", "z", "w"};
 static const char *const names[] = {"vec2", "vec3", "vec4", "quat", "mat2", "mat3", "mat4"};

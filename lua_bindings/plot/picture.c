@@ -9,6 +9,8 @@
 #include "call/each.h"
 #include "call/row.h"
 #include "call/script.h"
+#include "call/system.h"
+#include "tensor/tensor.h"
 
 /* {==== For the chunks */
 

@@ -2,6 +2,7 @@
  * their end, and a pattern that goes back often has none that anybody would see: these count their steps (ltide_steps),
  * and give what those give, errors included. */
 #include "interruptible_stdlib.h"
+#include "call/object.h"
 
 #include <ctype.h>
 

@@ -7,6 +7,8 @@
  * with it has to close. Nothing could end a loop there. In a state that hooks guard no handler is called while the flag
  * is set, and such a coroutine is not closed; the hook has left its count at 1. */
 #include "interruptible_pcall.h"
+#include "call/error.h"
+#include "quota.h"
 
 static bool passes(lua_State *L) {
   return atomic_load_explicit((_Atomic bool *)lua_touserdata(L, lua_upvalueindex(1)), memory_order_relaxed);
@@ -174,9 +176,9 @@ static int call_wrapped(lua_State *L) {
 static void make_coroutine(lua_State *L) {
   ltide_state *S = guarding(L);
   luaL_checktype(L, 1, LUA_TFUNCTION);
-  S->makes_coroutine = true;
+  ltide_quota_of(S)->makes_coroutine = true;
   lua_State *co = lua_newthread(L);
-  S->makes_coroutine = false;
+  ltide_quota_of(S)->makes_coroutine = false;
   lua_pushvalue(L, 1);
   lua_xmove(L, co, 1);
   ltide_hook_on(S, co);

@@ -2,12 +2,14 @@
  * can end. A table's length and elements may be a metamethod's, so that they cost no memory. The results are those of
  * Lua's. */
 #include "interruptible_stdlib.h"
+#include "call/error.h"
 
 #include <locale.h>
 
 void ltide_look(lua_State *L, ltide_state *S) {
-  int64_t steps = (int64_t)S->steps;
-  S->steps = 0;
+  struct ltide_quota_part *q = ltide_quota_of(S);
+  int64_t steps = (int64_t)q->steps;
+  q->steps = 0;
   if (S->quota) ltide_try(L, tide_quota_spend(S->quota, TIDE_QUOTA_INSTRUCTIONS, steps));
 }
 

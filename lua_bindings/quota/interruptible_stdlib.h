@@ -2,15 +2,15 @@
 #ifndef LTIDE_BOUNDED_H
 #define LTIDE_BOUNDED_H
 
-#include "call/bindings.h"
+#include "quota.h"
 
 enum { LTIDE_LOOK = 1 << 13 }; /* steps between two looks at the quotas: at most some 0.5 ms */
 
 /* Counts steps of such a function as instructions of the script, and raises where that has ended. */
 void ltide_look(lua_State *L, ltide_state *S);
 static inline void ltide_steps(lua_State *L, ltide_state *S, size_t steps) {
-  S->steps += steps;
-  if (S->steps >= LTIDE_LOOK) ltide_look(L, S);
+  ltide_quota_of(S)->steps += steps;
+  if (ltide_quota_of(S)->steps >= LTIDE_LOOK) ltide_look(L, S);
 }
 
 /* lua_cost.c: work begins that takes so many nanoseconds, and that nothing can end: counts it, and raises where less

@@ -7,6 +7,7 @@
  * Invariant: what is charged is at least what the function takes, on a core that is not much slower than those that the
  * rates were measured on. */
 #include "interruptible_stdlib.h"
+#include "call/error.h"
 
 #if !LTIDE_FFI
 
@@ -25,12 +26,13 @@ typedef struct cost {
 } cost;
 
 void ltide_charge(lua_State *L, ltide_state *S, double nanoseconds) {
+  struct ltide_quota_part *q = ltide_quota_of(S);
   enum { CHECKED = 200000 };
   if (!S || !S->quota) return;
-  S->steps += (size_t)(nanoseconds / INSTRUCTION);
+  q->steps += (size_t)(nanoseconds / INSTRUCTION);
   if (nanoseconds >= CHECKED)
     ltide_try(L, tide_quota_afford(S->quota, (int64_t)(nanoseconds < 1e15 ? nanoseconds / 1000 : 1e12)));
-  if (S->steps >= LTIDE_LOOK) ltide_look(L, S);
+  if (q->steps >= LTIDE_LOOK) ltide_look(L, S);
 }
 
 /* A table's __name is in the message about a wrong argument, and in its text. */

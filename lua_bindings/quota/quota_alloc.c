@@ -9,7 +9,8 @@
  *
  * Invariant: the host's function allocates and frees everything, in the order that Lua asks for. */
 #include "interruptible_stdlib.h"
-#include "call/quota_clock.h"
+#include "quota_clock.h"
+#include "call/error.h"
 
 #if !LTIDE_FFI
 
@@ -29,18 +30,19 @@ static bool pays(const ltide_state *S, size_t size) {
 /* Is the operator of a Lua function of the coroutine running, in a protected call? */
 static bool is_operator(lua_State *L, const ltide_state *S) {
   lua_Debug ar;
-  if (!L || lua_status(L) != LUA_OK || !ltide_clock_holds(S->clock, L) || !lua_getstack(L, 0, &ar)) return false;
+  if (!L || lua_status(L) != LUA_OK || !ltide_clock_holds(ltide_quota_of(S)->clock, L) || !lua_getstack(L, 0, &ar))
+    return false;
   return lua_getinfo(L, "S", &ar) && *ar.what != 'C';
 }
 
 static void *allocate(void *user, void *block, size_t old, size_t size) {
   struct ltide_alloc *a = user;
   if (!block && old == LUA_TTHREAD) {
-    lua_State *L = ltide_clock_running(a->S->clock);
-    if (L && !a->S->makes_coroutine) ltide_hook_on(a->S, L);
-    a->S->makes_coroutine = false;
+    lua_State *L = ltide_clock_running(ltide_quota_of(a->S)->clock);
+    if (L && !ltide_quota_of(a->S)->makes_coroutine) ltide_hook_on(a->S, L);
+    ltide_quota_of(a->S)->makes_coroutine = false;
   } else if (!block && old == LUA_TSTRING && !pays(a->S, size)) {
-    lua_State *L = ltide_clock_running(a->S->clock);
+    lua_State *L = ltide_clock_running(ltide_quota_of(a->S)->clock);
     if (is_operator(L, a->S)) ltide_raise(L);
     return NULL;
   }
@@ -51,18 +53,19 @@ void ltide_alloc_open(lua_State *L, ltide_state *S) {
   struct ltide_alloc *a = malloc(sizeof *a);
   if (!a) luaL_error(L, "tide_lua_open: no host memory");
   a->fn = lua_getallocf(L, &a->user), a->S = S;
-  S->alloc = a;
+  ltide_quota_of(S)->alloc = a;
   lua_setallocf(L, allocate, a);
 }
 
 /* A function that was set above ours goes on calling it. */
 void ltide_alloc_close(lua_State *L, ltide_state *S) {
+  struct ltide_quota_part *q = ltide_quota_of(S);
   void *user;
-  struct ltide_alloc *a = S->alloc;
+  struct ltide_alloc *a = q->alloc;
   if (!a || lua_getallocf(L, &user) != allocate || user != a) return;
   lua_setallocf(L, a->fn, a->user);
   free(a);
-  S->alloc = NULL;
+  q->alloc = NULL;
 }
 
 #else

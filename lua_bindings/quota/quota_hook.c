@@ -7,31 +7,37 @@
  * Invariant: of the coroutines of a state only the one that runs, and those that have resumed it through ours, lack the
  * hook. So new ones, and those that a host resumes, have it, and say so at their first step. */
 #include "interruptible_stdlib.h"
-#include "call/quota_clock.h"
+#include "quota_clock.h"
+#include "call/error.h"
+
+LTIDE_PART_SIZE(quota)
 
 enum { STEP = 1000 };
 static const char key_running; /* in the registry: the coroutine that runs, which the clock may look at */
 
 /* Instructions from one call of the hook to the next. */
 static int step_of(const ltide_state *S) {
-  int count = S->hook.mask & LUA_MASKCOUNT ? S->hook.count : STEP;
+  struct ltide_quota_part *q = ltide_quota_of(S);
+  int count = q->mask & LUA_MASKCOUNT ? q->count : STEP;
   if (count > STEP) count /= count / STEP + (count % STEP != 0);
   return count > 0 ? count : 1;
 }
 
 static void set(const ltide_state *S, lua_State *L) {
-  int mask = S->hook.mask | LUA_MASKCOUNT, step = step_of(S);
+  int mask = ltide_quota_of(S)->mask | LUA_MASKCOUNT, step = step_of(S);
   if (lua_gethook(L) != ltide_quota_hook || lua_gethookmask(L) != mask || lua_gethookcount(L) != step)
     lua_sethook(L, ltide_quota_hook, mask, step);
 }
 
 static void note_freedom(ltide_state *S) {
-  S->hook.is_free = !S->hook.fn && tide_quota_get_limit(S->quota, TIDE_QUOTA_INSTRUCTIONS) < 0;
+  struct ltide_quota_part *q = ltide_quota_of(S);
+  q->is_free = !q->fn && tide_quota_get_limit(S->quota, TIDE_QUOTA_INSTRUCTIONS) < 0;
 }
 
 static void switch_to(ltide_state *S, lua_State *L) {
-  S->hook.running = L;
-  ltide_clock_switch(S->clock, L);
+  struct ltide_quota_part *q = ltide_quota_of(S);
+  q->running = L;
+  ltide_clock_switch(q->clock, L);
 }
 
 void ltide_hook_on(ltide_state *S, lua_State *co) {
@@ -42,7 +48,8 @@ void ltide_hook_on(ltide_state *S, lua_State *co) {
 
 /* What a host has set by lua_sethook, beside ours: it is called as one that tide_lua_sethook has set. */
 static void adopt(ltide_state *S, lua_Hook fn, int mask, int count) {
-  S->hook.fn = fn, S->hook.mask = fn ? mask : 0, S->hook.count = count, S->hook.counted = 0, S->hook.adopted = true;
+  struct ltide_quota_part *q = ltide_quota_of(S);
+  q->fn = fn, q->mask = fn ? mask : 0, q->count = count, q->counted = 0, q->adopted = true;
   note_freedom(S);
 }
 
@@ -54,12 +61,13 @@ static void keep_running(lua_State *L, const ltide_state *S) {
 
 /* The clock watches L from now on. */
 static bool run(lua_State *L, ltide_state *S) {
-  lua_State *last = ltide_clock_running(S->clock);
+  struct ltide_quota_part *q = ltide_quota_of(S);
+  lua_State *last = ltide_clock_running(q->clock);
   if (last && last != L) ltide_hook_on(S, last);
   switch_to(S, NULL);
   keep_running(L, S);
-  bool can = ltide_clock_run(S->clock, L);
-  S->hook.running = can ? L : NULL;
+  bool can = ltide_clock_run(q->clock, L);
+  q->running = can ? L : NULL;
   return can;
 }
 
@@ -67,7 +75,7 @@ void ltide_hook_run(lua_State *L, ltide_state *S) {
   lua_Hook there = lua_gethook(L);
   if (!S->quota) return;
   if (there && there != ltide_quota_hook) adopt(S, there, lua_gethookmask(L), lua_gethookcount(L));
-  if (!there && S->hook.adopted) adopt(S, NULL, 0, 0); /* who has set it has taken it away */
+  if (!there && ltide_quota_of(S)->adopted) adopt(S, NULL, 0, 0); /* who has set it has taken it away */
   note_freedom(S);
   run(L, S);
   set(S, L);
@@ -75,29 +83,31 @@ void ltide_hook_run(lua_State *L, ltide_state *S) {
 
 /* After a step that ended nothing. */
 static void go_on(lua_State *L, ltide_state *S) {
+  struct ltide_quota_part *q = ltide_quota_of(S);
   int mask, count;
-  lua_Hook other = ltide_clock_taken(S->clock, &mask, &count);
+  lua_Hook other = ltide_clock_taken(q->clock, &mask, &count);
   if (lua_gethook(L) != ltide_quota_hook) return;
   if (other) adopt(S, other, mask, count);
-  if ((ltide_clock_running(S->clock) == L || run(L, S)) && S->hook.is_free)
+  if ((ltide_clock_running(q->clock) == L || run(L, S)) && q->is_free)
     lua_sethook(L, NULL, 0, 0);
   else
     set(S, L);
 }
 
 static void call_host(lua_State *L, ltide_state *S, lua_Debug *ar, int step) {
+  struct ltide_quota_part *q = ltide_quota_of(S);
 #ifdef LUA_HOOKTAILCALL
   int mask = ar->event == LUA_HOOKTAILCALL ? LUA_MASKCALL : 1 << ar->event;
 #else
   int mask = ar->event > LUA_HOOKCOUNT ? LUA_MASKRET : 1 << ar->event;
 #endif
-  if (!(S->hook.mask & mask) || !S->hook.fn) return;
+  if (!(q->mask & mask) || !q->fn) return;
   if (ar->event == LUA_HOOKCOUNT) {
-    S->hook.counted += step;
-    if (S->hook.counted + step / 2 < S->hook.count) return;
-    S->hook.counted = 0;
+    q->counted += step;
+    if (q->counted + step / 2 < q->count) return;
+    q->counted = 0;
   }
-  S->hook.fn(L, ar);
+  q->fn(L, ar);
 }
 
 void ltide_quota_hook(lua_State *L, lua_Debug *ar) {
@@ -115,21 +125,23 @@ void ltide_quota_hook(lua_State *L, lua_Debug *ar) {
   int mask, count;
   lua_sethook(L, ltide_quota_hook, LUA_MASKCOUNT, 1);
   switch_to(S, NULL);
-  ltide_clock_taken(S->clock, &mask, &count);
+  ltide_clock_taken(ltide_quota_of(S)->clock, &mask, &count);
   atomic_store(&S->ended, true);
   ltide_raise(L);
 }
 
-static void close_hook(lua_State *L, ltide_state *S) {
+void ltide_hook_close(lua_State *L, ltide_state *S) {
+  struct ltide_quota_part *q = ltide_quota_of(S);
   ltide_alloc_close(L, S);
-  ltide_clock_free(S->clock);
-  S->clock = NULL, S->hook.on = NULL, S->hook.close = NULL;
+  ltide_clock_free(q->clock);
+  q->clock = NULL, ltide_error_of(S)->on_ended = NULL;
 }
 
 void ltide_hook_open(lua_State *L, ltide_state *S) {
-  S->hook.on = ltide_hook_on, S->hook.close = close_hook;
+  struct ltide_quota_part *q = ltide_quota_of(S);
+  ltide_error_of(S)->on_ended = ltide_hook_on;
   ltide_alloc_open(L, S);
-  S->clock = ltide_clock_new(L, S, ltide_quota_hook);
+  q->clock = ltide_clock_new(L, S, ltide_quota_hook);
   lua_pushboolean(L, 0);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_running); /* so that setting it later needs no memory */
   ltide_hook_run(S->main, S);
@@ -137,7 +149,8 @@ void ltide_hook_open(lua_State *L, ltide_state *S) {
 }
 
 bool ltide_hook_enter(lua_State *L, ltide_state *S, lua_State *co) {
-  if (S->hook.is_free && S->hook.running == L && !lua_gethook(L) && lua_status(co) <= LUA_YIELD) {
+  struct ltide_quota_part *q = ltide_quota_of(S);
+  if (q->is_free && q->running == L && !lua_gethook(L) && lua_status(co) <= LUA_YIELD) {
     lua_Hook there = lua_gethook(co);
     if (there == ltide_quota_hook) lua_sethook(co, NULL, 0, 0);
     if (there == ltide_quota_hook || !there) return switch_to(S, co), true;
@@ -147,20 +160,22 @@ bool ltide_hook_enter(lua_State *L, ltide_state *S, lua_State *co) {
 }
 
 void ltide_hook_leave(lua_State *L, ltide_state *S, bool entered) {
+  struct ltide_quota_part *q = ltide_quota_of(S);
   if (!entered) return;
-  lua_State *last = S->hook.running;
+  lua_State *last = q->running;
   if (L != S->main) keep_running(L, S);
   switch_to(S, L);
   if (last && last != L) ltide_hook_on(S, last);
-  if (!S->hook.is_free || atomic_load_explicit(&S->ended, memory_order_relaxed)) set(S, L);
+  if (!q->is_free || atomic_load_explicit(&S->ended, memory_order_relaxed)) set(S, L);
 }
 
 int ltide_hook_set(lua_State *L, lua_Hook fn, int mask, int count) {
   ltide_state *S = ltide_state_of(L);
   if (!S || !S->quota) return 0;
+  struct ltide_quota_part *q = ltide_quota_of(S);
   adopt(S, fn && mask ? fn : NULL, mask, count);
-  S->hook.adopted = false;
-  lua_State *last = S->hook.running;
+  q->adopted = false;
+  lua_State *last = q->running;
   if (last) set(S, last);
   set(S, S->main);
   set(S, L);

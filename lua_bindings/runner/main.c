@@ -12,8 +12,8 @@
 #include "call/did_you_mean.h"
 #include "repl.h"
 #include "runner.h"
-#include "call/script.h"
 #include "call/system.h"
+#include "host/host.h"
 
 enum { EXIT_USAGE = 2 };
 static const char *program = "tide";

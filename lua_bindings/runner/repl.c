@@ -14,7 +14,6 @@
 #include "repl.h"
 #include "call/row.h"
 #include "runner.h"
-#include "call/script.h"
 #include "tide/memory.h"
 
 static const char key_last, key_weak;

@@ -5,6 +5,7 @@
 
 #include "repl.h"
 #include "runner.h"
+#include "call/error.h"
 #include "tide/memory.h"
 
 static void print_memory(const char *name, size_t allocated, size_t reserved, size_t free_bytes, size_t total) {

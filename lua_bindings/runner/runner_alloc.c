@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "runner.h"
+#include "tensor/tensor.h"
 
 enum { UNIT = 16, CLASSES = 32, PAGE = 1 << 16 };
 

@@ -25,6 +25,8 @@
 
 #include "quota/interruptible_pcall.h"
 #include "runner.h"
+#include "call/error.h"
+#include "host/host.h"
 
 enum { EVERYTHING = LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT };
 static const int64_t second = 1000000000;

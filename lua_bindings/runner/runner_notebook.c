@@ -17,6 +17,7 @@
 #include "repl.h"
 #include "runner.h"
 #include "call/script.h"
+#include "call/handle.h"
 
 static int requests; /* a file descriptor */
 static const char *folder;

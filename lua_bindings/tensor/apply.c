@@ -2,7 +2,7 @@
  *
  * The values go to a flat table, the function's results replace them, and the table is written back at the end: an
  * error in the function leaves the tensor as it was. A function that returns nothing keeps the element. */
-#include "call/row.h"
+#include "tensor.h"
 
 static void check_on_cpu(lua_State *L, const tide_tensor *x, const char *name) {
   if (tide_tensor_device(x) != TIDE_CPU)

@@ -11,8 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "call/row.h"
 #include "call/scope.h"
+#include "call/block.h"
+#include "tensor.h"
 
 typedef struct ltide_arena {
   int references;
@@ -32,7 +33,7 @@ static ltide_arena *retain(ltide_arena *a) {
 static void release(ltide_arena *a) {
   while (a && !--a->references) {
     ltide_arena *outer = a->outer;
-    a->state->arenas--;
+    ltide_tensor_of(a->state)->arenas--;
     free(a);
     a = outer;
   }
@@ -181,7 +182,7 @@ static int lscope(lua_State *L, ltide_call *c) {
   ltide_arena *a = calloc(1, sizeof *a);
   if (!a) return ltide_error(L, "OutOfMemoryError", "scope: no memory for the block");
   *a = (ltide_arena){.references = 1, .outer = retain(nearest(S->arena)), .state = S, .record = S->record};
-  S->arenas++;
+  ltide_tensor_of(S)->arenas++;
   ltide_link_clear(&a->handles);
   a->interrupts = ltide_is_interrupting(L, S);
   memcpy(data, &a, sizeof a);

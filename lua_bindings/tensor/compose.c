@@ -9,8 +9,7 @@
 #include <string.h>
 
 #include "call/each.h"
-#include "call/row.h"
-#include "call/script.h"
+#include "tensor.h"
 
 /* {==== What the chunks cannot do themselves */
 

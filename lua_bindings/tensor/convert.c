@@ -6,8 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "call/row.h"
 #include "call/did_you_mean.h"
+#include "call/block.h"
+#include "tensor.h"
 
 typedef struct builder {
   lua_State *L;

@@ -3,7 +3,6 @@
  * The objects live in a registry table, indexed by the enum; ltide_push_dtype makes no garbage. Wherever a dtype is
  * expected its name or alias will do as well. */
 #include "call/class.h"
-#include "call/script.h"
 
 #define DTYPE_META "tide.dtype"
 
@@ -57,7 +56,7 @@ void ltide_open_dtype(lua_State *L, ltide_state *S) {
   static const ltide_class class = {
       .meta = DTYPE_META, .name = "dtype", .rows = object_rows, .size = sizeof(tide_dtype), .tostring = dtype_tostring};
   int module = lua_gettop(L);
-  S->dtype_meta = ltide_open_class(L, &class);
+  ltide_handle_of(S)->dtype_meta = ltide_open_class(L, &class);
   lua_createtable(L, TIDE_DTYPE_COUNT, 1);
   for (int d = 0; d < TIDE_DTYPE_COUNT; d++) {
     *(tide_dtype *)ltide_new_instance(L, &class) = (tide_dtype)d;

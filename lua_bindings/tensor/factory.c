@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "call/fields.h"
-#include "call/row.h"
+#include "tensor.h"
 
 /* What the options say, where they say nothing as x, or the defaults without x. */
 static tide_options read_options(lua_State *L, const ltide_call *c, const tide_tensor *x) {

@@ -4,7 +4,7 @@
  * cache is an object without state: it names a device, or none for the current one at the moment of use. */
 #include <string.h>
 
-#include "call/row.h"
+#include "tensor.h"
 
 #include "tide/fft.h"
 

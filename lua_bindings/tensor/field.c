@@ -4,7 +4,7 @@
 
 #include "tide/field.h"
 
-#include "call/row.h"
+#include "tensor.h"
 
 static int lpad(lua_State *L, ltide_call *c) {
   int64_t pads[2 * TIDE_MAX_DIMS];

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "call/row.h"
+#include "tensor.h"
 #include "tide/graph.h"
 
 typedef struct print_options {

@@ -8,8 +8,9 @@
  * The views of the chain live in one closed handle that is refilled, so that an error on the way loses nothing. */
 #include "tide/fuse.h"
 #include "tide/scatter.h"
-#include "call/row.h"
 #include "call/did_you_mean.h"
+#include "fuse/fuse.h"
+#include "tensor.h"
 
 /* What an entry keeps of a dimension of the chain; step 0: the one place `start`, and the dimension goes. */
 typedef struct part {

@@ -6,8 +6,7 @@
 #include <stdlib.h>
 
 #include "call/each.h"
-#include "call/row.h"
-#include "call/script.h"
+#include "tensor.h"
 
 /* {==== What tensor/linalg.lua is given. Results are closed handles first, which core fills */
 

@@ -3,8 +3,8 @@
  * The names of torch differ in the dimensions that they accept; core does the products and these functions check. */
 #include <string.h>
 
-#include "call/row.h"
 #include "call/did_you_mean.h"
+#include "tensor.h"
 
 /* A column times a row, by broadcasting. */
 static int louter(lua_State *L, ltide_call *c) {

@@ -2,8 +2,9 @@
  *
  * What core gives back is the tensor itself where nothing changes, and then the script gets the same handle again, as
  * torch's `to` gives self. tide.to walks a tree of tables (call/tree.lua) and copies nothing but tensors and tables. */
-#include "call/row.h"
-#include "call/script.h"
+#include "call/block.h"
+#include "fuse/fuse.h"
+#include "tensor.h"
 
 /* {==== to, cuda, cpu */
 

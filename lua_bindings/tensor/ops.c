@@ -10,7 +10,8 @@
 
 #include "tide/fuse.h"
 
-#include "call/row.h"
+#include "fuse/fuse.h"
+#include "tensor.h"
 
 typedef struct op_call {
   tide_op op;
@@ -162,7 +163,7 @@ static const op_special specials[TIDE_OP_COUNT] = {
 
 static inline tide_status elementwise(lua_State *L, ltide_state *S, tide_tensor **out, tide_op op,
                                       const tide_operand *in, const tide_scalar *p, tide_tensor *into) {
-  if (__builtin_expect(S->is_fusing, 0)) return tide_fuse_elementwise(out, S->fuse, op, in, p, into);
+  if (__builtin_expect(S->is_fusing, 0)) return tide_fuse_elementwise(out, ltide_fuse_of(S)->pending, op, in, p, into);
   return tide_elementwise(out, op, in, p, into);
 }
 
@@ -267,7 +268,7 @@ static inline int unary(lua_State *L, tide_op op, bool in_place) {
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x"), *into = in_place ? x : NULL;
   tide_tensor **out = in_place ? NULL : &ltide_new_tensor(L, S)->t;
   ltide_try(L, __builtin_expect(S->is_fusing, 0)
-                   ? tide_fuse_elementwise(out, S->fuse, op, &(tide_operand){.tensor = x}, NULL, into)
+                   ? tide_fuse_elementwise(out, ltide_fuse_of(S)->pending, op, &(tide_operand){.tensor = x}, NULL, into)
                    : tide_unary(out, op, x, into));
   if (!in_place) ltide_made(L, S);
   return 1;
@@ -288,9 +289,10 @@ static inline int binary(lua_State *L, tide_op op, bool in_place) {
   tide_tensor *into = in_place ? ((ltide_tensor *)lua_touserdata(L, 1))->t : NULL;
   ltide_tensor *u = in_place ? NULL : ltide_new_tensor(L, S);
   tide_tensor **out = in_place ? NULL : &u->t;
-  ltide_try(L, __builtin_expect(S->is_fusing, 0) ? tide_fuse_elementwise(out, S->fuse, op, in, NULL, into)
-               : in[0].tensor && in[1].tensor    ? tide_binary(out, op, in[0].tensor, in[1].tensor, into)
-                                                 : tide_elementwise(out, op, in, NULL, into));
+  ltide_try(L, __builtin_expect(S->is_fusing, 0)
+                   ? tide_fuse_elementwise(out, ltide_fuse_of(S)->pending, op, in, NULL, into)
+               : in[0].tensor && in[1].tensor ? tide_binary(out, op, in[0].tensor, in[1].tensor, into)
+                                              : tide_elementwise(out, op, in, NULL, into));
   if (in_place) {
     lua_settop(L, 1);
     return 1;

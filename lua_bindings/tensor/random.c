@@ -5,9 +5,8 @@
  * in. */
 
 #include "call/class.h"
-#include "call/each.h"
 #include "random.h"
-#include "call/script.h"
+#include "tensor.h"
 #include "tide/graph.h"
 
 #define GENERATOR_META "tide.Generator"
@@ -291,7 +290,7 @@ void ltide_open_random(lua_State *L, ltide_state *S) {
                                     .rows = generator_rows,
                                     .release = release,
                                     .tostring = generator_tostring};
-  S->generator_meta = ltide_open_class(L, &class);
+  ltide_handle_of(S)->generator_meta = ltide_open_class(L, &class);
   ltide_register_rows(L, "tide", random_rows);
   ltide_script_give(L, "tensor/random.c", script);
 }

@@ -10,7 +10,7 @@
 
 #include "call/row.h"
 #include "random.h"
-#include "call/script.h"
+#include "call/block.h"
 #include "tide/device.h"
 
 /* For what reads: the calls that wait for the first use come first. */
@@ -150,6 +150,11 @@ typedef struct ltide_fork {
   int n;
   saved_state list[TIDE_MAX_DEVICES + 1];
 } ltide_fork;
+struct ltide_fork_part {
+  ltide_fork *newest; /* of the open blocks */
+};
+LTIDE_PART(fork)
+LTIDE_PART_SIZE(fork)
 
 /* Of the first block after this one that saved the device's state too; NULL if there is none. */
 static saved_state *next_state(const ltide_fork *fork, int device) {
@@ -206,7 +211,7 @@ static int lfork_rng(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   int opts = lua_istable(L, 1) ? 1 : 0, fn = ltide_check_block(L, opts + 1);
   ltide_check_keys(L, opts, keys);
-  ltide_fork saved = {.newest = &S->forks};
+  ltide_fork saved = {.newest = &ltide_fork_of(S)->newest};
   int top = lua_gettop(L);
   save_state(L, &saved, TIDE_CPU);
   save_gpus(L, &saved, opts);
@@ -216,8 +221,9 @@ static int lfork_rng(lua_State *L) {
   ltide_fork *fork = malloc(sizeof *fork);
   if (!fork) return ltide_error(L, "OutOfMemoryError", "fork_rng: no memory for the block");
   *fork = saved;
-  fork->older = S->forks; /* which one that is is known now: reading the options may have begun and ended others */
-  S->forks = fork;
+  fork->older = ltide_fork_of(S)
+                    ->newest; /* which one that is is known now: reading the options may have begun and ended others */
+  ltide_fork_of(S)->newest = fork;
   memcpy(data, &fork, sizeof fork);
   return ltide_block_open(L, fn);
 }

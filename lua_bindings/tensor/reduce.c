@@ -6,7 +6,8 @@
 
 #include "tide/fuse.h"
 
-#include "call/row.h"
+#include "fuse/fuse.h"
+#include "tensor.h"
 
 typedef tide_reduce_options options;
 
@@ -21,8 +22,8 @@ static options read_options(const ltide_call *c, const ltide_value *dim) {
 static int finish(lua_State *L, ltide_call *c, tide_reduction op, const options *o) {
   tide_tensor **slot = ltide_slot(L, c);
   bool is_fusing = c->S->is_fusing && !c->into;
-  tide_status status =
-      is_fusing ? tide_fuse_reduce(slot, c->S->fuse, op, c->x, o) : tide_reduce(slot, op, c->x, o, c->into);
+  tide_status status = is_fusing ? tide_fuse_reduce(slot, ltide_fuse_of(c->S)->pending, op, c->x, o)
+                                 : tide_reduce(slot, op, c->x, o, c->into);
   return ltide_finish_into(L, c, status);
 }
 
@@ -48,8 +49,9 @@ static int lreduce(lua_State *L) {
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   if (is_composed(row->tag, x)) return ltide_run(L);
   ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, __builtin_expect(S->is_fusing, 0) ? tide_fuse_reduce(&u->t, S->fuse, (tide_reduction)row->tag, x, &o)
-                                                 : tide_reduce(&u->t, (tide_reduction)row->tag, x, &o, NULL));
+  ltide_try(L, __builtin_expect(S->is_fusing, 0)
+                   ? tide_fuse_reduce(&u->t, ltide_fuse_of(S)->pending, (tide_reduction)row->tag, x, &o)
+                   : tide_reduce(&u->t, (tide_reduction)row->tag, x, &o, NULL));
   ltide_made(L, S);
   return 1;
 }

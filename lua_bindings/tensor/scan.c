@@ -3,7 +3,7 @@
  * sums of complex numbers tensor/complex.lua's. */
 #include "tide/scan.h"
 
-#include "call/row.h"
+#include "tensor.h"
 
 static int lscan(lua_State *L, ltide_call *c) {
   bool is_complex = tide_dtype_kind(tide_tensor_dtype(c->x)) == 'C';

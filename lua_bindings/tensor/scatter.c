@@ -2,7 +2,8 @@
  * the form in place. */
 #include "tide/scatter.h"
 
-#include "call/row.h"
+#include "fuse/fuse.h"
+#include "tensor.h"
 #include "tide/fuse.h"
 
 /* Where the result goes: x itself, out=, or a new handle. */

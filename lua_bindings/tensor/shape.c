@@ -1,6 +1,6 @@
 /* shape.c: shaping that copies (cat, stack, tile, flip, roll ...), broadcasting of lists, and complex tensors from
  * parts. */
-#include "call/row.h"
+#include "tensor.h"
 
 /* {==== Lists */
 

@@ -5,8 +5,7 @@
 #include <math.h>
 
 #include "call/each.h"
-#include "call/row.h"
-#include "call/script.h"
+#include "tensor.h"
 
 /* {==== Values with their indexes */
 

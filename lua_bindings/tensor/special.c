@@ -1,6 +1,6 @@
 /* special.c: tide.special, which holds functions under the names that mathematics has for them; and operations that are
  * several others. */
-#include "call/row.h"
+#include "tensor.h"
 
 /* {==== Of several operations */
 

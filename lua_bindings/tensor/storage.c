@@ -3,7 +3,7 @@
  * A storage object holds a one-dimensional uint8 tensor over the whole storage, so that copying, filling and moving are
  * the tensor operations on bytes and need no code of their own. */
 #include "call/class.h"
-#include "call/script.h"
+#include "tensor.h"
 
 #define STORAGE_META "tide.Storage"
 
@@ -55,7 +55,7 @@ static int ltensor_ffi_ptr(lua_State *L, ltide_call *c) {
 }
 
 static int lis_storage(lua_State *L, ltide_call *c) {
-  return ltide_give_boolean(L, ltide_test_meta(L, 1, c->S->storage_meta) != NULL);
+  return ltide_give_boolean(L, ltide_test_meta(L, 1, ltide_handle_of(c->S)->storage_meta) != NULL);
 }
 
 static int lstorage_len(lua_State *L) {
@@ -131,6 +131,6 @@ void ltide_open_storage(lua_State *L, ltide_state *S) {
                                     .tostring = storage_tostring,
                                     .equal = equal,
                                     .others = others};
-  S->storage_meta = ltide_open_class(L, &class);
+  ltide_handle_of(S)->storage_meta = ltide_open_class(L, &class);
   ltide_register_rows(L, "tide", rows);
 }

@@ -7,8 +7,7 @@
  * keeps each for another cycle of the collector. */
 #include "tide/fuse.h"
 
-#include "call/row.h"
-#include "call/script.h"
+#include "tensor.h"
 
 static const char key_ipairs;
 
@@ -20,6 +19,8 @@ static struct {
 } told;
 
 /* {==== Handles */
+
+LTIDE_PART_SIZE(tensor)
 
 ltide_tensor *ltide_new_tensor(lua_State *L, ltide_state *S) {
   ltide_tensor *u = lua_newuserdatauv(L, sizeof *u, 0);

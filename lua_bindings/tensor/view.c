@@ -2,7 +2,7 @@
  *
  * Most rows of tensor/api/view.def need no function: an adaptor reads the arguments and calls core. Lists of views
  * (split, chunk, unbind) are tables whose handles are filled one by one: an error leaves none behind. */
-#include "call/row.h"
+#include "tensor.h"
 
 /* {==== Sizes */
 

@@ -2,8 +2,9 @@
 #ifndef LTIDE_QUOTA_CLOCK_H
 #define LTIDE_QUOTA_CLOCK_H
 
-#include "bindings.h"
+#include "call/bindings.h"
 
+typedef struct ltide_clock ltide_clock;
 /* One for each Lua state with quotas; NULL where there is none: hooks alone count then. It calls `hook` for each
  * instruction of the coroutine that runs as soon as the quota is used up. L runs in protected mode. */
 ltide_clock *ltide_clock_new(lua_State *L, ltide_state *S, lua_Hook hook);
