@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "row.h"
+#include "scope.h"
 #include "block.h"
 
 /* The names that are accepted, with another word in the place of one where that is used. */
@@ -50,7 +51,7 @@ static inline void begin(lua_State *L, ltide_call *c) {
   c->sig = c->row ? ltide_row_sig(c->row) : NULL;
   c->lists = 0;
   c->x = c->into = NULL;
-  if (!c->sig) ltide_error(L, "StateError", "%s: it has no signature", ltide_function_name(L));
+  if (!c->sig) ltide_error(L, "StateError", "%s: it has no signature that fits what it calls", ltide_function_name(L));
 }
 
 void ltide_call_begin(lua_State *L, ltide_call *c) {
@@ -304,12 +305,6 @@ tide_stream *const *ltide_streams(lua_State *L, const ltide_call *c, const char 
   return v->given ? v->streams : NULL;
 }
 
-int ltide_run(lua_State *L) {
-  ltide_call c;
-  ltide_call_read(L, &c);
-  return c.row->body(L, &c);
-}
-
 /* Is the last argument a table in the place of a parameter, none of which it names? The function judges it. */
 static bool is_argument(lua_State *L, ltide_call *c) {
   int top = lua_gettop(L);
@@ -321,7 +316,7 @@ static bool is_argument(lua_State *L, ltide_call *c) {
 }
 
 /* Without options proper, what is given by name goes to its place. */
-int ltide_run_plain(lua_State *L) {
+static int run_plain(lua_State *L) {
   ltide_call c;
   begin(L, &c);
   int top = lua_gettop(L);
@@ -435,11 +430,8 @@ int ltide_push_read(lua_State *L, const ltide_call *c) {
   return count + rest;
 }
 
-int ltide_call_script(lua_State *L, ltide_call *c) {
-  return ltide_script_call(L, c->row->script, ltide_push_read(L, c));
-}
-
-int ltide_call_named(lua_State *L, ltide_call *c) {
+/* Pushes the same with all options in one table under their names, for a function of many. */
+static int push_named(lua_State *L, const ltide_call *c) {
   const ltide_sig *sig = c->sig;
   luaL_checkstack(L, sig->positional + LUA_MINSTACK, "tide: arguments");
   for (int k = 0; k < sig->positional; k++) push_read(L, c, &sig->param[k], &c->v[k]);
@@ -448,20 +440,34 @@ int ltide_call_named(lua_State *L, ltide_call *c) {
     push_read(L, c, &sig->param[k], &c->v[k]);
     lua_setfield(L, -2, sig->param[k].name);
   }
-  return ltide_script_call(L, c->row->script, sig->positional + 1);
+  return sig->positional + 1;
 }
 
-int ltide_run_new(lua_State *L) {
-  if (lua_gettop(L)) lua_remove(L, 1);
-  return ltide_run(L);
+int ltide_call_script(lua_State *L, ltide_call *c) {
+  return ltide_script_call(L, c->row->script, c->row->named ? push_named(L, c) : ltide_push_read(L, c));
 }
 
-int ltide_run_script(lua_State *L) {
-  const ltide_row *row = lua_touserdata(L, lua_upvalueindex(1));
-  return ltide_script_call(L, row->script, lua_gettop(L));
+static const ltide_row *own_row(lua_State *L) { return lua_touserdata(L, lua_upvalueindex(1)); }
+
+int ltide_call_plain(lua_State *L) { return ltide_script_call(L, own_row(L)->script, lua_gettop(L)); }
+
+/* {==== The one runner of rows */
+
+static int run(lua_State *L) {
+  ltide_call c;
+  const ltide_row *row = own_row(L);
+  if (row && row->plain) return run_plain(L);
+  ltide_call_read(L, &c);
+  return c.row->body(L, &c);
 }
 
-int ltide_run_plain_waiting(lua_State *L) { return ltide_waiting(L, ltide_run_plain); }
-
-int ltide_run_waiting(lua_State *L) { return ltide_waiting(L, ltide_run); }
-int ltide_run_in_turn(lua_State *L) { return ltide_in_turn(L, ltide_run); }
+int ltide_run(lua_State *L) {
+  const ltide_row *row = own_row(L);
+  if (row && row->is_class && lua_gettop(L)) lua_remove(L, 1);
+  switch (row ? row->how : LTIDE_AT_ONCE) {
+  case LTIDE_WAITS: return ltide_waiting(L, run);
+  case LTIDE_IN_TURN: return ltide_in_turn(L, run);
+  case LTIDE_GUARDED: return ltide_unguarded(L) ? ltide_guarded(L, run) : run(L);
+  default: return run(L);
+  }
+}

@@ -106,7 +106,7 @@ void ltide_need(lua_State *L, unsigned needs, const char *what) {
 static int run_granted(lua_State *L) {
   const ltide_row *row = lua_touserdata(L, lua_upvalueindex(1));
   ltide_need(L, row->needs, row->name);
-  return row->fn(L);
+  return ltide_row_fn(row)(L);
 }
 
 void ltide_note_table(lua_State *L) {
@@ -186,7 +186,7 @@ void ltide_register_rows(lua_State *L, const char *path, ltide_row *rows) {
     if (r->same)
       lua_getfield(L, table, r->same);
     else
-      lua_pushlightuserdata(L, r), lua_pushcclosure(L, r->needs ? run_granted : r->fn, 1);
+      lua_pushlightuserdata(L, r), lua_pushcclosure(L, r->needs ? run_granted : ltide_row_fn(r), 1);
     if (r->is_class) push_class(L, path, r->name);
     lua_pushvalue(L, -1);
     if (r->where & LTIDE_IN_METHODS)
@@ -448,9 +448,25 @@ static ltide_sig *read_sig(const char *doc) {
   return r.sig;
 }
 
+/* Are the parameters those of core's function? Any row may take out=. */
+static bool fits_shape(const ltide_row *row, const ltide_sig *sig) {
+  static const char letters[LTIDE_KINDS] = {
+      [LTIDE_TENSOR] = 't',  [LTIDE_DIM] = 'd',   [LTIDE_LINE] = 'd',  [LTIDE_PLACE] = 'd', [LTIDE_DIMS] = 'D',
+      [LTIDE_ALLDIMS] = 'D', [LTIDE_SIZES] = 's', [LTIDE_SHAPE] = 's', [LTIDE_LIKE] = 's',  [LTIDE_DTYPE] = 'y'};
+  const char *shape = row->shape;
+  for (int i = 0; shape && i < sig->count; i++) {
+    if (sig->param[i].kind == LTIDE_OUT)
+      shape += *shape == 'o';
+    else if (!*shape || letters[sig->param[i].kind] != *shape++)
+      return false;
+  }
+  return !shape || !*shape;
+}
+
 const ltide_sig *ltide_row_sig_slow(ltide_row *row) {
   if (!row->doc || !row->doc[strcspn(row->doc, "({\n")] || row->doc[strcspn(row->doc, "({\n")] == '\n') return NULL;
   ltide_sig *sig = read_sig(row->doc), *first = NULL;
+  if (sig && !fits_shape(row, sig)) free(sig), sig = NULL;
   if (!sig || atomic_compare_exchange_strong(&row->sig, &first, sig)) return sig;
   free(sig);
   return first;

@@ -54,7 +54,9 @@ enum {
   LTIDE_IN_BOTH = 3
 }; /* where a row is set; methods are those of tensors */
 
-typedef union ltide_core { /* what an adaptor calls, by the name of its shape (core_adapters.c) */
+typedef enum ltide_how { LTIDE_AT_ONCE, LTIDE_WAITS, LTIDE_IN_TURN, LTIDE_GUARDED } ltide_how;
+
+typedef union ltide_core { /* what an adaptor calls, by the name of its shape (tensor/results.c) */
   tide_status (*x)(tide_tensor **, const tide_tensor *);
   tide_status (*x_dim)(tide_tensor **, const tide_tensor *, int);
   tide_status (*x_dim_dim)(tide_tensor **, const tide_tensor *, int, int);
@@ -76,48 +78,75 @@ typedef struct ltide_row {
   const char *name, *doc; /* doc: the signature with its path, a line end, what the function does */
   const char *path;       /* where it is, if not where the rows around it are */
   const char *same;       /* the name of the row before that it is another name of */
-  lua_CFunction fn;       /* finds its row in its first upvalue; ltide_run calls the body */
+  lua_CFunction fn;       /* finds its row in its first upvalue; ltide_run calls the body, or `plain` */
+  lua_CFunction fast;     /* stands in its place, and calls ltide_run where it is not enough; or NULL */
   ltide_body body;
   lua_CFunction plain; /* a body that reads its arguments itself: how many there are, and the names of options, has been
                           checked */
   const char *script;  /* the function of a chunk that gets the arguments as they are, or as they were read */
   const char *noun;    /* the file of the row: "tensor/api/view.def", or NULL */
   ltide_core core;
-  int tag; /* what one function does for several rows */
+  const char *shape; /* of core's function, or NULL */
+  int tag;           /* what one function does for several rows */
+  ltide_how how;     /* ltide_run calls it */
+  bool named;        /* a chunk's function gets all options in one table */
   int where;
   unsigned needs; /* which of tide_lua_capability: a state that lacks one has neither the name nor the function */
-  bool is_class;  /* a callable table: what else the class has is set in it later */
+  bool is_class;  /* a callable table: what else the class has is set in it later; ltide_run drops it */
   _Atomic(ltide_sig *) sig; /* read when it is first asked for, and kept */
 } ltide_row;
 
-/* One row: name, what is called, the signature behind the name, what it does. A path ends with its joint: "tide.". */
+/* The parameters of each shape of core's functions, a letter each: t a tensor, d a dim, D dims, s sizes, y a dtype, o
+ * that it must take out=. A signature that has others is refused when it is read. */
+#define LTIDE_SHAPE_x           "t"
+#define LTIDE_SHAPE_x_dim       "td"
+#define LTIDE_SHAPE_x_dim_dim   "tdd"
+#define LTIDE_SHAPE_x_dims      "tD"
+#define LTIDE_SHAPE_x_sizes     "ts"
+#define LTIDE_SHAPE_x_dim_sizes "tds"
+#define LTIDE_SHAPE_x_dtype     "ty"
+#define LTIDE_SHAPE_x_y         "tt"
+#define LTIDE_SHAPE_x_y_into    "tto"
+#define LTIDE_SHAPE_act         ""
+#define LTIDE_SHAPE_is          ""
+
+/* One row: name, what is called, the signature behind the name, what it does. A path ends with its joint: "tide.".
+ * What is called is one of eight words: a C function in one of three forms, a chunk's in one of three, a function of
+ * core by its shape, or what an earlier row calls. */
 #define FN(f)                                    .fn = f /* reads its arguments itself */
 #define DO(f)                                    .fn = ltide_run, .body = f
-#define DO_TAG(f, t)                             .fn = ltide_run, .body = f, .tag = t
-#define LUA(name)                                .fn = ltide_run_plain, .plain = ltide_run_script, .script = name /* of a chunk */
-#define CALLS(name)                              .fn = ltide_run, .body = ltide_call_script, .script = name /* with them, read */
-#define CALLS_NAMED(name)                        .fn = ltide_run, .body = ltide_call_named, .script = name
-#define GUARDED_CALLS(name)                      .fn = ltide_run_guarded, .body = ltide_call_script, .script = name
-#define COMPOSED(name)                           .fn = ltide_run, .body = ltide_call_composed, .script = name
-#define WAIT_COMPOSED(name)                      .fn = ltide_run_waiting, .body = ltide_call_composed, .script = name
-#define PLAIN(f)                                 .fn = ltide_run_plain, .plain = f
-#define WAIT_PLAIN(f)                            .fn = ltide_run_plain_waiting, .plain = f
-#define WAIT(f)                                  .fn = ltide_run_waiting, .body = f /* it waits for a device: see ltide_waiting */
-#define WAIT_IN_TURN(f)                          .fn = ltide_run_in_turn, .body = f /* see ltide_in_turn */
-#define NEW(f)                                   .fn = ltide_run_new, .body = f     /* of a CLASS */
-#define NEW_NAMED(name)                          .fn = ltide_run_new, .body = ltide_call_named, .script = name /* likewise */
-#define GUARDED(f)                               .fn = ltide_run_guarded, .body = f /* see ltide_guarded */
-#define CORE(shape, f)                           .fn = ltide_run, .body = ltide_##shape, .core.shape = f
-#define DO_CORE(b, shape, f)                     .fn = ltide_run, .body = b, .core.shape = f
-#define FN_TAG(f, b, t)                          .fn = f, .body = b, .tag = t /* f, and ltide_run calls b */
-#define FN_CORE(g, shape, f)                     .fn = g, .body = ltide_##shape, .core.shape = f
-/* Around the call of a row that not every script is to have. */
+#define PLAIN(f)                                 .fn = ltide_run, .plain = f
+#define LUA(name)                                .fn = ltide_run, .plain = ltide_call_plain, .script = name /* with the arguments as they are */
+#define CALLS(name)                              .fn = ltide_run, .body = ltide_call_script, .script = name /* with the arguments, read */
+#define COMPOSED(name)                           .fn = ltide_run, .body = ltide_call_composed, .script = name /* the same; makes tensors */
+#define CORE(form, f)                            .fn = ltide_run, .body = ltide_##form, .core.form = f, .shape = LTIDE_SHAPE_##form
+#define SAME(n)                                  .same = #n /* of a row before */
+/* Around one of these words: how ltide_run calls it, */
+#define WAITS(call)                              call, .how = LTIDE_WAITS   /* it waits for a device: ltide_waiting */
+#define IN_TURN(call)                            call, .how = LTIDE_IN_TURN /* see ltide_in_turn */
+#define GUARDED(call)                            call, .how = LTIDE_GUARDED /* see ltide_guarded */
+#define NAMED(call)                              call, .named = true /* of a chunk: all options are in one table */
+/* what it gets to know, what is tried first, and which script may have it. */
+#define TAG(t, call)                             call, .tag = t
+#define FAST(f, call)                            call, .fast = f /* a C function that calls ltide_run where it is not enough */
 #define NEEDS(capability, call)                  call, .needs = TIDE_LUA_##capability
 #define NEEDS_BOTH(one, other, call)             call, .needs = TIDE_LUA_##one | TIDE_LUA_##other
+/* The words of the lists as they are today. */
+#define DO_TAG(f, t)        TAG(t, DO(f))
+#define FN_TAG(f, b, t)     FAST(f, TAG(t, DO(b)))
+#define FN_CORE(g, form, f) FAST(g, CORE(form, f))
+#define DO_CORE(b, form, f) DO(b)
+#define WAIT(f)             WAITS(DO(f))
+#define WAIT_PLAIN(f)       WAITS(PLAIN(f))
+#define WAIT_IN_TURN(f)     IN_TURN(DO(f))
+#define WAIT_COMPOSED(f)    WAITS(COMPOSED(f))
+#define GUARDED_CALLS(f)    GUARDED(CALLS(f))
+#define CALLS_NAMED(f)      NAMED(CALLS(f))
+#define NEW(f)              DO(f)
+#define NEW_NAMED(f)        NAMED(CALLS(f))
 #define VALUE(place, prefix, n, signature, text) /* what is no function */                                             \
   {.name = #n, .noun = __FILE__, .path = place, .where = LTIDE_IN_MODULE, .doc = prefix #n signature "\n" text},
-#define SAME(n) .same = #n /* the same function under another name, of a row before */
-#define SELF    "x"
+#define SELF "x"
 #define METHOD(n, call, signature, text)                                                                               \
   {.name = #n, .noun = __FILE__, .doc = SELF ":" #n signature "\n" text, .where = LTIDE_IN_METHODS, call},
 #define BOTH(n, call, signature, text)                                                                                 \
@@ -168,6 +197,8 @@ void ltide_withhold(lua_State *L);
 /* Notes the table at the top as one of those. */
 void ltide_note_table(lua_State *L);
 
+/* What Lua calls for the row. */
+static inline lua_CFunction ltide_row_fn(const ltide_row *row) { return row->fast ? row->fast : row->fn; }
 /* The row of the running function, or of the function at arg; NULL: it has none. */
 const ltide_row *ltide_row_running(lua_State *L);
 const ltide_row *ltide_row_at(lua_State *L, int arg);
@@ -238,23 +269,15 @@ void ltide_call_begin(lua_State *L, ltide_call *c);
 /* The same, and reads every parameter into c->v, but for out=, and where the row makes tensors for its dtype=, device=
  * and pin_memory=, which are ltide_opt_options'. */
 void ltide_call_read(lua_State *L, ltide_call *c);
-int ltide_run(lua_State *L); /* reads, and calls the body of the row */
-int ltide_run_plain(lua_State *L);
-int ltide_run_script(lua_State *L); /* the plain body of a row whose function is in a chunk */
+int ltide_run(lua_State *L);        /* reads the arguments and calls what the row says */
+int ltide_call_plain(lua_State *L); /* LUA */
 /* Pushes what was read but out=, as a function of the chunks takes it; returns how many values. */
 int ltide_push_read(lua_State *L, const ltide_call *c);
 /* The body of one that is called with a value for each parameter, in their order, and then with the rest: devices and
  * their lists as core's numbers, nil for what is not given and has no default. */
 int ltide_call_script(lua_State *L, ltide_call *c);
-/* The same with all options in one table under their names, for a function of many. */
-int ltide_call_named(lua_State *L, ltide_call *c);
-int ltide_run_plain_waiting(lua_State *L);
-int ltide_run_guarded(lua_State *L); /* scope.c */
-int ltide_run_waiting(lua_State *L); /* the same within ltide_waiting */
-int ltide_run_in_turn(lua_State *L); /* within ltide_in_turn */
 /* The streams of that list, for n devices; NULL: it is not given. */
 tide_stream *const *ltide_streams(lua_State *L, const ltide_call *c, const char *name, int n);
-int ltide_run_new(lua_State *L); /* of a class, which stands before the arguments */
 /* The parameter of that name. */
 const ltide_value *ltide_get(lua_State *L, const ltide_call *c, const char *name);
 

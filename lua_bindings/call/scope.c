@@ -274,8 +274,6 @@ int ltide_guarded(lua_State *L, lua_CFunction fn) {
   return guarded_done(L, lua_pcallk(L, lua_gettop(L) - 1, LUA_MULTRET, 0, 0, guarded_done), 0);
 }
 
-int ltide_run_guarded(lua_State *L) { return ltide_unguarded(L) ? ltide_guarded(L, ltide_run_guarded) : ltide_run(L); }
-
 /* Stack: the scope at `slot`, in a replica's block the message handler, then the results or the error. */
 static int scoped_done(lua_State *L, int status, lua_KContext slot) {
   ltide_scope *s = lua_touserdata(L, (int)slot);

@@ -312,7 +312,7 @@ static int script_public(lua_State *L) {
     ltide_each_row(look_at, &w);
     if (!w.row) return ltide_error(L, "StateError", "tide: there is no %s.%s", w.path, w.name);
     lua_pushlightuserdata(L, (void *)w.row);
-    lua_pushcclosure(L, w.row->fn, 1);
+    lua_pushcclosure(L, ltide_row_fn(w.row), 1);
   }
   return n - 1;
 }

@@ -66,7 +66,7 @@ static int grid_tostring(lua_State *L, void *grid) {
   return 1;
 }
 
-#define GRID(name) .fn = ltide_run, .body = lgrid, .script = name
+#define GRID(name) DO(lgrid), .script = name
 static ltide_row grid_rows[] = {
 #include "distributed/api/distributed_field.def"
     {0}};
@@ -280,7 +280,7 @@ static int script_number_of(lua_State *L) {
 
 /* {==== Registration */
 
-#define EXCHANGE(name) .fn = ltide_run, .body = lexchange, .script = name
+#define EXCHANGE(name) DO(lexchange), .script = name
 static ltide_row exchange_rows[] = {
     OF(exchange, wait, EXCHANGE("distributed/grid.exchange_wait"), "()",
        "Waits for the messages and writes them to the halos. On a GPU the writing is work of the current stream.")

@@ -72,7 +72,7 @@ static int ltensor_repeat(lua_State *L, ltide_call *c) {
     return ltide_error(L, "ShapeError",
                        "repeat_tensor: repeats: got %d, expected at least %d, one for each dimension; tile takes fewer",
                        n, ndim);
-  return ltide_x_sizes(L, c);
+  return ltide_finish(L, c, tide_tile(ltide_result(L, c), c->x, c->v[1].sizes, n));
 }
 
 /* Pushes the elements in one dimension, for calls that name none. */
