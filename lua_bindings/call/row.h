@@ -131,19 +131,6 @@ typedef struct ltide_row {
 #define FAST(f, call)                            call, .fast = f /* a C function that calls ltide_run where it is not enough */
 #define NEEDS(capability, call)                  call, .needs = TIDE_LUA_##capability
 #define NEEDS_BOTH(one, other, call)             call, .needs = TIDE_LUA_##one | TIDE_LUA_##other
-/* The words of the lists as they are today. */
-#define DO_TAG(f, t)        TAG(t, DO(f))
-#define FN_TAG(f, b, t)     FAST(f, TAG(t, DO(b)))
-#define FN_CORE(g, form, f) FAST(g, CORE(form, f))
-#define DO_CORE(b, form, f) DO(b)
-#define WAIT(f)             WAITS(DO(f))
-#define WAIT_PLAIN(f)       WAITS(PLAIN(f))
-#define WAIT_IN_TURN(f)     IN_TURN(DO(f))
-#define WAIT_COMPOSED(f)    WAITS(COMPOSED(f))
-#define GUARDED_CALLS(f)    GUARDED(CALLS(f))
-#define CALLS_NAMED(f)      NAMED(CALLS(f))
-#define NEW(f)              DO(f)
-#define NEW_NAMED(f)        NAMED(CALLS(f))
 #define VALUE(place, prefix, n, signature, text) /* what is no function */                                             \
   {.name = #n, .noun = __FILE__, .path = place, .where = LTIDE_IN_MODULE, .doc = prefix #n signature "\n" text},
 #define SELF "x"

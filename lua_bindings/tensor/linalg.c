@@ -173,7 +173,7 @@ static int lcholesky(lua_State *L, ltide_call *c) {
   return ltide_finish_into(L, c, tide_linalg_cholesky(slot, c->x, upper, c->into));
 }
 
-#define OF_CHUNK(f) WAIT_COMPOSED("tensor/linalg." #f)
+#define OF_CHUNK(f) WAITS(COMPOSED("tensor/linalg." #f))
 #define PATH        "tide.linalg."
 static ltide_row rows[] = {
 #include "tensor/api/linalg.def"
