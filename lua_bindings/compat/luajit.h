@@ -18,14 +18,14 @@
 #include <lauxlib.h>
 #include <lualib.h>
 
-/* The module is opened by luajit.c, which prepares the state and then calls the one of tide.c. */
+/* The module is opened by open.c, which prepares the state and then calls the one of tide.c. */
 #define luaopen_tide ltide_luaopen
 int luaopen_tide(lua_State *L);
 
 #define LUA_LOADED_TABLE    "_LOADED"
 #define LUA_GNAME           "_G"
 #define LUAI_UACINT         lua_Integer
-#define LUA_RIDX_MAINTHREAD (-1) /* set by luajit.c; nil where a coroutine has opened the module */
+#define LUA_RIDX_MAINTHREAD (-1) /* set by open.c; nil where a coroutine has opened the module */
 
 /* {==== Numbers */
 
@@ -253,5 +253,10 @@ int ltide_jit_gc(lua_State *L, int what, int data, ...);
 typedef void (*lua_WarnFunction)(void *user, const char *message, int to_continue);
 void lua_setwarnf(lua_State *L, lua_WarnFunction f, void *user);
 void lua_warning(lua_State *L, const char *message, int to_continue); /* to stderr, unless a host takes them */
+
+/* {==== What open.c puts into the registry: functions of prelude.lua, the FFI, what makes tide.ffi of it */
+
+extern const char ltide_jit_kind, ltide_jit_parts, ltide_jit_join, ltide_jit_point, ltide_jit_engine, ltide_jit_library;
+void ltide_jit_open_warnings(lua_State *L);
 
 #endif
