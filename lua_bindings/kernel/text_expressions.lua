@@ -92,11 +92,7 @@ local narrow_signs = { add = " + ", sub = " - ", mul = " * " }
 local float_signs = { add = " + ", sub = " - ", mul = " * ", div = " / " }
 local compare_signs = { eq = " == ", ne = " != ", lt = " < ", le = " <= ", gt = " > ", ge = " >= " }
 local bit_signs = { band = " & ", bor = " | ", bxor = " ^ " }
-local integer_calls = { abs = "tk_abs", min = "tk_min", max = "tk_max", ult = "tk_ult" }
-local float_calls = {
-  abs = "TIDE_M(fabs)", min = "tk_fmin", max = "tk_fmax", floor = "TIDE_M(floor)", ceil = "TIDE_M(ceil)", trunc = "TIDE_M(trunc)",
-  fmod = "TIDE_M(fmod)",
-}
+local float_calls = { abs = "TIDE_M(fabs)", min = "tk_fmin", max = "tk_fmax" } -- the others are those of C
 local float_functions = { idiv = "tk_fdiv", mod = "tk_fmodulo", pow = "tk_pow" }
 
 local function wide(w, e) return "(tide_i)" .. write(w, e) end
@@ -192,7 +188,7 @@ local writers = {
   call = function(w, e)
     local args = e.args
     if e.args[1].type == "i" then
-      local name, cast = integer_calls[e.fn], e.narrow and "(int)" or ""
+      local name, cast = "tk_" .. e.fn, e.narrow and "(int)" or ""
       if #args == 1 then return cast .. name .. "(" .. wide(w, args[1]) .. ")" end
       if e.fn == "ult" then return name .. "(" .. wide(w, args[1]) .. ", " .. wide(w, args[2]) .. ")" end
       return cast .. call_pair(w, name, args[1], args[2])
