@@ -93,7 +93,7 @@ static tide_status post_recv(tide_work *w) {
   int from = w->root < 0 ? mpi_const.any_source : w->root;
   TRY(new_head(w));
   POST(Irecv, w->head, (int)sizeof *w->head + INSIDE, mpi_const.byte, from, w->tag, w->group->data);
-  *heads_end = w, heads_end = &w->behind;
+  *heads_end = w, heads_end = &w->behind, w->awaits_head = true;
   return TIDE_OK;
 }
 
@@ -109,7 +109,7 @@ static void leave_heads(tide_work *w) {
   while (*at != w) at = &(*at)->behind;
   *at = w->behind;
   if (!*at) heads_end = at;
-  w->behind = NULL, w->has_head = true;
+  w->behind = NULL, w->awaits_head = false;
 }
 
 static tide_status take_head(bool *done, tide_work *w) {
@@ -128,7 +128,7 @@ static tide_status take_head(bool *done, tide_work *w) {
 tide_status tide__message_next(bool *done, tide_work *w) {
   tide_status status = TIDE_OK;
   bool is_recv = w->note.kind == TIDE_RECV_RANKS;
-  if (is_recv && !w->has_head) TRY(take_head(done, w));
+  if (w->awaits_head) TRY(take_head(done, w));
   if (!*done) return TIDE_OK;
   if (is_recv) status = compare(w, w->head, w->source = w->group->ranks[w->from]);
   tide__message_free(w); /* a script may hold the work for long */
@@ -190,7 +190,7 @@ tide_status tide__message_post(tide_work *w) {
 static void drop_all(tide_work **list) {
   while (*list) {
     tide_work *w = *list;
-    *list = w->behind, w->behind = NULL;
+    *list = w->behind, w->behind = NULL, w->awaits_head = false;
   }
 }
 

@@ -157,7 +157,7 @@ struct tide_work {
    * it, in the group; bytes that fit no tensor. */
   uint64_t parts;
   tide__head *head;
-  bool has_head;
+  bool awaits_head;
   tide_work *behind;
   int from;
   char *dropped;

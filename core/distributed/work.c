@@ -145,7 +145,7 @@ static tide_status test_requests(bool *done, tide_work *w) {
 void tide__work_advance(tide_work *w) {
   bool compared = true, done = true;
   if (queue) begin_queued();
-  if (w->state == WORK_FAILED && w->head && !w->has_head) /* later receives wait for its head */
+  if (w->state == WORK_FAILED && w->awaits_head) /* later receives wait for its head */
     if (test_requests(&done, w) == TIDE_OK && done) tide__message_next(&done, w);
   if (w->state != WORK_RUNNING) return;
   if (w->is_checked) {
