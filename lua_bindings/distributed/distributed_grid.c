@@ -5,7 +5,9 @@
  *
  * Invariant: a message's buffer belongs to no tide.scope; the work that sends or fills it holds it. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "call/class.h"
 #include "distributed.h"
@@ -278,6 +280,72 @@ static int script_number_of(lua_State *L) {
   return 1;
 }
 
+/* {==== Traces */
+
+/* temporary_file(): its name. */
+static int script_temporary_file(lua_State *L) {
+  char name[] = "/tmp/tide-trace-XXXXXX";
+  int fd = mkstemp(name);
+  if (fd < 0) return ltide_error(L, "FileError", "%s: no file could be made in /tmp", ltide_function_name(L));
+  close(fd);
+  return lua_pushstring(L, name), 1;
+}
+
+static int script_read_file(lua_State *L) {
+  luaL_Buffer b;
+  FILE *file = fopen(lua_tostring(L, 1), "rb");
+  if (!file) return ltide_error(L, "FileError", "%s: %s cannot be read", ltide_function_name(L), lua_tostring(L, 1));
+  luaL_buffinit(L, &b);
+  for (size_t n = 1; n;) {
+    n = fread(luaL_prepbuffer(&b), 1, LUAL_BUFFERSIZE, file);
+    luaL_addsize(&b, n);
+  }
+  fclose(file);
+  return luaL_pushresult(&b), 1;
+}
+
+/* mark_time(trace, name): microseconds, or nil. */
+static int script_mark_time(lua_State *L) {
+  lua_pushfstring(L, "\"name\":\"%s\",\"cat\":\"mark\",\"ts\":", lua_tostring(L, 2));
+  const char *at = strstr(lua_tostring(L, 1), lua_tostring(L, -1));
+  if (!at) return lua_pushnil(L), 1;
+  at += lua_rawlen(L, -1);
+  return lua_pushnumber(L, (lua_Number)strtoull(at, (char **)&at, 10) + 1e-3 * (lua_Number)strtoull(at + 1, NULL, 10)),
+         1;
+}
+
+/* move_events(trace, rank, microseconds): its events with times, processes and numbers of arrows of their own. No key
+ * of an event stands inside of a string there, because its quotes would be escaped. */
+static int script_move_events(lua_State *L) {
+  static const char *const keys[] = {"\"pid\":", "\"ts\":", "\"id\":", "\"process_name\",\"args\":{\"name\":\"",
+                                     "_sort_index\",\"args\":{\"sort_index\":"};
+  const char *at = strstr(lua_tostring(L, 1), "\"traceEvents\":[") + strlen("\"traceEvents\":[");
+  unsigned long long rank = (unsigned long long)lua_tointeger(L, 2),
+                     shift = (unsigned long long)(lua_tonumber(L, 3) * 1e3);
+  char text[64];
+  luaL_Buffer b;
+  luaL_buffinit(L, &b);
+  while (*at && strncmp(at, "\n]}", 3) != 0) {
+    int key = 0;
+    size_t length = strcspn(at + 1, "\"_\n") + 1;
+    while (key < 5 && strncmp(at, keys[key], strlen(keys[key])) != 0) key++;
+    if (key < 5) length = strlen(keys[key]);
+    luaL_addlstring(&b, at, length);
+    at += length;
+    if (key == 5) continue;
+    unsigned long long n = key == 3 ? 0 : strtoull(at, (char **)&at, 10);
+    if (key == 1) n = n * 1000 + strtoull(at + 1, (char **)&at, 10) + shift;
+    if (key == 1)
+      snprintf(text, sizeof text, "%llu.%03llu", n / 1000, n % 1000);
+    else if (key == 3)
+      snprintf(text, sizeof text, "rank %llu: ", rank);
+    else
+      snprintf(text, sizeof text, "%llu", n + rank * (key == 2 ? 1000000000 : 1000));
+    luaL_addstring(&b, text);
+  }
+  return luaL_pushresult(&b), 1;
+}
+
 /* {==== Registration */
 
 #define EXCHANGE(name) DO(lexchange), .script = name
@@ -297,10 +365,10 @@ static ltide_row rows[] = {
 
 void ltide_open_distributed_grid(lua_State *L, ltide_state *S) {
   (void)S;
-  static const luaL_Reg script[] =
-      LTIDE_SCRIPT(new_object, region, copy_region, new_buffer, pack, start_message, finish_message, is_message_done,
-                   close_buffer, size_of_dtype, is_capturing, make_file, rename_file, remove_file, write_parts,
-                   bytes_of, hash_of, json_text, byte_text, number_of);
+  static const luaL_Reg script[] = LTIDE_SCRIPT(
+      new_object, region, copy_region, new_buffer, pack, start_message, finish_message, is_message_done, close_buffer,
+      size_of_dtype, is_capturing, make_file, rename_file, remove_file, write_parts, bytes_of, hash_of, json_text,
+      byte_text, number_of, temporary_file, read_file, mark_time, move_events);
   ltide_script_give(L, "distributed/distributed_grid.c", script);
   ltide_open_class(L, &grid_class);
   ltide_open_class(L, &exchange_class);
