@@ -134,6 +134,11 @@ tide_status tide__progress_failure(void) {
 static void leave(tide_work *w) {
   bool is_first = w->state == WORK_FAILED && w->is_awaited && (tide__is_message(w) || !is_group_known(w->group));
   if (w->state == WORK_FAILED && w->group->failure) fail_others(w);
+  if (w->state != WORK_FAILED && w->refs) { /* another stream may wait for it later */
+    w->is_running = false;
+    host.host_job_end(w->in.job, TIDE_OK, NULL), host.host_job_end(w->out.job, TIDE_OK, NULL);
+    return;
+  }
   tide_host_job *in = take(&w->in.job), *out = take(&w->out.job), *failed = is_first ? take(out ? &out : &in) : NULL;
   tide_status status = w->status;
   failure *f = failed ? new_failure(w, failed) : NULL;

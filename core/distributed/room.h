@@ -170,6 +170,7 @@ struct tide_work {
   bool is_behind;  /* another operation of NCCL, which ends before it */
   tide__connect *connect;
   bool is_streamed;    /* the current stream waits for it, not the host */
+  tide_stream *stream; /* that was current at its start */
   tide_event *written; /* behind what the stream writes, or NULL */
   tide__note *notes;   /* of all ranks, when they do not agree */
   double limit;        /* seconds that it may wait */

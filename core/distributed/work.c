@@ -23,6 +23,7 @@ static tide_work *orphans;                     /* released while they run */
 static uint64_t groups;
 
 static tide_host_job *job_of(const tide_work *w) { return w->out.job ? w->out.job : w->in.job; }
+static int device_of(const tide_work *w) { return w->out.device != TIDE_CPU ? w->out.device : w->in.device; }
 
 /* ---- errors ---- */
 
@@ -239,14 +240,21 @@ static tide_status mark_written(tide_work *w, tide_stream *stream) {
   return host.event_record(w->written, stream);
 }
 
+/* The stream waits for the end. One that has sent does not have to, but another one that may change the values. */
+static tide_status wait_for_jobs(const tide_work *w, tide_stream *stream) {
+  if (w->note.kind == TIDE_SEND_RANKS && stream == w->stream) return TIDE_OK;
+  if (w->in.job) TRY(host.host_job_wait(w->in.job, stream));
+  return w->out.job ? host.host_job_wait(w->out.job, stream) : TIDE_OK;
+}
+
 /* Once: the current stream waits for the end, and writes what it gives. */
 static tide_status deliver(tide_work *w, tide_stream *stream) {
   tide__progress_lock();
   tide_status status = TIDE_OK;
   if (w->state == WORK_FAILED)
     status = tide__dist_fail(w->status, "%s", w->message ? w->message : "distributed: it has failed before");
-  else if (w->note.kind != TIDE_SEND_RANKS && w->state < WORK_COMPLETE)
-    status = host.host_job_wait(job_of(w), stream); /* which the lock keeps */
+  else
+    status = wait_for_jobs(w, stream); /* which the lock keeps */
   if (status == TIDE_OK) w->is_awaited = true;
   tide__progress_unlock();
   TRY(status);
@@ -258,7 +266,7 @@ tide_status tide__work_order(bool *ordered, tide_work *w) {
   tide_stream *stream;
   *ordered = w->is_streamed;
   if (!*ordered) return TIDE_OK;
-  TRY(host.current_stream(&stream, w->out.device != TIDE_CPU ? w->out.device : w->in.device));
+  TRY(host.current_stream(&stream, device_of(w)));
   return w->written ? host.stream_wait_event(stream, w->written) : deliver(w, stream);
 }
 
@@ -405,7 +413,7 @@ static tide_status prepare(tide_work *w, const tide_distributed_call *c) {
   if (!is_passed(w, c)) {
     TRY(make_sides(w, c));
     w->is_streamed = job_of(w) && (w->out.job || !w->out.count);
-    return TIDE_OK;
+    return w->is_streamed ? host.current_stream(&w->stream, device_of(w)) : TIDE_OK;
   }
   w->state = WORK_DONE, w->is_streamed = true;
   TRY(tide__side_pass(&w->in, &w->out, c));

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "observe.h"
 #include "order.h"
 #include "tide/debug.h"
 #include "tide/host_job.h"
@@ -68,6 +69,7 @@ tide_status tide_host_job_begin(tide_host_job *job, tide_stream *stream) {
   if (job->begun) return tide__fail(TIDE_STATE, "host_job_begin: the job was begun before, expected a new one");
   TIDE_TRY(job->backend->meet_arrive(stream->impl, job->place));
   job->begun = true;
+  if (tide__sync_watched()) tide__observe_recorded(job, stream);
   tide__order_waited(stream, NULL, 0);
   return TIDE_OK;
 }
@@ -89,6 +91,7 @@ tide_status tide_host_job_wait(tide_host_job *job, tide_stream *stream) {
   bool waits = job->failure || !job->ended;
   job->awaited |= waits;
   pthread_mutex_unlock(&lock);
+  if (tide__sync_watched()) tide__observe_waits_mark(stream, job);
   if (!waits) return TIDE_OK;
   TIDE_TRY(job->backend->meet_wait(stream->impl, job->place));
   tide__order_waited(stream, NULL, 0);
@@ -147,6 +150,7 @@ void tide_host_job_release(tide_host_job *job) {
   pthread_mutex_lock(&lock);
   close_place(job);
   pthread_mutex_unlock(&lock);
+  if (tide__sync_watched()) tide__observe_mark_gone(job);
   free(job);
 }
 

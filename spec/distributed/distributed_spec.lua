@@ -298,6 +298,57 @@ if D.cuda then
       assert.are.equal(size - 1, host:max():item())
     end)
 
+    it("race with what another one does beside an operation, and not behind its wait()", function()
+      local side, to, from = cuda.Stream(D.dev), (rank + 1) % size, (rank - 1) % size
+      local x, y, out = filled(100, rank), filled(100, 0), tide.zeros({ size, 100 }, here)
+      if size == 1 then return pending "a rank alone copies" end
+      local starts = {
+        { "writes", x, function() return dist.all_reduce(x, { async_op = true }) end },
+        { "writes", x, function() return dist.broadcast(x, size - 1, { async_op = true }) end, reads = rank == size - 1 },
+        { "writes", out, function() return dist.all_gather_into_tensor(out, x, { async_op = true }) end },
+        { "reads", x, function() return dist.all_gather_into_tensor(out, x, { async_op = true }) end },
+        { "writes", y, function() dist.isend(x, to) return dist.irecv(y, from) end },
+        { "reads", x, function()
+          local work = dist.isend(x, to)
+          dist.irecv(y, from):wait()
+          return work
+        end },
+      }
+      cuda.sanitizer.enable()
+      local ok, e = pcall(function()
+        for i, case in ipairs(starts) do
+          local u = case[2]
+          local function beside()
+            if case[1] == "reads" then u:add_(1) else u:sum() end
+          end
+          for _, waits in ipairs { true, false } do
+            settle()
+            local work, late = case[3](), nil
+            if waits then
+              for _ = 1, 2 do
+                cuda.stream(side, function()
+                  work:wait()
+                  beside()
+                end)
+                while not work:is_completed() do end
+              end
+              cuda.current_stream(D.dev):wait_stream(side)
+            else
+              local fine, problem = pcall(cuda.stream, side, beside)
+              if fine then fine, problem = pcall(work.wait, work) end -- where it writes
+              if fine and not case.reads then error("case " .. i .. ": no race was found", 0) end
+              late = problem
+            end
+            if late and not tostring(late):find "race:" then error(late, 0) end
+            settle()
+            dist.barrier()
+          end
+        end
+      end)
+      cuda.sanitizer.disable()
+      assert.is_true(ok, e)
+    end)
+
     it("are not captured", function()
       local g, x = cuda.CUDAGraph(), tide.ones(2, { device = "cuda" })
       raises(size > 1 and "a graph is being captured" or "", function()
