@@ -193,7 +193,7 @@ static tide_status describe(parcel *p, const tide_tensor *x, const tide_backend 
   memcpy(p->size, x->size, (size_t)x->ndim * sizeof *p->size);
   memcpy(p->stride, x->stride, (size_t)x->ndim * sizeof *p->stride);
   if (!s->nbytes) return TIDE_OK;
-  void *base;
+  void *base = NULL;
   TIDE_TRY(place(&base, s, b));
   p->start = (uint64_t)((char *)s->ptr - (char *)base);
   TIDE_TRY(b->ipc_mem_export(&p->memory, s->device, base));
