@@ -22,9 +22,11 @@ local function read(command)
   return text
 end
 
+-- TIDE_RANKS_LAUNCHER: only this one.
 local launchers = {}
 for _, name in ipairs { "mpirun.openmpi", "mpirun.mpich" } do
-  local path = read("command -v " .. name):gsub("%s+$", "")
+  local chosen = os.getenv "TIDE_RANKS_LAUNCHER" or name
+  local path = name ~= chosen and "" or read("command -v " .. name):gsub("%s+$", "")
   if path ~= "" then launchers[#launchers + 1] = path end
 end
 if #launchers == 0 then

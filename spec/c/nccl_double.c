@@ -55,6 +55,7 @@ typedef struct work {
 } work;
 
 struct comm {
+  comm *next; /* that has ended */
   pthread_mutex_t lock;
   pthread_cond_t wake;
   pthread_t thread;
@@ -324,13 +325,17 @@ NCCL(ncclCommInitRankConfig, comm **out, int n, id name, int rank, void *config)
 
 NCCL(ncclCommGetAsyncError, comm *c, int *state) { return *state = atomic_load(&c->state), SUCCESS; }
 
+static _Atomic(comm *) ended; /* streams may still depart: communicators stay */
+
 static void finish(comm *c) {
   pthread_mutex_lock(&c->lock);
   atomic_store(&c->ended, true);
   pthread_cond_signal(&c->wake);
   pthread_mutex_unlock(&c->lock);
   pthread_join(c->thread, NULL);
-  forget(c, 0), forget(c, c->queued); /* streams may still depart: the communicator stays */
+  forget(c, 0), forget(c, c->queued);
+  c->next = ended;
+  while (!atomic_compare_exchange_weak(&ended, &c->next, c)) continue;
 }
 
 NCCL(ncclCommAbort, comm *c) {
