@@ -25,6 +25,7 @@ tide_status tide__tokenize(tide__tokens *out, const char *code, const char *end,
 static inline bool tide__token_is(const tide__token *w, const char *text) {
   return (size_t)w->length == strlen(text) && !memcmp(w->at, text, (size_t)w->length);
 }
+bool tide__token_is_any(const tide__token *w, const char *names); /* between which stand blanks */
 /* The index of the bracket that closes the one at `at`, or count. Angle brackets count where they are asked for. */
 int tide__closing(const tide__tokens *w, int at, bool angle);
 /* Does the directive include a file? *name is that with the sign before it, *length without the one behind it, 0 where
@@ -58,8 +59,9 @@ tide_status tide__parse_template(tide__signature *out, const char *code, const c
 /* The __global__ functions of that name that take different parameters: none, one, or several between which conditions
  * of the preprocessor may choose. The list is the caller's to free. */
 tide_status tide__parse_global(tide__signature **out, int *count, const char *code, const char *name, const char *what);
-/* The first of the NULL-terminated words that the code uses outside comments and strings, or NULL. */
-const char *tide__parse_finds(const char *code, const char *const *words);
+/* Does the code use one of the names, between which stand blanks, outside comments and strings? out: NULL, or the first
+ * one. */
+bool tide__parse_finds(tide__token *out, const char *code, const char *names);
 
 /* ---- rewrite.c: what a compiler of the host gets ---- */
 
@@ -137,6 +139,7 @@ static inline bool tide__text_word(char c) {
 }
 /* Does a text of core's own, in which nothing is a comment or a literal, have the word? */
 bool tide__text_names(const char *text, const char *word);
+bool tide__text_names_any(const char *text, const char *words); /* between which stand blanks */
 
 /* ---- module.c: functions by their text: in memory, on disk, or compiled ---- */
 

@@ -12,12 +12,12 @@
 
 /* ---- checks ---- */
 
+/* Can it be read? The epoch is another one after shutdown, so a live storage says that the runtime is up as well. */
+static inline bool tide__tensor_live(const tide_tensor *x) {
+  return x && atomic_load_explicit(&x->refs, memory_order_relaxed) > 0 && x->storage && tide__storage_live(x->storage);
+}
 static inline tide_status tide__check(const tide_tensor *x, const char *what, const char *name) {
-  /* The epoch is another one after shutdown, so a live storage says that the runtime is up as well. */
-  if (TIDE_LIKELY(x != NULL && atomic_load_explicit(&x->refs, memory_order_relaxed) > 0 && x->storage != NULL &&
-                  tide__storage_live(x->storage)))
-    return TIDE_OK;
-  return tide__tensor_check(x, what, name);
+  return TIDE_LIKELY(tide__tensor_live(x)) ? TIDE_OK : tide__tensor_check(x, what, name);
 }
 /* ARGUMENT when a function got neither a place for its result nor a destination. */
 tide_status tide__out_check(tide_tensor **out, const tide_tensor *into, const char *what);

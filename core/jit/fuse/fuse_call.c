@@ -28,16 +28,12 @@ typedef struct call {
 
 /* ---- do they fit? ---- */
 
-static inline bool live(const tide_tensor *x) {
-  return x && atomic_load_explicit(&x->refs, memory_order_relaxed) > 0 && x->storage && tide__storage_live(x->storage);
-}
-
 static inline bool inputs_fit(call *c) {
   const tide_fused *f = c->f;
   for (int k = 0; k < f->inputs; k++) {
     const tide_tensor *x = c->in[k];
     const tide_fused_node *v = &f->value[f->input[k]];
-    if (!live(x) || x->dtype != v->dtype || x->ndim != v->ndim) return false;
+    if (!tide__tensor_live(x) || x->dtype != v->dtype || x->ndim != v->ndim) return false;
     if (x->storage->device != c->in[0]->storage->device) return false;
   }
   c->device = c->in[0]->storage->device;
@@ -94,9 +90,8 @@ static bool sizes_fit(call *c) {
     if (!tide__size_broadcast(c->size, &c->ndim, c->in[k])) return false;
   for (int k = 0; k < f->outputs; k++)
     if (!is_full(c, f->value[f->output[k]].reach)) return false;
-  int64_t numel = tide__size_product(c->size, c->ndim);
-  c->numel = numel;
-  return numel < INT64_MAX;
+  c->numel = tide__size_product(c->size, c->ndim);
+  return c->numel < INT64_MAX;
 }
 
 /* ---- results ---- */
@@ -104,7 +99,8 @@ static bool sizes_fit(call *c) {
 static bool into_fits(const call *c, int k) {
   const tide_tensor *x = c->into[k];
   if (!x || (c->fresh >> k & 1)) return true;
-  if (!live(x) || x->storage->device != c->device || x->dtype != c->f->value[c->f->output[k]].dtype) return false;
+  if (!tide__tensor_live(x) || x->storage->device != c->device || x->dtype != c->f->value[c->f->output[k]].dtype)
+    return false;
   if (x->ndim != c->ndim || memcmp(x->size, c->size, (size_t)c->ndim * sizeof *c->size) != 0) return false;
   for (int d = 0; d < c->ndim; d++)
     if (x->stride[d] == 0 && x->size[d] > 1) return false;
@@ -304,21 +300,16 @@ static tide__fuse_plan *find_rows_plan(tide_fused *f, const tide_compiler *c, in
 /* Of the sizes in all, how many elements a row has. */
 static bool rows_fit(call *c, tide__fuse_rows *r) {
   const tide_fused *f = c->f;
-  c->ndim = 0, c->uniform = 0;
-  for (int k = 0; k < f->inputs; k++)
-    if (!tide__size_broadcast(c->size, &c->ndim, c->in[k])) return false;
+  if (!sizes_fit(c) || !c->numel) return false;
   for (int i = 0; i < f->nodes; i++)
     if (f->value[i].kind == TIDE_FUSE_REDUCE && !is_full(c, f->value[i].reach)) return false;
-  for (int k = 0; k < f->outputs; k++)
-    if (!is_full(c, f->value[f->output[k]].reach)) return false;
   *r = (tide__fuse_rows){.rows = 1, .columns = 1};
   for (int d = 0; d < c->ndim; d++)
     if (is_reduced(c, d))
-      r->columns = tide__size_mul(r->columns, c->size[d]);
+      r->columns *= c->size[d];
     else
-      r->rows = tide__size_mul(r->rows, c->size[d]);
-  c->numel = tide__size_mul(r->rows, r->columns);
-  return r->columns >= 1 && c->numel > 0 && r->rows < INT32_MAX && c->numel < INT64_MAX;
+      r->rows *= c->size[d];
+  return r->rows < INT32_MAX;
 }
 
 /* The strides of an operand over the dims that stay, and those that are reduced. Row results are new, row by row. */

@@ -113,23 +113,34 @@ static void add_reduce(writer *w, int node) {
 
 /* ---- reading and writing ---- */
 
+static void add_address(writer *w, int k) {
+  tide__text_add(&w->t, "  const tide_s%d *a%d = (const tide_s%d *)tide_a.ptr[%d] + row * tide_a.stride[%d];\n", k, k,
+                 k, k, k);
+}
+
+/* Room for what a thread has of an operand, and the type of an access. */
+static void add_room(writer *w, int k, const char *count) {
+  tide__text_add(&w->t,
+                 "  typedef tide_raw<sizeof(tide_s%d) * TIDE_LANES_>::type tide_r%d;\n"
+                 "  alignas(tide_r%d) tide_s%d p%d[%s];\n",
+                 k, k, k, k, k, count);
+}
+
+static const char each_access[] = "  _Pragma(\"unroll\") for (int j = 0; j < TIDE_PIECES; j++)\n"
+                                  "    if ((j * TIDE_GROUP + lane) * TIDE_LANES_ < columns)\n";
+
 static void add_loads(writer *w) {
   const tide_fused *f = w->f;
   for (int k = f->outputs; k < f->outputs + f->inputs; k++) {
-    tide__text_add(&w->t, "  const tide_s%d *a%d = (const tide_s%d *)tide_a.ptr[%d] + row * tide_a.stride[%d];\n", k, k,
-                   k, k, k);
+    add_address(w, k);
     if (tide__fuse_gathers(f, k - f->outputs)) continue;
     if (!is_spread(w, k)) {
       tide__text_add(&w->t, "  const tide_s%d p%d = *a%d;\n", k, k, k);
       continue;
     }
-    tide__text_add(&w->t,
-                   "  typedef tide_raw<sizeof(tide_s%d) * TIDE_LANES_>::type tide_r%d;\n"
-                   "  alignas(tide_r%d) tide_s%d p%d[TIDE_PIECES * TIDE_LANES_];\n"
-                   "  _Pragma(\"unroll\") for (int j = 0; j < TIDE_PIECES; j++)\n"
-                   "    if ((j * TIDE_GROUP + lane) * TIDE_LANES_ < columns)\n"
-                   "      ((tide_r%d *)p%d)[j] = ((const tide_r%d *)a%d)[j * TIDE_GROUP + lane];\n",
-                   k, k, k, k, k, k, k, k, k);
+    add_room(w, k, "TIDE_PIECES * TIDE_LANES_");
+    tide__text_add(&w->t, "%s      ((tide_r%d *)p%d)[j] = ((const tide_r%d *)a%d)[j * TIDE_GROUP + lane];\n",
+                   each_access, k, k, k, k);
   }
 }
 
@@ -151,11 +162,7 @@ static void add_row_results(writer *w) {
 
 static void add_results(writer *w) {
   char to[64];
-  for (int k = 0; k < w->f->outputs; k++)
-    tide__text_add(&w->t,
-                   "  typedef tide_raw<sizeof(tide_s%d) * TIDE_LANES_>::type tide_r%d;\n"
-                   "  alignas(tide_r%d) tide_s%d p%d[TIDE_PIECES * TIDE_LANES_];\n",
-                   k, k, k, k, k);
+  for (int k = 0; k < w->f->outputs; k++) add_room(w, k, "TIDE_PIECES * TIDE_LANES_");
   tide__text_add(&w->t, "  TIDE_LOOP {\n");
   for (int k = 0; k < w->f->outputs; k++) need(w, w->f->output[k]);
   for (int k = 0; k < w->f->outputs; k++) {
@@ -164,12 +171,11 @@ static void add_results(writer *w) {
   }
   tide__text_add(&w->t, "  }\n");
   for (int k = 0; k < w->f->outputs; k++)
-    tide__text_add(&w->t,
-                   "  _Pragma(\"unroll\") for (int j = 0; j < TIDE_PIECES; j++)\n"
-                   "    if ((j * TIDE_GROUP + lane) * TIDE_LANES_ < columns)\n"
-                   "      ((tide_r%d *)((tide_s%d *)tide_a.ptr[%d] + row * tide_a.stride[%d]))[j * TIDE_GROUP + "
-                   "lane] = ((tide_r%d *)p%d)[j];\n",
-                   k, k, k, k, k, k);
+    tide__text_add(
+        &w->t,
+        "%s      ((tide_r%d *)((tide_s%d *)tide_a.ptr[%d] + row * tide_a.stride[%d]))[j * TIDE_GROUP + lane] = "
+        "((tide_r%d *)p%d)[j];\n",
+        each_access, k, k, k, k, k, k);
 }
 
 /* ---- parts ---- */
@@ -178,17 +184,13 @@ static void add_results(writer *w) {
 static void add_part_load(writer *w, int k, bool in_loop) {
   bool moves = w->shape->moves >> (k - w->f->outputs) & 1;
   const char *at = in_loop ? "i" : "0";
-  if (!in_loop)
-    tide__text_add(&w->t, "  const tide_s%d *a%d = (const tide_s%d *)tide_a.ptr[%d] + row * tide_a.stride[%d];\n", k, k,
-                   k, k, k);
+  if (!in_loop) add_address(w, k);
   if (moves != in_loop || tide__fuse_gathers(w->f, k - w->f->outputs)) return;
-  if (is_spread(w, k))
-    tide__text_add(&w->t,
-                   "  typedef tide_raw<sizeof(tide_s%d) * TIDE_LANES_>::type tide_r%d;\n"
-                   "  alignas(tide_r%d) tide_s%d p%d[TIDE_LANES_];\n"
-                   "  *(tide_r%d *)p%d = *(const tide_r%d *)(a%d + (%s) * tide_a.step[%d]);\n",
-                   k, k, k, k, k, k, k, k, k, at, k);
-  else
+  if (is_spread(w, k)) {
+    add_room(w, k, "TIDE_LANES_");
+    tide__text_add(&w->t, "  *(tide_r%d *)p%d = *(const tide_r%d *)(a%d + (%s) * tide_a.step[%d]);\n", k, k, k, k, at,
+                   k);
+  } else
     tide__text_add(&w->t, "  const tide_s%d p%d = a%d[(%s) * tide_a.step[%d]];\n", k, k, k, at, k);
 }
 

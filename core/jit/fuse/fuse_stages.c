@@ -158,15 +158,14 @@ static bool find_levels(tide__fuse_stages *s, const tide_fused *f) {
 
 static tide_status make_stages(tide_fused *f) {
   tide__fuse_stages *s = f->stages = calloc(1, sizeof *s);
-  writer *w = malloc(sizeof *w);
-  tide_status status = s && w ? TIDE_OK : tide__fail(TIDE_MEMORY, "fuse: no host memory");
+  writer w;
+  tide_status status = s ? TIDE_OK : tide__fail(TIDE_MEMORY, "fuse: no host memory");
   if (status == TIDE_OK && !find_levels(s, f)) status = tide__fuse_refuse(f, "too many reductions of long rows");
   for (int l = 0; status == TIDE_OK && l < s->levels; l++) {
-    status = add_parts(w, s, f, l);
-    if (status == TIDE_OK) status = add_last(w, s, f, l);
+    status = add_parts(&w, s, f, l);
+    if (status == TIDE_OK) status = add_last(&w, s, f, l);
   }
-  if (status == TIDE_OK && !f->row_results) status = add_whole(w, s, f);
-  free(w);
+  if (status == TIDE_OK && !f->row_results) status = add_whole(&w, s, f);
   if (status != TIDE_OK) tide__fuse_stages_free(f);
   return status;
 }

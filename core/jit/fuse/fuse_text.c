@@ -80,13 +80,10 @@ bool tide__fuse_has_text(int op) {
 }
 
 bool tide__fuse_is_costly(int op) {
-  static const char *const words[] = {
-      "exp",  "exp2",  "expm1", "log",      "log2",      "log10",          "log1p",          "sin",   "cos",   "tan",
-      "asin", "acos",  "atan",  "sinh",     "cosh",      "tanh",           "asinh",          "acosh", "atanh", "erf",
-      "erfc", "atan2", "hypot", "tide_pow", "tide_fmod", "tide_remainder", "tide_div_floor", NULL};
-  for (int i = 0; words[i]; i++)
-    if (tide__text_names(tide_op_get((tide_op)op)->expr, words[i])) return true;
-  return false;
+  return tide__text_names_any(
+      tide_op_get((tide_op)op)->expr,
+      "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
+      "atanh erf erfc atan2 hypot tide_pow tide_fmod tide_remainder tide_div_floor");
 }
 
 /* ---- statements ---- */

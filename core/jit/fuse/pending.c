@@ -142,7 +142,7 @@ static tide_status compute(tide_fuse *f, tide__node *const *wanted, int count, t
 
 enum { AT_ONCE = 64 };
 
-/* Those of one stream at once; they are held meanwhile. `last`: a node without storage, which is written to `into`. */
+/* Those of one stream at once. */
 tide_status tide__fuse_compute_all(tide_fuse *f, tide__node **list, int n, tide__node *last, tide_tensor *into) {
   tide_status status = TIDE_OK;
   while (n > 0 && status == TIDE_OK) {
@@ -178,8 +178,8 @@ static tide_status settle(tide_storage *s) {
   return status;
 }
 
-/* The living nodes for which this holds: that read the storage, or a captured one, or all. A malloc'ed list. */
-tide_status tide__fuse_find(tide__node ***list, int *count, tide_fuse *f, const tide_storage *s, bool captured) {
+/* The living nodes that read the storage, or without one a captured one, or all. A malloc'ed list. */
+static tide_status find(tide__node ***list, int *count, tide_fuse *f, const tide_storage *s, bool captured) {
   uint32_t mark = ++f->mark;
   *list = NULL, *count = 0;
   int room = 0;
@@ -204,32 +204,40 @@ tide_status tide__fuse_find(tide__node ***list, int *count, tide_fuse *f, const 
   return TIDE_OK;
 }
 
-tide_status tide__fuse_settle(tide_fuse *f, const tide_storage *s, bool captured) {
+static tide_status settle_readers(tide_fuse *f, const tide_storage *s, bool captured, tide__node *last,
+                                  tide_tensor *into) {
   tide__node **list;
   int n;
   tide__fuse_lock(f);
-  tide_status status = tide__fuse_find(&list, &n, f, s, captured);
+  tide_status status = find(&list, &n, f, s, captured);
   if (status == TIDE_OK) {
-    status = tide__fuse_compute_all(f, list, n, NULL, NULL);
+    status = tide__fuse_compute_all(f, list, n, last, into);
     free(list);
   }
   tide__fuse_unlock(f);
   return status;
 }
 
+tide_status tide__fuse_settle(tide_fuse *f, const tide_storage *s, bool captured) {
+  return settle_readers(f, s, captured, NULL, NULL);
+}
+
+tide_status tide__fuse_overwrite(tide_fuse *f, tide__node *n, tide_tensor *into) {
+  return settle_readers(f, into->storage, false, n, into);
+}
+
 static void lose(tide_fuse *f, const tide_storage *s) {
   tide__node **list;
   int n;
   tide__fuse_lock(f);
-  if (tide__fuse_find(&list, &n, f, s, false) == TIDE_OK) {
+  if (find(&list, &n, f, s, false) == TIDE_OK) {
     for (int i = 0; i < n; i++) list[i]->is_lost = true;
     free(list);
   }
   tide__fuse_unlock(f);
 }
 
-/* A reference to the first of the registry, or to the one behind f, which is dropped. Where f has left it, again from
- * the first. */
+/* Where f has left the registry, again from the first. */
 tide_fuse *tide__fuse_next(tide_fuse *f) {
   pthread_mutex_lock(&registry_lock);
   tide_fuse *next = registry;

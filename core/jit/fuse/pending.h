@@ -143,10 +143,10 @@ tide__node *tide__node_use(tide_fuse *f, const tide_tensor *x);
 
 /* Computes these nodes; those that live are held meanwhile. `last`: a node without storage, written to `into`. */
 tide_status tide__fuse_compute_all(tide_fuse *f, tide__node **list, int n, tide__node *last, tide_tensor *into);
-/* The living nodes that read the storage, or without one a captured one, or all. A malloc'ed list. */
-tide_status tide__fuse_find(tide__node ***list, int *count, tide_fuse *f, const tide_storage *s, bool captured);
-/* Computes them. */
+/* Computes the living nodes that read the storage, or without one a captured one, or all. */
 tide_status tide__fuse_settle(tide_fuse *f, const tide_storage *s, bool captured);
+/* Computes those that read what is written, and n, a node without storage, to `into`. */
+tide_status tide__fuse_overwrite(tide_fuse *f, tide__node *n, tide_tensor *into);
 /* A reference to the first fuse there is, or to the one behind f, which is dropped. */
 tide_fuse *tide__fuse_next(tide_fuse *f);
 

@@ -186,16 +186,10 @@ static tide_status replace(tide_tensor *x, tide__node *n) {
 static tide_status write(tide_fuse *f, tide__node *n, tide_tensor *into) {
   const tide__node *now = tide__node_of(into);
   if (now && now->fuse == f && now->stream == n->stream && into->offset == 0) return replace(into, n);
-  tide__node **list;
-  int count;
   n->users++;
   tide_status status = tide__storage_settle(into->storage);
   if (status == TIDE_OK) status = tide__writable_check(into, tide_op_get((tide_op)n->op)->name, "the destination");
-  if (status == TIDE_OK) status = tide__fuse_find(&list, &count, f, into->storage, false);
-  if (status == TIDE_OK) {
-    status = tide__fuse_compute_all(f, list, count, n, into);
-    free(list);
-  }
+  if (status == TIDE_OK) status = tide__fuse_overwrite(f, n, into);
   tide__node_unuse(n);
   return status;
 }

@@ -29,9 +29,8 @@ static tide_status fail_operand(const tide_kernel *p, int i, const tide_operand 
 }
 
 static inline bool fits(const tide_kernel_operand *o, const tide_tensor *x, int device) {
-  return x && o->kind == TIDE_KERNEL_TENSOR && atomic_load_explicit(&x->refs, memory_order_relaxed) > 0 && x->storage &&
-         tide__storage_live(x->storage) && x->storage->device == device && x->dtype == (uint8_t)o->dtype &&
-         x->ndim == o->ndim;
+  return o->kind == TIDE_KERNEL_TENSOR && tide__tensor_live(x) && x->storage->device == device &&
+         x->dtype == (uint8_t)o->dtype && x->ndim == o->ndim;
 }
 
 static inline void put_tensor(int64_t *s, const tide_tensor *x) {

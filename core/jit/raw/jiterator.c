@@ -32,10 +32,6 @@ static tide_status launch(const tide__jit_plan *p, const tide_jit *j, tide_tenso
 
 /* ---- the usual way ---- */
 
-static inline bool live(const tide_tensor *x) {
-  return x && atomic_load_explicit(&x->refs, memory_order_relaxed) > 0 && x->storage && tide__storage_live(x->storage);
-}
-
 /* The plan of a call whose operands are contiguous, of one size, on one device, and aligned. */
 static inline const tide__jit_plan *flat_match(const tide_jit *j, tide_tensor *const *in) {
   const tide_tensor *model = in[0];
@@ -43,7 +39,7 @@ static inline const tide__jit_plan *flat_match(const tide_jit *j, tide_tensor *c
   uintptr_t address = 0;
   for (int k = 0; k < j->inputs; k++) {
     const tide_tensor *x = in[k];
-    if (!live(x) || !x->contiguous) return NULL;
+    if (!tide__tensor_live(x) || !x->contiguous) return NULL;
     if (k && (x->storage->device != model->storage->device || !tide__same_size(x, model))) return NULL;
     dtypes |= (uint64_t)x->dtype << 4 * k;
     address |= (uintptr_t)tide__tensor_ptr(x);
@@ -219,30 +215,33 @@ static tide_status call_find(const tide__jit_plan **p, call *c, tide_jit *j, tid
   return *p ? TIDE_OK : tide__jit_plan_make(p, j, key, c->in, c->common, c->device, c->work);
 }
 
-static tide_status call_run(call *c, tide_jit *j, tide_tensor *const *made, const tide_scalar *scalars) {
-  const tide__jit_plan *p;
-  TIDE_TRY(call_find(&p, c, j, made));
+static tide_status call_run(const call *c, const tide__jit_plan *p, const tide_jit *j, tide_tensor *const *made,
+                            const tide_scalar *scalars) {
   if (!p) return tide__jit_pending(j->what);
   tide__work w = {.numel = c->numel, .ndim = c->work, .stride = c->stride};
   memcpy(w.size, c->size, (size_t)c->ndim * sizeof *w.size);
   return launch(p, j, made, c->in, scalars, &w, c->device);
 }
 
-/* out or into. */
-static tide_status general_path(tide_tensor **out, tide_jit *j, tide_tensor *const *in, int n,
+/* out or into; or ready: all but the launch. */
+static tide_status general_path(bool *ready, tide_tensor **out, tide_jit *j, tide_tensor *const *in, int n,
                                 const tide_scalar *scalars, tide_tensor *const *into) {
   call c = {0};
   tide_tensor *made[TIDE_JIT_TENSORS];
+  const tide__jit_plan *p = NULL;
   int count = 0;
   tide_status status = call_begin(&c, j, in, n);
   if (status == TIDE_OK) status = call_devices(&c, j);
   if (status == TIDE_OK && into) status = call_into(&c, j, into);
   if (status == TIDE_OK) status = call_results(made, &count, &c, j, into);
-  if (status == TIDE_OK && made[0]->numel) status = call_run(&c, j, made, scalars);
+  bool empty = status == TIDE_OK && !made[0]->numel; /* needs no kernel */
+  if (status == TIDE_OK && !empty) status = call_find(&p, &c, j, made);
+  if (status == TIDE_OK && ready) *ready = p || empty;
+  if (status == TIDE_OK && !ready && !empty) status = call_run(&c, p, j, made, scalars);
   for (int k = 0; k < INPUTS; k++) tide_tensor_release(c.owned[k]);
-  for (int k = 0; into && k < count && status == TIDE_OK; k++)
+  for (int k = 0; into && !ready && k < count && status == TIDE_OK; k++)
     if (made[k] != into[k]) status = tide_copy(into[k], made[k], true);
-  if (status != TIDE_OK || into)
+  if (status != TIDE_OK || into || ready)
     drop(made, count);
   else
     memcpy(out, made, (size_t)count * sizeof *out);
@@ -254,7 +253,7 @@ tide_status tide_jit_call_into(tide_tensor *const *into, tide_jit *j, tide_tenso
   if (TIDE_UNLIKELY(!into || !j || !in))
     return tide__fail(TIDE_ARGUMENT, "jiterator: wrong arguments, expected a function, tensors and destinations");
   if (scalars) TIDE_TRY(tide__jit_scalars_check(j, scalars, j->signature.name));
-  return general_path(NULL, j, in, n, scalars, into);
+  return general_path(NULL, NULL, j, in, n, scalars, into);
 }
 
 tide_status tide_jit_call(tide_tensor **out, tide_jit *j, tide_tensor *const *in, int n, const tide_scalar *scalars) {
@@ -263,25 +262,7 @@ tide_status tide_jit_call(tide_tensor **out, tide_jit *j, tide_tensor *const *in
   if (scalars) TIDE_TRY(tide__jit_scalars_check(j, scalars, j->signature.name));
   const tide__jit_plan *p = TIDE_LIKELY(n == j->inputs && j->made == tide__epoch_now()) ? flat_match(j, in) : NULL;
   if (TIDE_LIKELY(p != NULL)) return flat_path(out, p, j, in, scalars);
-  return general_path(out, j, in, n, scalars, NULL);
-}
-
-/* Everything that a call does but the launch. */
-static tide_status prepare(bool *out, tide_jit *j, tide_tensor *const *in, int n, tide_tensor *const *into) {
-  call c = {0};
-  int count = 0;
-  tide_tensor *made[TIDE_JIT_TENSORS];
-  const tide__jit_plan *p = NULL;
-  tide_status status = call_begin(&c, j, in, n);
-  if (status == TIDE_OK) status = call_devices(&c, j);
-  if (status == TIDE_OK && into) status = call_into(&c, j, into);
-  if (status == TIDE_OK) status = call_results(made, &count, &c, j, into);
-  bool none = status == TIDE_OK && !made[0]->numel; /* needs no kernel */
-  if (status == TIDE_OK && !none) status = call_find(&p, &c, j, made);
-  for (int k = 0; k < INPUTS; k++) tide_tensor_release(c.owned[k]);
-  drop(made, count);
-  if (status == TIDE_OK) *out = p || none;
-  return status;
+  return general_path(NULL, out, j, in, n, scalars, NULL);
 }
 
 tide_status tide_jit_ready(bool *out, tide_jit *j, tide_tensor *const *in, int n, tide_tensor *const *into) {
@@ -293,7 +274,7 @@ tide_status tide_jit_ready(bool *out, tide_jit *j, tide_tensor *const *in, int n
   }
   bool before = tide__jit_elsewhere;
   tide__jit_elsewhere = true;
-  tide_status status = prepare(out, j, in, n, into);
+  tide_status status = general_path(out, NULL, j, in, n, NULL, into);
   tide__jit_elsewhere = before;
   return status;
 }

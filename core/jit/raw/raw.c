@@ -124,27 +124,15 @@ static tide_status copy_options(tide_raw_kernel *k, const char *const *options, 
 
 /* There are blocks of threads, but no warps. */
 static tide_status check_host(const tide_raw_kernel *k, int device) {
-  static const char *const words[] = {"__syncwarp",
-                                      "__shfl_sync",
-                                      "__shfl_up_sync",
-                                      "__shfl_down_sync",
-                                      "__shfl_xor_sync",
-                                      "__ballot_sync",
-                                      "__any_sync",
-                                      "__all_sync",
-                                      "__match_any_sync",
-                                      "__reduce_add_sync",
-                                      "__activemask",
-                                      "cooperative_groups",
-                                      "asm",
-                                      "__cvta_generic_to_shared",
-                                      NULL};
-  const char *found = tide__parse_finds(k->source, words);
-  if (!found) return TIDE_OK;
+  static const char words[] =
+      "__syncwarp __shfl_sync __shfl_up_sync __shfl_down_sync __shfl_xor_sync __ballot_sync __any_sync __all_sync "
+      "__match_any_sync __reduce_add_sync __activemask cooperative_groups asm __cvta_generic_to_shared";
+  tide__token found;
+  if (!tide__parse_finds(&found, k->source, words)) return TIDE_OK;
   return tide__fail(TIDE_SUPPORT,
-                    "%s: %s cannot be run on %s, where the threads of a block run by turns and know no warps, "
+                    "%s: %.*s cannot be run on %s, where the threads of a block run by turns and know no warps, "
                     "expected __shared__ and __syncthreads() instead, or a GPU",
-                    k->what, found, device < 0 ? "the CPU" : "a simulated device");
+                    k->what, found.length, found.at, device < 0 ? "the CPU" : "a simulated device");
 }
 
 static int host_options(const char **out, const tide_raw_kernel *k) {
@@ -242,10 +230,9 @@ tide_status tide__raw_kernel_renew(tide_raw_kernel *k) {
 }
 
 /* Sums of floats, and what comes last; minima, maxima, bits and counters come out the same in any order. */
-static const char *const unordered[] = {
-    "atomicAdd",  "atomicAdd_block",  "atomicAdd_system",  "atomicSub", "atomicSub_block", "atomicSub_system",
-    "atomicExch", "atomicExch_block", "atomicExch_system", "atomicCAS", "atomicCAS_block", "atomicCAS_system",
-    NULL};
+static const char unordered[] =
+    "atomicAdd atomicAdd_block atomicAdd_system atomicSub atomicSub_block atomicSub_system atomicExch atomicExch_block "
+    "atomicExch_system atomicCAS atomicCAS_block atomicCAS_system";
 
 /* `certain`: there is one that it can be, so what a compiler says of it may come later. */
 static tide_status load(tide_raw_kernel *k, bool certain) {
@@ -288,7 +275,7 @@ static tide_status fill(tide_raw_kernel *k, const tide_raw_kernel_text *t) {
   tide__site_text(tide__site_now(), line, sizeof line);
   snprintf(k->what, sizeof k->what, "compile_kernel: %s%s%s", k->name, line[0] ? " of " : "", line);
   TIDE_TRY(copy_options(k, t->options, t->options_count));
-  k->unordered = tide__parse_finds(k->source, unordered) != NULL;
+  k->unordered = tide__parse_finds(NULL, k->source, unordered);
   TIDE_TRY(tide__parse_global(&list, &count, k->source, k->name, k->what));
   tide_status status = t->params ? load_declared(k, list, count, t)
                        : count   ? load_one_of(k, list, count)

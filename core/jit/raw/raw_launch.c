@@ -53,9 +53,9 @@ static tide_status fail_tensor(const tide_raw_kernel *k, int i, const tide_tenso
 }
 
 static inline bool fits_pointer(const tide_raw_kernel_param *p, const tide_tensor *x, int device) {
-  return p->kind == TIDE_PARAM_POINTER && atomic_load_explicit(&x->refs, memory_order_relaxed) > 0 && x->storage &&
-         tide__storage_live(x->storage) && x->storage->device == device && (p->accepted >> x->dtype & 1) &&
-         x->contiguous && ((uintptr_t)tide__tensor_ptr(x) & (uintptr_t)(p->align - 1)) == 0;
+  return p->kind == TIDE_PARAM_POINTER && tide__tensor_live(x) && x->storage->device == device &&
+         (p->accepted >> x->dtype & 1) && x->contiguous &&
+         ((uintptr_t)tide__tensor_ptr(x) & (uintptr_t)(p->align - 1)) == 0;
 }
 
 static tide_status pack_integer(char *to, const tide_raw_kernel *k, int i, const tide_scalar *s) {

@@ -15,8 +15,7 @@
 static bool is(const tide__token *w, const char *text) { return tide__token_is(w, text); }
 static bool is_name(const tide__token *w) { return isalpha((unsigned char)*w->at) || *w->at == '_'; }
 
-/* Is it one of the names, between which stand blanks? */
-static bool is_any(const tide__token *w, const char *names) {
+bool tide__token_is_any(const tide__token *w, const char *names) {
   for (size_t n; *names; names += n + (names[n] == ' ')) {
     n = strcspn(names, " ");
     if (n == (size_t)w->length && !memcmp(w->at, names, n)) return true;
@@ -136,7 +135,8 @@ bool tide__parse_include(const tide__token *w, const char **name, size_t *length
   size_t n = strspn(p, "abcdefghijklmnopqrstuvwxyz_");
   tide__token word = {p, (int)n, 0};
   *length = 0;
-  if (!is_any(&word, "include include_next import")) /* what is joined or begins with a comment may be one */
+  if (!tide__token_is_any(&word,
+                          "include include_next import")) /* what is joined or begins with a comment may be one */
     return (p[n] == '\\' || p[n] == '/') && (!strncmp(p, "include", n) || !strncmp(p, "import", n));
   p += n + strspn(p + n, " \t");
   const char *close = *p == '<' ? strchr(p, '>') : *p == '"' ? strchr(p + 1, '"') : NULL;
@@ -169,7 +169,7 @@ static bool join(char *out, size_t size, const tide__tokens *w, int from, int to
   out[0] = 0;
   for (int i = from; i < to; i++) {
     const tide__token *x = &w->list[i];
-    if (is_any(x, HINTS)) continue;
+    if (tide__token_is_any(x, HINTS)) continue;
     int wrote =
         snprintf(out + at, size - at, "%s%.*s", at && *x->at != ':' && out[at - 1] != ':' ? " " : "", x->length, x->at);
     if (wrote < 0 || (size_t)wrote >= size - at) return false;
@@ -183,7 +183,7 @@ static bool join(char *out, size_t size, const tide__tokens *w, int from, int to
 static int item_end(int *end, const tide__tokens *w, int from, int close) {
   int depth = 0, to = from;
   for (*end = close; to < close && (depth || !is(&w->list[to], ",")); to++) {
-    depth += is_any(&w->list[to], "( < [") - is_any(&w->list[to], ") > ]");
+    depth += tide__token_is_any(&w->list[to], "( < [") - tide__token_is_any(&w->list[to], ") > ]");
     if (*end == close && is(&w->list[to], "=")) *end = to;
   }
   if (*end > to) *end = to;
@@ -196,8 +196,10 @@ static bool read_parameter(tide__parameter *out, const tide__tokens *w, int from
   bool array = last > from && is(&w->list[last], "]"), typed = false;
   while (array && last > from && !is(&w->list[last], "[")) last--;
   last -= array;
-  for (int i = from; i < last; i++) typed |= is_name(&w->list[i]) && !is_any(&w->list[i], QUALIFIERS " " HINTS);
-  bool named = typed && is_name(&w->list[last]) && !is_any(&w->list[last], BUILTINS " " QUALIFIERS " " HINTS);
+  for (int i = from; i < last; i++)
+    typed |= is_name(&w->list[i]) && !tide__token_is_any(&w->list[i], QUALIFIERS " " HINTS);
+  bool named =
+      typed && is_name(&w->list[last]) && !tide__token_is_any(&w->list[last], BUILTINS " " QUALIFIERS " " HINTS);
   if (!join(out->name, sizeof out->name, w, last, last + named) ||
       !join(out->type, sizeof out->type, w, from, last + !named))
     return false;
@@ -249,7 +251,7 @@ static int parameters_of(const tide__tokens *w, int from) {
     if (is(x, ";") || is(x, "{") || is(x, "}") || is(x, "=")) return -1;
     if (!is(x, "(")) continue;
     if (i == from || !is_name(&w->list[i - 1])) return -1;
-    if (!is_any(&w->list[i - 1], ATTRIBUTES)) return i;
+    if (!tide__token_is_any(&w->list[i - 1], ATTRIBUTES)) return i;
     i = tide__closing(w, i, false);
   }
   return -1;
@@ -265,7 +267,7 @@ static void read_templates(tide__signature *out, const tide__tokens *w, int open
     if (!join(preset, TIDE_JIT_NAME, w, end + 1, to)) preset[0] = 0;
     bool named = end - 1 > from && is_name(&w->list[end - 1]);
     if (!join(name, TIDE_JIT_NAME, w, end - 1, end - 1 + named)) name[0] = 0;
-    if (is_any(&w->list[from], "typename class") && !out->template_type[0])
+    if (tide__token_is_any(&w->list[from], "typename class") && !out->template_type[0])
       memcpy(out->template_type, name, TIDE_JIT_NAME);
   }
 }
@@ -316,7 +318,7 @@ static tide_status read_global(tide__signature *out, const tide__tokens *w, int 
   int brace = body_of(w, tide__closing(w, open, false)), end = brace < 0 ? w->count : tide__closing(w, brace, false);
   if (end < w->count)
     out->body[out->bodies++] = (tide__body){(size_t)(w->list[brace].at - code), (size_t)(w->list[end].at - code)};
-  while (k > 0 && (is_any(&w->list[k - 1], "static inline void"))) k--;
+  while (k > 0 && (tide__token_is_any(&w->list[k - 1], "static inline void"))) k--;
   read_template_before(out, w, k);
   return TIDE_OK;
 }
@@ -366,13 +368,14 @@ tide_status tide__parse_global(tide__signature **out, int *count, const char *co
   return status;
 }
 
-const char *tide__parse_finds(const char *code, const char *const *list) {
+bool tide__parse_finds(tide__token *out, const char *code, const char *names) {
   tide__tokens w;
-  const char *found = NULL;
-  if (tide__tokenize(&w, code, NULL, TIDE_TOKENS_CODE, "compile") != TIDE_OK) return NULL;
-  for (int i = 0; i < w.count && !found; i++)
-    for (const char *const *p = list; *p && !found; p++)
-      if (is(&w.list[i], *p)) found = *p;
+  bool found = false;
+  if (tide__tokenize(&w, code, NULL, TIDE_TOKENS_CODE, "compile") != TIDE_OK) return false;
+  for (int i = 0; i < w.count && !found; i++) {
+    found = tide__token_is_any(&w.list[i], names);
+    if (found && out) *out = w.list[i];
+  }
   free(w.list);
   return found;
 }

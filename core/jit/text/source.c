@@ -173,32 +173,39 @@ static void add_apply(tide__text *t, const tide__jit_text *j, const tide__specia
 
 /* ---- the whole ---- */
 
-bool tide__text_names(const char *text, const char *word) {
-  size_t n = strlen(word);
-  for (const char *p = text; (p = strstr(p, word)); p += n)
+static bool has_word(const char *text, const char *word, size_t n) {
+  const char *end = text + strlen(text);
+  for (const char *p = text; (p = memmem(p, (size_t)(end - p), word, n)); p += n)
     if ((p == text || !tide__text_word(p[-1])) && !tide__text_word(p[n])) return true;
   return false;
 }
 
-/* Reading it as C++ takes longer than all else that is done for it. */
-static const char *find_own(const char *text, const char *const *words) {
-  while (*words && !tide__text_names(text, *words)) words++;
-  return *words;
+bool tide__text_names(const char *text, const char *word) { return has_word(text, word, strlen(word)); }
+
+bool tide__text_names_any(const char *text, const char *words) {
+  for (size_t n; *words; words += n + (words[n] == ' '))
+    if (has_word(text, words, n = strcspn(words, " "))) return true;
+  return false;
 }
 
-typedef const char *find_fn(const char *code, const char *const *words);
-static bool is_long(const char *code, const tide__special *s, find_fn *find) {
-  static const char *const always[] = {
-      "for",           "while",         "sin",    "cos",     "tan",        "sincos",  "pow",   "fmod",  "remainder",
-      "remquo",        "tgamma",        "lgamma", "j0",      "j1",         "jn",      "y0",    "y1",    "yn",
-      "cyl_bessel_i0", "cyl_bessel_i1", "sinf",   "cosf",    "tanf",       "sincosf", "powf",  "fmodf", "remainderf",
-      "tgammaf",       "lgammaf",       "erfinv", "erfcinv", "normcdfinv", "acosh",   "asinh", NULL};
-  static const char *const wide[] = {"exp",   "exp2",  "exp10", "expm1",   "log",   "log2",  "log10",
-                                     "log1p", "sinh",  "cosh",  "tanh",    "asin",  "acos",  "atan",
-                                     "atan2", "atanh", "erf",   "erfc",    "erfcx", "cbrt",  "rcbrt",
-                                     "hypot", "sinpi", "cospi", "normcdf", "sqrt",  "rsqrt", NULL};
+/* Reading text of core's own as C++ takes longer than all else that is done for it. */
+static bool uses(const char *code, const char *words, bool ours) {
+  return ours ? tide__text_names_any(code, words) : tide__parse_finds(NULL, code, words);
+}
+
+static bool is_long(const char *code, const tide__special *s, bool ours) {
   bool is_wide = s->common == TIDE_FLOAT64 || s->common == TIDE_COMPLEX64 || s->common == TIDE_COMPLEX128;
-  return strlen(code) > 2000 || find(code, always) || (is_wide && find(code, wide));
+  return strlen(code) > 2000 ||
+         uses(code,
+              "for while sin cos tan sincos pow fmod remainder remquo tgamma lgamma j0 j1 jn y0 y1 yn cyl_bessel_i0 "
+              "cyl_bessel_i1 sinf cosf tanf sincosf powf fmodf remainderf tgammaf lgammaf erfinv erfcinv normcdfinv "
+              "acosh asinh",
+              ours) ||
+         (is_wide &&
+          uses(code,
+               "exp exp2 exp10 expm1 log log2 log10 log1p sinh cosh tanh asin acos atan atan2 atanh erf erfc "
+               "erfcx cbrt rcbrt hypot sinpi cospi normcdf sqrt rsqrt",
+               ours));
 }
 
 /* Wherever it stands, in a directive too; an include may lead to anything. */
@@ -262,7 +269,7 @@ char *tide__jit_source(const tide__jit_text *j, const tide__special *s, const ti
   tide__text_add(&t, "#line 1 \"code\"\n%s\n#line 1 \"tide\"\n", code);
   free(code);
   tide__text_add(&t, "typedef %s tide_t;\n", tide__jit_compute_type(s->common));
-  bool is_costly = is_long(j->code, s, tide__parse_finds), apart = is_costly && j->by_value && !c->host;
+  bool is_costly = is_long(j->code, s, false), apart = is_costly && j->by_value && !c->host;
   add_declarations(&t, s, scalar_types, is_costly && !apart, c);
   add_apply(&t, j, s, apart);
   tide__text_add(&t, "%s", s->ndim ? c->text->strided : c->text->flat);
@@ -274,7 +281,7 @@ char *tide__jit_around(const char *before, const char *apply, const char *const 
   tide__text t = {0};
   add_prelude(&t, s, strstr(apply, "tide_put") != NULL, c);
   tide__text_add(&t, "#define TIDE_TAKES_ANY %d\n%s", !s->mail, before); /* what lies past the end is no index */
-  add_declarations(&t, s, scalar_types, is_long(apply, s, find_own), c);
+  add_declarations(&t, s, scalar_types, is_long(apply, s, true), c);
   tide__text_add(&t, "static TIDE_INLINE void tide_apply(const tide_args &tide_a");
   for (int k = 0; k < s->operands - s->uniform; k++)
     tide__text_add(&t, ", %stide_s%d %cx%d", k < s->outputs ? "" : "const ", k, s->places >> k & 1 ? '*' : '&', k);
@@ -286,43 +293,11 @@ char *tide__jit_around(const char *before, const char *apply, const char *const 
 /* ---- raw kernels ---- */
 
 /* Headers that do not know of threads, and those of CUDA that the text stands for. */
-static bool is_known_header(const char *p, size_t n) {
-  static const char *const names[] = {"cuda_fp16.h",
-                                      "cuda_bf16.h",
-                                      "cuda_runtime.h",
-                                      "cuda_runtime_api.h",
-                                      "device_launch_parameters.h",
-                                      "vector_types.h",
-                                      "math.h",
-                                      "cmath",
-                                      "stdint.h",
-                                      "cstdint",
-                                      "stddef.h",
-                                      "cstddef",
-                                      "stdio.h",
-                                      "cstdio",
-                                      "stdlib.h",
-                                      "cstdlib",
-                                      "string.h",
-                                      "cstring",
-                                      "limits.h",
-                                      "climits",
-                                      "limits",
-                                      "float.h",
-                                      "cfloat",
-                                      "algorithm",
-                                      "utility",
-                                      "type_traits",
-                                      "complex",
-                                      "array",
-                                      "tuple",
-                                      "functional",
-                                      "numeric",
-                                      "stdbool.h"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (strlen(names[i]) == n && !memcmp(p, names[i], n)) return true;
-  return false;
-}
+static const char known_headers[] =
+    "cuda_fp16.h cuda_bf16.h cuda_runtime.h cuda_runtime_api.h device_launch_parameters.h vector_types.h math.h cmath "
+    "stdint.h cstdint stddef.h cstddef stdio.h cstdio stdlib.h cstdlib string.h cstring limits.h climits limits "
+    "float.h "
+    "cfloat algorithm utility type_traits complex array tuple functional numeric stdbool.h";
 
 /* Does it include something that may use threadIdx, or wait? Yes where that cannot be told. */
 static bool includes_unknown(const char *code) {
@@ -332,7 +307,8 @@ static bool includes_unknown(const char *code) {
   bool unknown = tide__tokenize(&w, code, NULL, TIDE_TOKENS_DIRECTIVES, "compile_kernel") != TIDE_OK;
   if (unknown) return true;
   for (int i = 0; i < w.count && !unknown; i++)
-    unknown = tide__parse_include(&w.list[i], &name, &n) && (!n || !is_known_header(name + 1, n - 1));
+    unknown = tide__parse_include(&w.list[i], &name, &n) &&
+              (!n || !tide__token_is_any(&(tide__token){name + 1, (int)n - 1, 0}, known_headers));
   free(w.list);
   return unknown;
 }
@@ -396,15 +372,14 @@ static void add_turns(tide__text *t, const tide__raw_text *r) {
 
 /* On a GPU the code is compiled as it is. */
 static void add_raw(tide__text *t, const tide__raw_text *r, const tide_compiler *c, const char *code) {
-  static const char *const waits[] = {"__syncthreads", "__syncthreads_count", "__syncthreads_and", "__syncthreads_or",
-                                      NULL};
+  static const char waits[] = "__syncthreads __syncthreads_count __syncthreads_and __syncthreads_or";
   const char *names = names_std(r->source);
   if (!c->host) {
     tide__text_add(t, "%s%s#line 1 \"code\"\n%s\n#line 1 \"tide\"\n", names, c->text->raw, code);
     if (r->checked) add_check(t, r);
     return;
   }
-  bool unknown = includes_unknown(r->source), turns = unknown || tide__parse_finds(r->source, waits);
+  bool unknown = includes_unknown(r->source), turns = unknown || tide__parse_finds(NULL, r->source, waits);
   tide__text_add(t, "%s%s%s%s", names, strstr(r->source, "include") ? "#define TIDE_NAMES_CUDA 1\n" : "",
                  turns ? "#define TIDE_FIBERS 1\n" : "",
                  asks_elsewhere(r->source, r->signature) ? "#define TIDE_EACH_ID 1\n" : "");

@@ -13,58 +13,48 @@ typedef enum shape { INTEGER, UNSIGNED, FLOAT, BOOLEAN, ONLY_POINTER } shape;
 #define BIT(dtype) (1u << TIDE_##dtype)
 #define ANY        ((1u << TIDE_DTYPE_COUNT) - 1)
 
+/* Aligned to their size, but for those of three. */
 static const struct {
-  const char *name;
+  const char *names; /* of integers those that whole_name gives them */
   shape shape;
-  int bytes, align;
+  int bytes;
   uint32_t tensors;
 } types[] = {
-    /* integers by the names that whole_name gives them */
-    {"bool", BOOLEAN, 1, 1, BIT(BOOL)},
-    {"char", INTEGER, 1, 1, BIT(INT8) | BIT(UINT8) | BIT(BOOL)},
-    {"signed char", INTEGER, 1, 1, BIT(INT8)},
-    {"int8_t", INTEGER, 1, 1, BIT(INT8)},
-    {"unsigned char", UNSIGNED, 1, 1, BIT(UINT8) | BIT(BOOL)},
-    {"uint8_t", UNSIGNED, 1, 1, BIT(UINT8) | BIT(BOOL)},
-    {"short", INTEGER, 2, 2, BIT(INT16)},
-    {"int16_t", INTEGER, 2, 2, BIT(INT16)},
-    {"unsigned short", UNSIGNED, 2, 2, BIT(INT16) | BIT(FLOAT16) | BIT(BFLOAT16)},
-    {"uint16_t", UNSIGNED, 2, 2, BIT(INT16) | BIT(FLOAT16) | BIT(BFLOAT16)},
-    {"int", INTEGER, 4, 4, BIT(INT32)},
-    {"int32_t", INTEGER, 4, 4, BIT(INT32)},
-    {"unsigned", UNSIGNED, 4, 4, BIT(INT32)},
-    {"uint32_t", UNSIGNED, 4, 4, BIT(INT32)},
-    {"long", INTEGER, 8, 8, BIT(INT64)},
-    {"long long", INTEGER, 8, 8, BIT(INT64)},
-    {"int64_t", INTEGER, 8, 8, BIT(INT64)},
-    {"ptrdiff_t", INTEGER, 8, 8, BIT(INT64)},
-    {"unsigned long", UNSIGNED, 8, 8, BIT(INT64)},
-    {"unsigned long long", UNSIGNED, 8, 8, BIT(INT64)},
-    {"uint64_t", UNSIGNED, 8, 8, BIT(INT64)},
-    {"size_t", UNSIGNED, 8, 8, BIT(INT64)},
-    {"float", FLOAT, 4, 4, BIT(FLOAT32)},
-    {"double", FLOAT, 8, 8, BIT(FLOAT64)},
-    {"half", ONLY_POINTER, 2, 2, BIT(FLOAT16)},
-    {"__half", ONLY_POINTER, 2, 2, BIT(FLOAT16)},
-    {"__half2", ONLY_POINTER, 4, 4, BIT(FLOAT16)},
-    {"half2", ONLY_POINTER, 4, 4, BIT(FLOAT16)},
-    {"nv_bfloat16", ONLY_POINTER, 2, 2, BIT(BFLOAT16)},
-    {"__nv_bfloat16", ONLY_POINTER, 2, 2, BIT(BFLOAT16)},
-    {"__nv_bfloat162", ONLY_POINTER, 4, 4, BIT(BFLOAT16)},
-    {"float2", ONLY_POINTER, 8, 8, BIT(FLOAT32) | BIT(COMPLEX64)},
-    {"float3", ONLY_POINTER, 12, 4, BIT(FLOAT32)},
-    {"float4", ONLY_POINTER, 16, 16, BIT(FLOAT32) | BIT(COMPLEX64)},
-    {"double2", ONLY_POINTER, 16, 16, BIT(FLOAT64) | BIT(COMPLEX128)},
-    {"int2", ONLY_POINTER, 8, 8, BIT(INT32)},
-    {"int3", ONLY_POINTER, 12, 4, BIT(INT32)},
-    {"int4", ONLY_POINTER, 16, 16, BIT(INT32)},
-    {"uint2", ONLY_POINTER, 8, 8, BIT(INT32)},
-    {"uint4", ONLY_POINTER, 16, 16, ANY},
-    {"uchar4", ONLY_POINTER, 4, 4, BIT(UINT8)},
-    {"cuFloatComplex", ONLY_POINTER, 8, 8, BIT(COMPLEX64)},
-    {"cuComplex", ONLY_POINTER, 8, 8, BIT(COMPLEX64)},
-    {"cuDoubleComplex", ONLY_POINTER, 16, 16, BIT(COMPLEX128)},
+    {"bool", BOOLEAN, 1, BIT(BOOL)},
+    {"char", INTEGER, 1, BIT(INT8) | BIT(UINT8) | BIT(BOOL)},
+    {"signed char|int8_t", INTEGER, 1, BIT(INT8)},
+    {"unsigned char|uint8_t", UNSIGNED, 1, BIT(UINT8) | BIT(BOOL)},
+    {"short|int16_t", INTEGER, 2, BIT(INT16)},
+    {"unsigned short|uint16_t", UNSIGNED, 2, BIT(INT16) | BIT(FLOAT16) | BIT(BFLOAT16)},
+    {"int|int32_t", INTEGER, 4, BIT(INT32)},
+    {"unsigned|uint32_t", UNSIGNED, 4, BIT(INT32)},
+    {"long|long long|int64_t|ptrdiff_t", INTEGER, 8, BIT(INT64)},
+    {"unsigned long|unsigned long long|uint64_t|size_t", UNSIGNED, 8, BIT(INT64)},
+    {"float", FLOAT, 4, BIT(FLOAT32)},
+    {"double", FLOAT, 8, BIT(FLOAT64)},
+    {"half|__half", ONLY_POINTER, 2, BIT(FLOAT16)},
+    {"half2|__half2", ONLY_POINTER, 4, BIT(FLOAT16)},
+    {"nv_bfloat16|__nv_bfloat16", ONLY_POINTER, 2, BIT(BFLOAT16)},
+    {"__nv_bfloat162", ONLY_POINTER, 4, BIT(BFLOAT16)},
+    {"float2", ONLY_POINTER, 8, BIT(FLOAT32) | BIT(COMPLEX64)},
+    {"float3", ONLY_POINTER, 12, BIT(FLOAT32)},
+    {"float4", ONLY_POINTER, 16, BIT(FLOAT32) | BIT(COMPLEX64)},
+    {"double2", ONLY_POINTER, 16, BIT(FLOAT64) | BIT(COMPLEX128)},
+    {"int2|uint2", ONLY_POINTER, 8, BIT(INT32)},
+    {"int3", ONLY_POINTER, 12, BIT(INT32)},
+    {"int4", ONLY_POINTER, 16, BIT(INT32)},
+    {"uint4", ONLY_POINTER, 16, ANY},
+    {"uchar4", ONLY_POINTER, 4, BIT(UINT8)},
+    {"cuFloatComplex|cuComplex", ONLY_POINTER, 8, BIT(COMPLEX64)},
+    {"cuDoubleComplex", ONLY_POINTER, 16, BIT(COMPLEX128)},
 };
+
+static bool is_one_of(const char *name, const char *names) {
+  size_t n = strlen(name);
+  for (const char *p = n ? strstr(names, name) : NULL; p; p = strstr(p + n, name))
+    if ((p == names || p[-1] == '|') && (!p[n] || p[n] == '|')) return true;
+  return false;
+}
 
 /* The type without const, volatile, struct and std::, up to the first star; read_only: a const stands before it. */
 static bool bare(char *out, size_t size, const char *type, bool *read_only, int *stars) {
@@ -123,13 +113,13 @@ bool tide__param_read(tide_raw_kernel_param *out, const char *type) {
   if (strchr(type, '&') || !bare(name, sizeof name, type, &read_only, &stars)) return false;
   if (name[0]) whole_name(name, sizeof name);
   size_t i = 0, n = sizeof types / sizeof *types;
-  while (i < n && strcmp(types[i].name, name) != 0) i++;
+  while (i < n && !is_one_of(name, types[i].names)) i++;
   *out = (tide_raw_kernel_param){.type = type};
   if (stars) {
     out->kind = TIDE_PARAM_POINTER, out->bytes = 8;
     out->read_only = read_only && stars == 1;
     out->accepted = i < n && stars == 1 ? types[i].tensors : ANY;
-    out->align = i < n && stars == 1 ? types[i].align : 1;
+    out->align = i == n || stars > 1 ? 1 : types[i].bytes == 12 ? 4 : types[i].bytes;
     return true;
   }
   if (i == n || types[i].shape == ONLY_POINTER) return false;
