@@ -424,20 +424,6 @@ tide_status tide_stream_query(bool *done, tide_stream *s) {
   return TIDE_OK;
 }
 
-tide_status tide_stream_synchronize(tide_stream *s) {
-  const tide_backend *b;
-  TIDE_TRY(tide__stream_check(s, "stream_synchronize"));
-  TIDE_TRY(tide__sync_asked("stream_synchronize"));
-  TIDE_TRY(tide__capture_stream(s, "stream_synchronize"));
-  TIDE_TRY(tide__backend(&b, s->device));
-  uint32_t launched = tide__progress_now(s);
-  TIDE_TRY(b->stream_sync(s->impl));
-  tide__progress_reached(s, launched);
-  if (tide__sync_watched()) tide__observe_host_stream(s);
-  tide__after_wait();
-  return TIDE_OK;
-}
-
 /* The driver says with any answer that the device is lost, so its default stream is asked whether it is idle. */
 tide_status tide_device_health(int device) {
   tide_error cause;

@@ -1,4 +1,4 @@
-/* sync.c: what makes the host wait for a device, and who wants to know.
+/* sync.c: who wants to know what makes the host wait for a device.
  *
  * Every function that waits says so before it does anything else, which costs one load when nobody is interested. There
  * are two sorts. Waits that the program asked for (synchronize of a stream, an event or a device) are what they say;
@@ -13,16 +13,11 @@
 #include <stdlib.h>
 
 #include "capture_state.h"
-#include "hooks.h"
 #include "observe.h"
 #include "tide/debug.h"
 
-_Atomic int tide__sync_watch;
-_Thread_local tide_status tide__early;
-
 static _Atomic int mode_now;
 
-const tide__stream_hooks_table *tide__stream_hooks;
 tide_status tide_sync_debug_set(tide_sync_debug mode) {
   if ((unsigned)mode > TIDE_SYNC_ERROR)
     return tide__fail(TIDE_VALUE, "set_sync_debug_mode: unknown mode, got %d, expected 0 to %d", (int)mode,
@@ -60,9 +55,8 @@ tide_status tide__launch_counted(void) {
   return status;
 }
 
-/* ---- waits ---- */
+/* ---- what waits of other rooms are overdue ---- */
 
-_Atomic int tide__overdue_watched;
 static _Atomic(tide__overdue_fn) overdue[TIDE__OVERDUE_KINDS];
 
 void tide__overdue_set(int kind, tide__overdue_fn fn) { overdue[kind] = fn; }
@@ -73,54 +67,4 @@ tide_status tide__overdue_slow(int device) {
     if (fn) TIDE_TRY(fn(device));
   }
   return TIDE_OK;
-}
-
-tide_status tide__wait_on(int device, const char *what) {
-  if (tide__interrupt_asked()) {
-    tide__watch_interrupt(device);
-    return tide__quota_interrupted(what);
-  }
-  return tide__overdue(device);
-}
-
-void tide__after_wait(void) {
-  tide__deferred_drain();
-  tide__stream_hooks->poll();
-  tide__stream_reap();
-  tide__event_reap();
-  tide__stream_hooks->idle();
-}
-
-/* A device that was never opened has nothing to wait for. */
-static tide_status wait_for(int device) {
-  const tide_backend *b;
-  tide__reached reached[64];
-  if (!tide__backend_peek(device) && !tide__device_lost(NULL, device)) return TIDE_OK;
-  TIDE_TRY(tide__backend(&b, device));
-  int n = tide__progress_list(reached, 64, device);
-  TIDE_TRY(b->device_sync(device));
-  tide__progress_reached_all(reached, n);
-  if (tide__sync_watched()) tide__observe_host_device(device);
-  return TIDE_OK;
-}
-
-/* Dropped memory gets its events before the wait, so that they have passed after it. What is freed then may drop more,
- * as a graph does: its events need a further wait. */
-static tide_status wait_and_settle(uint64_t devices) {
-  uint64_t left = devices;
-  tide__stream_hooks->settle();
-  for (int i = 0; left && i < 8; i++) {
-    for (int d = 0; d < TIDE_MAX_DEVICES; d++)
-      if (left >> d & 1) TIDE_TRY(wait_for(d));
-    left = devices & tide__stream_hooks->settle();
-  }
-  tide__after_wait();
-  return TIDE_OK;
-}
-
-tide_status tide_device_synchronize(int device) {
-  bool all = device == TIDE_ALL_DEVICES;
-  if (!all) TIDE_TRY(tide__device_resolve_accelerator(&device, device, "synchronize"));
-  TIDE_TRY(tide__sync_asked("synchronize"));
-  return wait_and_settle(all ? UINT64_MAX : (uint64_t)1 << device);
 }
