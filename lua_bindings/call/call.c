@@ -45,9 +45,11 @@ static void split(lua_State *L, ltide_call *c) {
   if (c->opts) check_keys(L, c);
 }
 
-static inline void begin(lua_State *L, ltide_call *c) {
+static const ltide_row *own_row(lua_State *L) { return lua_touserdata(L, lua_upvalueindex(1)); }
+
+static inline void begin(lua_State *L, ltide_call *c, const ltide_row *row) {
   c->S = ltide_begin(L);
-  c->row = lua_touserdata(L, lua_upvalueindex(1));
+  c->row = row;
   c->sig = c->row ? ltide_row_sig(c->row) : NULL;
   c->lists = 0;
   c->x = c->into = NULL;
@@ -55,7 +57,7 @@ static inline void begin(lua_State *L, ltide_call *c) {
 }
 
 void ltide_call_begin(lua_State *L, ltide_call *c) {
-  begin(L, c);
+  begin(L, c, own_row(L));
   split(L, c);
 }
 
@@ -275,8 +277,8 @@ static void read_param(lua_State *L, ltide_call *c, int k, int place) {
     set_standard(c, p, v);
 }
 
-void ltide_call_read(lua_State *L, ltide_call *c) {
-  begin(L, c);
+static void read_call(lua_State *L, ltide_call *c, const ltide_row *row) {
+  begin(L, c, row);
   const ltide_sig *sig = c->sig;
   bool has_tensor = sig->count && sig->param[0].kind == LTIDE_TENSOR;
   if (has_tensor) c->x = ltide_check_tensor(L, c->S, 1, sig->param[0].name);
@@ -290,6 +292,8 @@ void ltide_call_read(lua_State *L, ltide_call *c) {
     read_param(L, c, k, !skip || k < first ? k + 1 : k < first + skip ? 0 : k + 1 - skip);
   if (sig->outs == 1) ltide_check_out(L, c->S, c->opts, 1); /* several are the body's: it may give one */
 }
+
+void ltide_call_read(lua_State *L, ltide_call *c) { read_call(L, c, own_row(L)); }
 
 const ltide_value *ltide_get(lua_State *L, const ltide_call *c, const char *name) {
   int k = 0;
@@ -316,9 +320,9 @@ static bool is_argument(lua_State *L, ltide_call *c) {
 }
 
 /* Without options proper, what is given by name goes to its place. */
-static int run_plain(lua_State *L) {
+static int run_plain(lua_State *L, const ltide_row *row) {
   ltide_call c;
-  begin(L, &c);
+  begin(L, &c, row);
   int top = lua_gettop(L);
   bool is_simple = !top || (top == 1 && lua_type(L, 1) == LUA_TUSERDATA && c.sig->positional); /* s:query() */
   if (is_simple) return c.row->plain(L);
@@ -447,27 +451,27 @@ int ltide_call_script(lua_State *L, ltide_call *c) {
   return ltide_script_call(L, c->row->script, c->row->named ? push_named(L, c) : ltide_push_read(L, c));
 }
 
-static const ltide_row *own_row(lua_State *L) { return lua_touserdata(L, lua_upvalueindex(1)); }
-
 int ltide_call_plain(lua_State *L) { return ltide_script_call(L, own_row(L)->script, lua_gettop(L)); }
 
 /* {==== The one runner of rows */
 
-static int run(lua_State *L) {
+static inline int run_row(lua_State *L, const ltide_row *row) {
   ltide_call c;
-  const ltide_row *row = own_row(L);
-  if (row && row->plain) return run_plain(L);
-  ltide_call_read(L, &c);
-  return c.row->body(L, &c);
+  if (row && row->plain) return run_plain(L, row);
+  read_call(L, &c, row);
+  return row->body(L, &c);
 }
+
+static int run(lua_State *L) { return run_row(L, own_row(L)); }
 
 int ltide_run(lua_State *L) {
   const ltide_row *row = own_row(L);
-  if (row && row->is_class && lua_gettop(L)) lua_remove(L, 1);
-  switch (row ? row->how : LTIDE_AT_ONCE) {
+  if (!row || !(row->how || row->is_class)) return run_row(L, row);
+  if (row->is_class && lua_gettop(L)) lua_remove(L, 1);
+  switch (row->how) {
   case LTIDE_WAITS: return ltide_waiting(L, run);
   case LTIDE_IN_TURN: return ltide_in_turn(L, run);
   case LTIDE_GUARDED: return ltide_unguarded(L) ? ltide_guarded(L, run) : run(L);
-  default: return run(L);
+  default: return run_row(L, row);
   }
 }
