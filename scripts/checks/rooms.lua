@@ -144,6 +144,14 @@ check("core", floors, { "tide_objects", "tide_cuda", "tide_distributed" },
 check("lua_bindings", floors.bindings, { "tide_binding_objects", "tide_runner" },
   function(file) return file:match("^(%w+)/") or "the module" end)
 
+-- ---- LuaJIT's stand-in for Lua's C API: every file of the bindings calls it, so it calls none of them ----
+do
+  local _, needs, home = read_objects("lua_bindings", { "tide_luajit_module" })
+  for symbol in pairs(needs["compat/luajit"] or {}) do
+    if home[symbol] then complain("compat/luajit.c takes %s of %s.c, expected nothing of the bindings", symbol, home[symbol]) end
+  end
+end
+
 -- ---- a folder that can be seen at a glance ----
 local most_in_folder = 40
 for _, folder in ipairs(lines_of "find core kernels lua_bindings spec -type d -not -path spec/corpus -not -path core/include/tide") do
