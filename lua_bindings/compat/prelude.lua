@@ -1,4 +1,4 @@
--- prelude.lua: what the bindings have in Lua of LuaJIT's own: gets the FFI, three functions of luajit.c and a
+-- prelude.lua: what the bindings have in Lua of LuaJIT's own: gets the FFI, three functions of open.c and a
 -- table with weak keys.
 
 local ffi, protect, closer, throw, kept = ...

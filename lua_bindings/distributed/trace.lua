@@ -69,7 +69,7 @@ end
 function M.trace_ranks(fn, path, events)
   local rank, size, x = rank_of(), world_size(), make_tensor(0)
   local own = temporary_file()
-  local remove <close> = setmeta({}, { __close = function() remove_file(own) end })
+  local _ <close> = setmeta({}, { __close = function() remove_file(own) end })
   return finish(path, own, trace_one(function()
     meet(x, rank, size)
     return fn()
