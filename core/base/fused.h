@@ -16,13 +16,13 @@ typedef struct tide_fused_node {
   uint8_t ndim, dims;
   bool is_row, keepdim; /* is_row: one value for each row; of a REDUCE, do its dims stay? */
   uint8_t input, given; /* INPUT, GATHER: which one; the dims of its tensor */
-  /* Where a host has it: an operand, results first, or after those a piece of scratch memory, which another value gets
-   * when no later node reads the one that was there. */
+  /* Where a host has it: an operand, results first, or behind them a piece of scratch memory, which serves another
+   * value once no later node reads this one. */
   uint8_t place;
   int8_t in[3];   /* a node, or -1 - slot of a number */
-  uint8_t param;  /* the first slot; GATHER: that of a tide_fused_line */
+  uint8_t param;  /* the first slot; GATHER: of a tide_fused_line */
   uint16_t reach; /* the inputs that it depends on, one bit each */
-  uint32_t site;  /* GATHER: of its errors; 0: that of the call */
+  uint32_t site;  /* GATHER: of its errors; 0: of the call */
 } tide_fused_node;
 
 /* Place i is element i - base, or i + length where it is below 0, of those that lie `pitch` apart. */
