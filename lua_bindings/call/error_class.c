@@ -22,7 +22,7 @@ static int lerror_class_tostring(lua_State *L) {
 static void set_class(lua_State *L, const char *kind) {
   static ltide_row rows[] = {
       {.name = "is", .where = LTIDE_IN_MODULE, .doc = "class.is(e) -> boolean\nIs e an error of that kind?"}, {0}};
-  ltide_note_rows("class", rows);
+  ltide_note_rows(L, "class", rows);
   lua_createtable(L, 0, 1);
   lua_pushlightuserdata(L, rows);
   lua_pushstring(L, kind);

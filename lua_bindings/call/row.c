@@ -15,50 +15,51 @@
 /* {==== Notes */
 
 typedef struct note {
+  _Atomic(struct note *) next;
   const char *path;
   const void *key; /* what was registered: rows, or a name */
   ltide_row *rows;
   int count;
 } note;
 
-static note notes[1024];
-static atomic_int note_count;
+/* Never freed: each state finds what another one has noted. */
+static _Atomic(note *) first_note;
+static note *last_note; /* under the lock */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+#define EACH_NOTE(n) for (const note *n = atomic_load(&first_note); n; n = atomic_load(&n->next))
 
-static int find_note(const char *path, const void *key) {
-  int n = atomic_load(&note_count);
-  for (int i = 0; i < n; i++)
-    if (notes[i].key == key && !strcmp(notes[i].path, path)) return i;
-  return -1;
+static const note *find_note(const char *path, const void *key) {
+  EACH_NOTE(n) if (n->key == key && !strcmp(n->path, path)) return n;
+  return NULL;
 }
 
 /* Several Lua states may open at once, and each notes the same: false where another one was first. */
-static bool add_note(const char *path, const void *key, ltide_row *rows, int count) {
+static bool add_note(lua_State *L, const char *path, const void *key, ltide_row *rows, int count) {
+  note *new = calloc(1, sizeof *new);
+  if (!new) ltide_error(L, "OutOfMemoryError", "tide: no memory for the table of functions");
+  new->path = path, new->key = key, new->rows = rows, new->count = count;
   pthread_mutex_lock(&lock);
-  int n = atomic_load(&note_count);
-  bool is_new = n < (int)(sizeof notes / sizeof *notes) && find_note(path, key) < 0;
+  bool is_new = !find_note(path, key);
   if (is_new) {
-    notes[n] = (note){path, key, rows, count};
-    atomic_store(&note_count, n + 1);
+    atomic_store(last_note ? &last_note->next : &first_note, new);
+    last_note = new;
   }
   pthread_mutex_unlock(&lock);
+  if (!is_new) free(new);
   return is_new;
 }
 
 void ltide_each_row(ltide_row_visit visit, void *ctx) {
-  int n = atomic_load(&note_count);
-  for (int i = 0; i < n; i++)
-    for (int k = 0; k < notes[i].count; k++) {
-      const ltide_row *row = &notes[i].rows[k];
-      if (row->where != LTIDE_IN_METHODS) visit(ctx, row->path ? row->path : notes[i].path, row);
-      if (row->where & LTIDE_IN_METHODS) visit(ctx, "Tensor", row);
-    }
+  EACH_NOTE(n)
+  for (int k = 0; k < n->count; k++) {
+    const ltide_row *row = &n->rows[k];
+    if (row->where != LTIDE_IN_METHODS) visit(ctx, row->path ? row->path : n->path, row);
+    if (row->where & LTIDE_IN_METHODS) visit(ctx, "Tensor", row);
+  }
 }
 
 static const ltide_row *known_row(const void *p) {
-  int n = atomic_load(&note_count);
-  for (int i = 0; i < n; i++)
-    if ((const ltide_row *)p >= notes[i].rows && (const ltide_row *)p < notes[i].rows + notes[i].count) return p;
+  EACH_NOTE(n) if ((const ltide_row *)p >= n->rows && (const ltide_row *)p < n->rows + n->count) return p;
   return NULL;
 }
 
@@ -149,10 +150,10 @@ void ltide_withhold(lua_State *L) {
 
 /* {==== Registration */
 
-void ltide_note_rows(const char *path, ltide_row *rows) {
+void ltide_note_rows(lua_State *L, const char *path, ltide_row *rows) {
   int count = 0;
   while (rows[count].name) count++;
-  if (!known_row(rows)) add_note(path, rows, rows, count);
+  if (!known_row(rows)) add_note(L, path, rows, rows, count);
 }
 
 void ltide_push_methods(lua_State *L) {
@@ -178,7 +179,7 @@ static void push_class(lua_State *L, const char *path, const char *name) {
 
 void ltide_register_rows(lua_State *L, const char *path, ltide_row *rows) {
   int table = lua_gettop(L);
-  ltide_note_rows(path, rows);
+  ltide_note_rows(L, path, rows);
   ltide_note_table(L);
   ltide_push_methods(L);
   for (ltide_row *r = rows; r->name; r++) {
@@ -239,11 +240,11 @@ void ltide_register_also(lua_State *L, const char *table, const ltide_row *rows)
 }
 
 void ltide_document(lua_State *L, const char *path, const char *name, const char *doc) {
-  if (find_note(path, name) >= 0) return;
+  if (find_note(path, name)) return;
   ltide_row *row = calloc(2, sizeof *row); /* the second one ends the list */
   if (!row) ltide_error(L, "OutOfMemoryError", "tide: no memory for the table of functions");
   row->name = name, row->doc = doc, row->where = LTIDE_IN_MODULE;
-  if (!add_note(path, name, row, 1)) free(row);
+  if (!add_note(L, path, name, row, 1)) free(row);
 }
 
 /* {==== Reading a signature */

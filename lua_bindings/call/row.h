@@ -161,7 +161,7 @@ void ltide_register_in(lua_State *L, const char *path, ltide_row *rows);
 const void *ltide_new_class(lua_State *L, const char *meta, const luaL_Reg *functions, const char *path,
                             ltide_row *methods, lua_CFunction index);
 /* Notes rows that are set elsewhere, or are no functions. */
-void ltide_note_rows(const char *path, ltide_row *rows);
+void ltide_note_rows(lua_State *L, const char *path, ltide_row *rows);
 /* The same functions once more in `table`, which is in the table at the top. */
 void ltide_register_also(lua_State *L, const char *table, const ltide_row *rows);
 

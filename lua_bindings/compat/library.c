@@ -147,7 +147,7 @@ static ltide_row rows[] = {
 #include "ffi.def"
     {0}};
 
-void ltide_library_note(void) { ltide_note_rows("tide.ffi", rows); }
+void ltide_library_note(lua_State *L) { ltide_note_rows(L, "tide.ffi", rows); }
 
 static void *begin(ltide_state *S) { return ltide_ffi_begin(S); }
 static void end(ltide_state *S, void *last) { ltide_ffi_end(S, last); }

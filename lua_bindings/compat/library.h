@@ -7,7 +7,7 @@
 /* Raises where the libtide that is there was built from other headers than this module. */
 void ltide_library_check(lua_State *L);
 /* Help knows tide.ffi's functions from here on. */
-void ltide_library_note(void);
+void ltide_library_note(lua_State *L);
 /* Pushes tide.ffi. The FFI is at the top, and is popped. */
 void ltide_library_push(lua_State *L);
 

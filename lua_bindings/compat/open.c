@@ -184,7 +184,7 @@ int luaopen_tide(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_with);
   lua_setfield(L, -2, "__with");
   ltide_script_add(L);
-  ltide_library_note();
+  ltide_library_note(L);
   push_ffi(L);
   ltide_open_hot(L, prelude[1].text, prelude[1].length, prelude[1].name);
   if (ltide_state_of(L)->has_options) forbid_compiling(L);

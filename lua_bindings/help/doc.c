@@ -155,5 +155,5 @@ void ltide_open_help(lua_State *L, ltide_state *S) {
       {0}};
   ltide_script_give(L, "help/doc.c", script);
   ltide_register_rows(L, "tide", rows);
-  ltide_note_rows("tide", values);
+  ltide_note_rows(L, "tide", values);
 }
