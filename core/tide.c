@@ -89,7 +89,7 @@ static void (*const ends[])(void) = {
     tide__ipc_shutdown,
     tide__deferred_frees_shutdown,
     tide__external_shutdown,
-    tide__landing_shutdown,
+    tide__staged_copy_shutdown,
     tide__fft_shutdown,
     tide__storage_shutdown,
     tide__allocator_shutdown,

@@ -1,4 +1,4 @@
-/* biased.c: a mutex that costs the thread which takes it again and again no locked instruction.
+/* biased_mutex.c: a mutex that costs the thread which takes it again and again no locked instruction.
  *
  * Most programs use a device from one thread. A lock that a thread has taken many times in a row becomes its own: it
  * then says that it is inside by a plain store, and looks whether the lock is still its own by a plain load. A thread
@@ -11,7 +11,7 @@
  *
  * Invariants: `owner`, where it is not 0, changes by whoever holds the mutex alone; a thread writes no other's
  * `inside`. So what is left of a thread that has lost the lock and was slow to see it disturbs nobody. */
-#include "biased.h"
+#include "biased_mutex.h"
 
 #include <sched.h>
 

@@ -1,4 +1,4 @@
-/* biased.h: a mutex that costs the thread which takes it again and again no locked instruction. Private to core. */
+/* biased_mutex.h: a mutex for one frequent owner, whose thread takes it without a locked instruction (core only). */
 #ifndef TIDE_BIASED_H
 #define TIDE_BIASED_H
 

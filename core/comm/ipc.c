@@ -220,7 +220,7 @@ tide_status tide_tensor_ipc_handle(tide_ipc_tensor *out, tide_tensor *x) {
   parcel p = {.ndim = 0};
   int i;
   TIDE_TRY(check_shareable(&b, x));
-  if (tide__storage_lands(x->storage)) tide__landing_settle(x->storage);
+  if (tide__storage_lands(x->storage)) tide__staged_copy_settle(x->storage);
   tide_ipc_collect();
   TIDE_TRY(take_slot(&i, x->storage));
   tide_status status = describe(&p, x, b, i);

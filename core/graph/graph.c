@@ -322,7 +322,7 @@ tide_status tide_graph_replay(tide_graph *g) {
   if (r->external) TIDE_TRY(use_external(r, stream));
   if (r->binding) TIDE_TRY(tide__bind_use(r, stream));
   TIDE_TRY(count_launches(r));
-  tide__landing_before_all(stream); /* nothing tells which storages it uses */
+  tide__staged_copy_before_all(stream); /* nothing tells which storages it uses */
   for (tide__draws *d = r->draws; d; d = d->next)
     if (d->calls) TIDE_TRY(place_draws(d, b, stream));
   uint32_t site = tide__site_now();

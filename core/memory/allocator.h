@@ -2,7 +2,7 @@
 #ifndef TIDE_ALLOCATOR_H
 #define TIDE_ALLOCATOR_H
 
-#include "base/biased.h"
+#include "base/biased_mutex.h"
 #include "base/quota.h"
 #include "history.h"
 #include "idle.h"

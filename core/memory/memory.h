@@ -107,18 +107,18 @@ void tide__pinned_trim(void);         /* gives the cache back */
 void tide__pinned_idle(void);         /* likewise if it has not been used for two seconds, and no device is at work */
 void tide__pinned_shutdown(void);
 
-/* ---- landing.c: copies that have returned before the bytes are on the device ---- */
+/* ---- staged_copy.c: copies that have returned before the bytes are on the device ---- */
 
-typedef struct tide__landing tide__landing;
+typedef struct tide__staged_copy tide__staged_copy;
 /* The stream has queued a copy to the storage, and the host goes on as if it were done. */
-void tide__landing_note(tide_storage *s, tide_stream *stream);
+void tide__staged_copy_note(tide_storage *s, tide_stream *stream);
 /* Before the stream uses a storage that tide__storage_lands. */
-void tide__landing_before(tide_storage *s, tide_stream *stream);
-void tide__landing_before_all(tide_stream *stream); /* any storage at all */
-void tide__landing_settle(tide_storage *s);         /* before somebody uses it by its address */
-void tide__landing_end(tide_storage *s);            /* it goes */
-void tide__landing_many(void);                      /* a second stream was made */
-void tide__landing_shutdown(void);
+void tide__staged_copy_before(tide_storage *s, tide_stream *stream);
+void tide__staged_copy_before_all(tide_stream *stream); /* any storage at all */
+void tide__staged_copy_settle(tide_storage *s);         /* before somebody uses it by its address */
+void tide__staged_copy_end(tide_storage *s);            /* it goes */
+void tide__staged_copy_many(void);                      /* a second stream was made */
+void tide__staged_copy_shutdown(void);
 
 /* ---- idle.c: freed memory that nobody has asked for goes back ---- */
 
@@ -150,15 +150,15 @@ bool tide__peer_path(int device, int peer);
 void tide__peer_order(struct tide_storage *s, tide_stream *stream); /* before the stream uses the storage */
 void tide__peer_shutdown(void);
 
-/* ---- arrival.c: values that are read too early ---- */
+/* ---- early_read.c: values that are read too early ---- */
 
 /* Bytes that are on their way to page-locked memory, noted while the debug mode is on. */
-typedef struct tide__arrival tide__arrival;
-void tide__arrival_note(tide_storage *s, tide_stream *stream, uint32_t number, uint32_t site);
+typedef struct tide__early_read tide__early_read;
+void tide__early_read_note(tide_storage *s, tide_stream *stream, uint32_t number, uint32_t site);
 /* The host touches the storage's bytes: warns, or fails, if nobody has waited for them. */
-tide_status tide__arrival_check(tide_storage *s, const char *what);
+tide_status tide__early_read_check(tide_storage *s, const char *what);
 /* Likewise for an operand of an operation that is about to run on this thread: tide__early keeps what it found. */
-void tide__arrival_touch(tide_storage *s);
+void tide__early_read_touch(tide_storage *s);
 
 /* ---- storage.c ---- */
 
@@ -195,12 +195,12 @@ struct tide_storage {
   void (*release)(void *user);    /* foreign memory's */
   void *user;
   tide__deferred_free deferred;
-  _Atomic uint64_t readers; /* devices, as bits, whose streams have read it since its own device used it: peer.c */
-  tide__arrival *arrival;   /* sync.c; NULL unless a debug mode is on */
-  _Atomic(tide__landing *) landing; /* landing.c; NULL: all copies to it are known to be there */
-  uint32_t landed;                  /* the number of the last one */
-  struct tide_quota *quota;         /* that its bytes count in, or NULL */
-  struct tide_storage *next;        /* free list */
+  _Atomic uint64_t readers;     /* devices, as bits, whose streams have read it since its own device used it: peer.c */
+  tide__early_read *early_read; /* sync.c; NULL unless a debug mode is on */
+  _Atomic(tide__staged_copy *) staged_copy; /* staged_copy.c; NULL: all copies to it are known to be there */
+  uint32_t landed;                          /* the number of the last one */
+  struct tide_quota *quota;                 /* that its bytes count in, or NULL */
+  struct tide_storage *next;                /* free list */
 };
 tide_status tide__storage_new(tide_storage **out, size_t nbytes, int device, bool pinned);
 
@@ -247,7 +247,7 @@ static inline void tide__storage_enter(tide_storage *s) { /* once `tracked` is k
 }
 /* May a copy to it still be under way? */
 static inline bool tide__storage_lands(const tide_storage *s) {
-  return atomic_load_explicit(&s->landing, memory_order_relaxed) != NULL;
+  return atomic_load_explicit(&s->staged_copy, memory_order_relaxed) != NULL;
 }
 /* What a graph whose input the storage is adds to its references: one, and a count of its own above them. */
 #define TIDE__STORAGE_BOUND (((int64_t)1 << 48) + 1)

@@ -1,70 +1,69 @@
-/* landing.c: copies from pageable memory, which return before the bytes are on the device.
+/* staged_copy.c: copies from pageable memory, which return before the bytes are on the device.
  *
- * Such a copy returns when the host may change its memory; the last of it may still be queued on the copy's stream.
- * Nobody is to be able to tell that, so a storage remembers the stream where its bytes are landing, and the first use
- * on another stream makes that one wait, for this copy and those before it. An event stands behind the copy, one for
- * each stream that copies so. A program with one stream never needs it: there it is recorded when a second stream is
- * made, or at the use. What leaves by its address is waited for by the host.
+ * Such a copy returns when the host may change its memory. The last bytes may still be queued on the copy's stream. To
+ * hide that, a storage remembers this stream. The first use on another stream makes that stream wait, for this copy and
+ * those before it. Each stream that copies so has one event behind its last copy. With a single stream the event is not
+ * needed: it is recorded when a second stream is made, or at the use. The host waits before an address is given away.
  *
- * A stream that is captured does not wait, as the event is not of its capture: each replay waits for what is landing
- * anywhere.
+ * A stream that is captured does not wait, because the event is not of its capture. Instead each replay waits for all
+ * staged copies.
  *
- * Invariants: a landing lives as long as storages refer to it, and holds its stream; its numbers count copies, and
- * those up to `done` are on the device. The lock is above those of the stream lists, of events and of the observers. */
+ * Invariants: a tide__staged_copy lives as long as storages refer to it, and holds its stream. Copies are numbered, and
+ * those up to `done` are on the device. The lock is above the locks of stream lists, events and observers. */
 #include "memory.h"
 
 #include <stdlib.h>
 
-struct tide__landing {
-  struct tide__landing *next; /* of all */
-  tide_stream *stream;        /* retained */
-  void *event;                /* NULL: none is recorded yet */
+struct tide__staged_copy {
+  struct tide__staged_copy *next; /* of all */
+  tide_stream *stream;            /* retained */
+  void *event;                    /* NULL: none is recorded yet */
   uint32_t queued, recorded, done;
   int refs;
   uint32_t epoch;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static tide__landing *all;
+static tide__staged_copy *all;
 
-static const tide_backend *backend_of(const tide__landing *l) {
+static const tide_backend *backend_of(const tide__staged_copy *l) {
   if (l->epoch != tide__epoch_now() || tide__device_lost(NULL, l->stream->device)) return NULL;
   return tide__backend_peek(l->stream->device);
 }
 
 /* ---- with the lock held ---- */
 
-static tide__landing *find(tide_stream *stream) {
-  tide__landing *l = all;
+static tide__staged_copy *find(tide_stream *stream) {
+  tide__staged_copy *l = all;
   while (l && l->stream != stream) l = l->next;
   return l;
 }
 
-static tide__landing *landing_of(tide_stream *stream) {
-  tide__landing *l = find(stream);
+static tide__staged_copy *staged_copy_of(tide_stream *stream) {
+  tide__staged_copy *l = find(stream);
   if (l || !(l = calloc(1, sizeof *l))) return l;
   tide_stream_retain(stream);
-  *l = (tide__landing){.next = all, .stream = stream, .epoch = tide__epoch_now()};
+  *l = (tide__staged_copy){.next = all, .stream = stream, .epoch = tide__epoch_now()};
   return all = l;
 }
 
 /* The one that is to go, or NULL. */
-static tide__landing *unref(tide__landing *l) {
+static tide__staged_copy *unref(tide__staged_copy *l) {
   if (!l || --l->refs > 0) return NULL;
-  tide__landing **at = &all;
+  tide__staged_copy **at = &all;
   while (*at != l) at = &(*at)->next;
   *at = l->next;
   return l;
 }
 
-static bool reached(const tide__landing *l, uint32_t number) { return (int32_t)(l->done - number) >= 0; }
-static bool has_event(const tide__landing *l, uint32_t number) {
+static bool reached(const tide__staged_copy *l, uint32_t number) { return (int32_t)(l->done - number) >= 0; }
+static bool has_event(const tide__staged_copy *l, uint32_t number) {
   return l->event && (int32_t)(l->recorded - number) >= 0;
 }
 
 /* An event behind all that has been copied so far; where there can be none, that is waited for. Nothing is recorded in
  * a capture: it cannot begin while copies are without their event and other streams exist. */
-static void record(tide__landing *l) {
+static void record(tide__staged_copy *l) {
   const tide_backend *b = backend_of(l);
   bool recorded = false;
   if (b && !l->event && tide__event_take(&l->event, b, l->stream->device, 0) != TIDE_OK) l->event = NULL;
@@ -78,7 +77,7 @@ static void record(tide__landing *l) {
 }
 
 /* Is the copy there, so that nobody need wait any more? Else the stream waits. */
-static bool wait_for(tide__landing *l, uint32_t number, tide_stream *stream) {
+static bool wait_for(tide__staged_copy *l, uint32_t number, tide_stream *stream) {
   const tide_backend *b = backend_of(l);
   bool passed = !b || reached(l, number), watched = tide__sync_watched();
   if (passed || stream->capture) return passed;
@@ -97,7 +96,7 @@ static bool wait_for(tide__landing *l, uint32_t number, tide_stream *stream) {
 
 /* ---- without ---- */
 
-static void drop(tide__landing *l) {
+static void drop(tide__staged_copy *l) {
   if (!l) return;
   if (l->event && tide__sync_watched()) tide__observe_mark_gone(l->event);
   if (l->event) tide__event_give(l->event, l->stream->device, 0);
@@ -105,13 +104,13 @@ static void drop(tide__landing *l) {
   free(l);
 }
 
-void tide__landing_note(tide_storage *s, tide_stream *stream) {
+void tide__staged_copy_note(tide_storage *s, tide_stream *stream) {
   pthread_mutex_lock(&lock);
-  tide__landing *l = landing_of(stream), *old = NULL;
-  if (l && s->landing != l) {
+  tide__staged_copy *l = staged_copy_of(stream), *old = NULL;
+  if (l && s->staged_copy != l) {
     l->refs++;
-    old = unref(s->landing);
-    s->landing = l;
+    old = unref(s->staged_copy);
+    s->staged_copy = l;
   }
   if (l) {
     s->landed = ++l->queued;
@@ -124,37 +123,37 @@ void tide__landing_note(tide_storage *s, tide_stream *stream) {
   if (b) b->stream_sync(stream->impl); /* for want of memory */
 }
 
-void tide__landing_before(tide_storage *s, tide_stream *stream) {
-  tide__landing *gone = NULL;
+void tide__staged_copy_before(tide_storage *s, tide_stream *stream) {
+  tide__staged_copy *gone = NULL;
   pthread_mutex_lock(&lock);
-  tide__landing *l = s->landing;
+  tide__staged_copy *l = s->staged_copy;
   if (l && l->stream != stream && wait_for(l, s->landed, stream)) {
-    s->landing = NULL;
+    s->staged_copy = NULL;
     gone = unref(l);
   }
   pthread_mutex_unlock(&lock);
   drop(gone);
 }
 
-void tide__landing_before_all(tide_stream *stream) {
+void tide__staged_copy_before_all(tide_stream *stream) {
   pthread_mutex_lock(&lock);
-  for (tide__landing *l = all; l; l = l->next)
+  for (tide__staged_copy *l = all; l; l = l->next)
     if (l->stream != stream) wait_for(l, l->queued, stream);
   pthread_mutex_unlock(&lock);
 }
 
-void tide__landing_end(tide_storage *s) {
+void tide__staged_copy_end(tide_storage *s) {
   pthread_mutex_lock(&lock);
-  tide__landing *gone = unref(s->landing);
-  s->landing = NULL;
+  tide__staged_copy *gone = unref(s->staged_copy);
+  s->staged_copy = NULL;
   pthread_mutex_unlock(&lock);
   drop(gone);
 }
 
 /* While the host waits, other threads may do so too, or copy to the storage again. */
-void tide__landing_settle(tide_storage *s) {
+void tide__staged_copy_settle(tide_storage *s) {
   pthread_mutex_lock(&lock);
-  tide__landing *l = s->landing;
+  tide__staged_copy *l = s->staged_copy;
   uint32_t number = s->landed;
   const tide_backend *b = l ? backend_of(l) : NULL;
   if (b && !reached(l, number) && !has_event(l, number)) record(l);
@@ -164,26 +163,26 @@ void tide__landing_settle(tide_storage *s) {
   pthread_mutex_unlock(&lock);
   if (event) there = b->event_sync(event) == TIDE_OK;
   pthread_mutex_lock(&lock);
-  if (there && l && s->landing == l && s->landed == number) {
-    s->landing = NULL;
+  if (there && l && s->staged_copy == l && s->landed == number) {
+    s->staged_copy = NULL;
     unref(l);
   }
-  tide__landing *gone = unref(l);
+  tide__staged_copy *gone = unref(l);
   pthread_mutex_unlock(&lock);
   drop(gone);
 }
 
-void tide__landing_many(void) {
+void tide__staged_copy_many(void) {
   pthread_mutex_lock(&lock);
-  for (tide__landing *l = all; l; l = l->next)
+  for (tide__staged_copy *l = all; l; l = l->next)
     if (l->queued != l->recorded && l->queued != l->done) record(l);
   pthread_mutex_unlock(&lock);
 }
 
 /* The devices have been waited for. */
-void tide__landing_shutdown(void) {
+void tide__staged_copy_shutdown(void) {
   pthread_mutex_lock(&lock);
-  for (tide__landing *l = all; l; l = l->next) {
+  for (tide__staged_copy *l = all; l; l = l->next) {
     if (l->event) tide__event_give(l->event, l->stream->device, 0);
     l->event = NULL, l->done = l->queued;
   }

@@ -25,7 +25,7 @@ void tide__memory_start(void) {
       .settle = tide__memory_settle,
       .idle = tide__idle_trim,
       .stream_gone = tide__allocator_orphan,
-      .streams_many = tide__landing_many,
+      .streams_many = tide__staged_copy_many,
       .pool_retain = tide_mempool_retain,
       .pool_release = tide_mempool_release,
       .scope_retain = tide_allocation_scope_retain,

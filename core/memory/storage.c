@@ -309,11 +309,11 @@ tide_status tide__storage_wrap(tide_storage **out, void *ptr, size_t nbytes, int
 /* The allocating stream needs no note: what is queued there later comes later. Foreign memory has no such stream. What
  * a graph holds needs none either: its replays are noted by the graph. */
 void tide__storage_use_slow(tide_storage *s, tide_stream *stream) {
-  if (s->arrival && stream->device < 0) {
-    tide__arrival_touch(s); /* and again at the next use */
+  if (s->early_read && stream->device < 0) {
+    tide__early_read_touch(s); /* and again at the next use */
     return;
   }
-  if (tide__storage_lands(s)) tide__landing_before(s, stream);
+  if (tide__storage_lands(s)) tide__staged_copy_before(s, stream);
   if (s->device >= 0 && (stream->device != s->device || atomic_load_explicit(&s->readers, memory_order_relaxed) != 0))
     tide__peer_order(s, stream);
   if (stream->capture && tide__capture_holds(s, stream)) {
@@ -351,11 +351,11 @@ static void finish(void *arg) {
   } else if (live) {
     tide__block_free(s->block);
   }
-  if (tide__storage_lands(s)) tide__landing_end(s);
+  if (tide__storage_lands(s)) tide__staged_copy_end(s);
   tide__replays_drop(s->replays);
   if (s->stream_held) tide_stream_release(s->stream);
   if (s->quota) tide__quota_give(s->quota, s->nbytes, s->device);
-  free(s->arrival);
+  free(s->early_read);
   header_free(s);
 }
 
@@ -398,7 +398,7 @@ void *tide_storage_data(const tide_storage *s) {
   if (!s) return NULL;
   if (tide__storage_settle((tide_storage *)s) != TIDE_OK || tide__storage_write((tide_storage *)s) != TIDE_OK)
     return NULL;
-  if (tide__storage_lands(s)) tide__landing_settle((tide_storage *)s);
+  if (tide__storage_lands(s)) tide__staged_copy_settle((tide_storage *)s);
   return tide__storage_live(s) ? s->ptr : NULL;
 }
 int tide_storage_device(const tide_storage *s) { return s ? s->device : TIDE_CPU; }

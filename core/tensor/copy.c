@@ -5,7 +5,7 @@
  * elements are smaller, else after it.
  *
  *   host to device    on the device's current stream. Pageable memory: the call returns when the source may be changed,
- *                     and other streams wait for what is still queued (landing.c), unless non_blocking.
+ *                     and other streams wait for what is still queued (staged_copy.c), unless non_blocking.
  *                     Pinned memory: likewise, unless non_blocking.
  *   device to host    as above: returns when the values are there, unless non_blocking and straight into pinned memory.
  *   device to device  on the source device's current stream, between two waits: it begins after what the destination's
@@ -135,7 +135,7 @@ static tide_status transfer(const tide_tensor *dst, const tide_tensor *src, bool
                                : q.backend->copy_to_host(impl, target, source, bytes, true);
   TIDE_TRY(tide__launch_done(q.stream, q.number, status));
   if (pinned && non_blocking && to < 0 && tide__sync_watched())
-    tide__arrival_note(dst->storage, q.stream, q.number, site);
+    tide__early_read_note(dst->storage, q.stream, q.number, site);
   if (!pinned || non_blocking) return TIDE_OK;
   TIDE_TRY(q.backend->stream_sync(impl));
   tide__progress_reached(q.stream, q.number);
@@ -185,7 +185,7 @@ static tide_status copy_across(tide_tensor *dst, const tide_tensor *src, bool no
   if (src->storage->pinned && tide__copy_travels(dst, src)) return TIDE_OK; /* it has been waited for */
   tide_stream *stream;
   TIDE_TRY(tide__stream_current(&stream, device));
-  tide__landing_note(dst->storage, stream);
+  tide__staged_copy_note(dst->storage, stream);
   return TIDE_OK;
 }
 
@@ -296,7 +296,7 @@ tide_status tide_item(tide_scalar *out, const tide_tensor *x) {
 
 tide_status tide__item_now(tide_scalar *out, const tide_tensor *x) {
   if (x->storage->device < 0) {
-    if (x->storage->arrival) TIDE_TRY(tide__arrival_check(x->storage, "item"));
+    if (x->storage->early_read) TIDE_TRY(tide__early_read_check(x->storage, "item"));
     TIDE_TRY(tide__observe_read(x));
     *out = tide__scalar_unpack(tide__tensor_ptr(x), (tide_dtype)x->dtype);
     return TIDE_OK;

@@ -118,7 +118,7 @@ void *tide_tensor_data(const tide_tensor *x) {
   if (!x || !x->storage) return NULL;
   /* Whoever gets the address may write there. */
   if (tide__storage_settle(x->storage) != TIDE_OK || tide__storage_write(x->storage) != TIDE_OK) return NULL;
-  if (tide__storage_lands(x->storage)) tide__landing_settle(x->storage);
+  if (tide__storage_lands(x->storage)) tide__staged_copy_settle(x->storage);
   return x->storage->ptr && tide__storage_live(x->storage) ? tide__tensor_ptr(x) : NULL;
 }
 

@@ -4,7 +4,7 @@
 # usage: windows.sh WORK FOLDER_OF_LUA_H FOLDER_OF_THE_CHUNKS [LAUNCHER of the compiler]
 set -eu
 compiler=x86_64-w64-mingw32-gcc
-tests=(os process biased fiber source tensor graph comm clock order ladder quota dlpack field history idle landing
+tests=(os process biased_mutex fiber source tensor graph comm clock order ladder quota dlpack field history idle staged_copy
   loader poison profiler sanitizer scatter sort values)
 command -v $compiler >/dev/null || { echo "windows: skipped, $compiler is not installed" && exit 77; }
 without=(

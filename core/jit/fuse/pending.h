@@ -4,7 +4,7 @@
 #ifndef TIDE_JIT_PENDING_H
 #define TIDE_JIT_PENDING_H
 
-#include "base/biased.h"
+#include "base/biased_mutex.h"
 #include "jit/fuse/fuse.h"
 
 typedef struct tide__node {

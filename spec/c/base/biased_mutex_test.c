@@ -1,6 +1,6 @@
-/* biased_test.c: the lock that becomes a thread's own: one at a time is inside, whoever takes it and in whatever
+/* biased_mutex_test.c: the lock that becomes a thread's own: one at a time is inside, whoever takes it and in whatever
  * rhythm. */
-#include "base/biased.h"
+#include "base/biased_mutex.h"
 
 #include <sched.h>
 #include <stdlib.h>

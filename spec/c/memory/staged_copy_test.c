@@ -1,4 +1,4 @@
-/* landing_test.c: threads that are the first to use a tensor whose copy from pageable memory is still under way. */
+/* staged_copy_test.c: threads that are the first to use a tensor whose copy from pageable memory is still under way. */
 #include "check.h"
 #include "tensor/tensor.h"
 #include "tide/sim.h"
@@ -53,6 +53,6 @@ int main(void) {
   for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
   CHECK(wrong == 0);
   tide_shutdown();
-  printf("landing_test: %s\n", failures ? "failed" : "passed");
+  printf("staged_copy_test: %s\n", failures ? "failed" : "passed");
   return failures != 0;
 }
