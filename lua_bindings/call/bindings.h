@@ -62,7 +62,7 @@ typedef struct ltide_state {
   lua_State *running;           /* the coroutine that called last in this Lua state */
   lua_State *main;              /* the one that every coroutine comes from */
   size_t debt, limit;           /* bytes allocated since the last look at what is alive, and how many cause one */
-  int held_count;               /* pins.c: operands and pending frees */
+  int pin_count;                /* pins.c: operands and pending frees */
   bool is_fusing;               /* the running coroutine is in a fused function */
   bool in_ffi;                  /* core was called through LuaJIT's FFI: nothing may call Lua or collect */
   _Atomic bool frame_open;      /* no operation collects */
@@ -125,12 +125,12 @@ static inline ltide_state *ltide_enter(lua_State *L) {
 }
 /* pins.c: the same as the first thing of a function that Lua calls and no other: what a call before it held, or what
  * was freed while it ran, goes now. The commonest functions begin so. */
-void ltide_held_end(lua_State *L, ltide_state *S);
+void ltide_release_pins(lua_State *L, ltide_state *S);
 void ltide_still_ended(lua_State *L, ltide_state *S); /* raises, unless the host has set new limits */
 static inline ltide_state *ltide_begin(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   if (atomic_load_explicit(&S->ended, memory_order_relaxed)) ltide_still_ended(L, S);
-  if (S->held_count) ltide_held_end(L, S);
+  if (S->pin_count) ltide_release_pins(L, S);
   return S;
 }
 /* The line of the nearest Lua function around the call, and its source as Lua has it; 0: there is none. */

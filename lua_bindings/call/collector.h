@@ -19,7 +19,7 @@ static inline void ltide_pace_taken(lua_State *L, ltide_state *S) {
 /* Once after filling results, when the operands are not used any more. */
 static inline void ltide_made(lua_State *L, ltide_state *S) {
   ltide_pace_taken(L, S);
-  if (S->held_count) ltide_held_end(L, S);
+  if (S->pin_count) ltide_release_pins(L, S);
 }
 
 /* Collects before work that dead objects would hinder, unless the collector is stopped. */

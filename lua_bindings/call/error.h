@@ -62,7 +62,7 @@ typedef struct ltide_warn_switch {
   bool off, continues;
 } ltide_warn_switch;
 /* Is the piece to be told? */
-static inline bool ltide_warn_heed(ltide_warn_switch *w, const char *piece, int to_continue) {
+static inline bool ltide_warn_filter(ltide_warn_switch *w, const char *piece, int to_continue) {
   bool commands = !w->continues && !to_continue && piece[0] == '@';
   if (commands && !strcmp(piece, "@on")) w->off = false;
   if (commands && !strcmp(piece, "@off")) w->off = true;

@@ -38,7 +38,7 @@ bool ltide_is_interrupting(lua_State *L, const ltide_state *S) {
 
 static bool reserve(ltide_state *S) {
   struct ltide_pins_part *p = ltide_pins_of(S);
-  if (S->held_count < p->room) return true;
+  if (S->pin_count < p->room) return true;
   int room = p->room ? 2 * p->room : 16;
   ltide_held *held = realloc(p->held, sizeof *held * (size_t)room);
   if (!held) return false;
@@ -47,7 +47,7 @@ static bool reserve(ltide_state *S) {
 }
 
 static void add(ltide_state *S, void *object, const void *handle, int kind) {
-  ltide_pins_of(S)->held[S->held_count++] = (ltide_held){object, handle, kind};
+  ltide_pins_of(S)->held[S->pin_count++] = (ltide_held){object, handle, kind};
 }
 
 static void hold(lua_State *L, ltide_state *S, void *object, int kind) {
@@ -82,18 +82,18 @@ void ltide_unshare(lua_State *L, ltide_state *S, ltide_tensor *u) {
 
 tide_tensor *ltide_take_deferred(ltide_state *S, const ltide_tensor *u) {
   struct ltide_pins_part *p = ltide_pins_of(S);
-  for (int i = S->held_count - 1; i >= 0; i--) {
+  for (int i = S->pin_count - 1; i >= 0; i--) {
     if (p->held[i].handle != u) continue;
     tide_tensor *t = p->held[i].object;
-    p->held[i] = p->held[--S->held_count];
+    p->held[i] = p->held[--S->pin_count];
     return t;
   }
   return NULL;
 }
 
 static void free_held(ltide_state *S) {
-  while (S->held_count) {
-    ltide_held h = ltide_pins_of(S)->held[--S->held_count];
+  while (S->pin_count) {
+    ltide_held h = ltide_pins_of(S)->held[--S->pin_count];
 #define RELEASE(KIND, name, type)                                                                                      \
   if (h.kind == (KIND)) tide_##type##_release(h.object);
     EACH_KIND(RELEASE)
@@ -101,7 +101,7 @@ static void free_held(ltide_state *S) {
   }
 }
 
-void ltide_held_end(lua_State *L, ltide_state *S) {
+void ltide_release_pins(lua_State *L, ltide_state *S) {
   if (!ltide_is_interrupting(L, S)) free_held(S);
 }
 

@@ -35,7 +35,7 @@ static void append(struct ltide_warning_part *w, const char *piece) {
 
 static void warn(void *user, const char *piece, int to_continue) {
   struct ltide_warning_part *w = ltide_warning_of(user);
-  if (!ltide_warn_heed(&w->now, piece, to_continue)) return;
+  if (!ltide_warn_filter(&w->now, piece, to_continue)) return;
   if (w->text || to_continue) {
     append(w, piece);
     if (to_continue) return;

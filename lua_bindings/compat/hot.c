@@ -19,7 +19,7 @@ enum { NO, NUMBER, IS_FALSE, IS_TRUE }; /* what read answers */
 static const ltide_tensor *check(const ltide_state *S, const ltide_tensor *u) {
   bool can_be = (uintptr_t)u >= 4096 && (uintptr_t)u % _Alignof(ltide_tensor) == 0;
   bool is_ours = can_be && u->seal == (S->tensor_seal ^ (uintptr_t)u) && u->t;
-  bool is_plain = S->thread == &ltide_last && !S->held_count && !S->observing && !atomic_load(&S->frame_open) &&
+  bool is_plain = S->thread == &ltide_last && !S->pin_count && !S->observing && !atomic_load(&S->frame_open) &&
                   !atomic_load_explicit(&S->ended, memory_order_relaxed) &&
                   ltide_last_epoch == atomic_load_explicit(&ltide_epoch, memory_order_relaxed);
   return is_ours && is_plain ? u : NULL;

@@ -85,14 +85,14 @@ static void warn(void *user, const char *text, int to_continue) {
   static ltide_warn_switch now = {.off = true};
   bool first = !now.continues;
   (void)user;
-  if (ltide_warn_heed(&now, text, to_continue))
+  if (ltide_warn_filter(&now, text, to_continue))
     fprintf(stderr, "%s%s%s", first ? "Lua warning: " : "", text, to_continue ? "" : "\n");
 }
 
 lua_State *runner_newstate(void) {
   lua_State *L = lua_newstate(allocate, NULL);
   if (!L) return NULL;
-  ltide_telling_alloc = allocate;
+  ltide_notifying_alloc = allocate;
   lua_atpanic(L, panic);
   lua_setwarnf(L, warn, NULL);
   return L;

@@ -62,7 +62,7 @@ static void gone(ltide_state *S, ltide_tensor *u) {
   u->t = NULL, u->arena = NULL;
   ltide_link_remove(&u->link);
   ltide_link_clear(&u->link);
-  if (!t && S->held_count) t = ltide_take_deferred(S, u);
+  if (!t && S->pin_count) t = ltide_take_deferred(S, u);
   if (t) tide_tensor_release_deferred(t);
 }
 
@@ -89,7 +89,7 @@ void ltide_handles_end(ltide_state *S) {
 
 /* {==== Handles without a finaliser */
 
-lua_Alloc ltide_telling_alloc;
+lua_Alloc ltide_notifying_alloc;
 size_t ltide_handle_block;
 
 /* A word of a foreign block of that size may hold anything, a script's own bytes too, but no seal of ours: that is
@@ -103,7 +103,7 @@ void ltide_handle_gone(void *block) {
 
 /* The first block that is taken. */
 static void *note_block(void *user, void *ptr, size_t old, size_t size) {
-  void *block = ltide_telling_alloc(user, ptr, old, size);
+  void *block = ltide_notifying_alloc(user, ptr, old, size);
   if (!ptr && !told.block) told.block = block, told.room = size;
   return block;
 }
@@ -111,11 +111,11 @@ static void *note_block(void *user, void *ptr, size_t old, size_t size) {
 /* Looks where in its block a handle lies. */
 static bool will_be_told(lua_State *L, ltide_state *S) {
   void *user;
-  if (!ltide_telling_alloc || lua_getallocf(L, &user) != ltide_telling_alloc || ltide_handle_block) return false;
+  if (!ltide_notifying_alloc || lua_getallocf(L, &user) != ltide_notifying_alloc || ltide_handle_block) return false;
   told.block = NULL;
   lua_setallocf(L, note_block, user);
   char *u = lua_newuserdatauv(L, sizeof(ltide_tensor), 0);
-  lua_setallocf(L, ltide_telling_alloc, user);
+  lua_setallocf(L, ltide_notifying_alloc, user);
   lua_pop(L, 1);
   told.offset = (size_t)(u - told.block), told.state = S;
   memset(u, 0, sizeof(ltide_tensor));

@@ -18,7 +18,7 @@ void ltide_handles_end(ltide_state *S); /* releases what is left: the state ends
 bool ltide_is_read_by_ipairs(lua_State *L);
 /* An allocator of Lua's that calls ltide_handle_gone for each block of this size before it frees it: then handles need
  * no finaliser, which costs more than all else about them. */
-extern lua_Alloc ltide_telling_alloc;
+extern lua_Alloc ltide_notifying_alloc;
 extern size_t ltide_handle_block; /* 0: nobody wants to know */
 void ltide_handle_gone(void *block);
 /* arena.c: arenas of tide.scope. */
