@@ -51,7 +51,7 @@ typedef struct tide_archive_content {
   tide_tensor *const *tensor;
   const char *const *key, *const *value; /* of the notes; safetensors alone has them */
   bool compressed;                       /* npz alone */
-  size_t struct_size;                    /* as that of tide_options */
+  size_t struct_size;                    /* as in tide_options */
 } tide_archive_content;
 /* Equal contents give equal files. Tensors on devices are waited for. The file that was there stays after an error. */
 TIDE_API tide_status tide_archive_save(tide_archive_kind kind, const char *path, const tide_archive_content *content);

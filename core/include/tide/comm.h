@@ -24,10 +24,10 @@ TIDE_API tide_status tide_comm_broadcast(tide_tensor **outs, const tide_tensor *
 /* Writes x to n tensors of accelerators, which have its shape and dtype. */
 TIDE_API tide_status tide_comm_broadcast_into(tide_tensor *const *outs, int n, const tide_tensor *x);
 /* The list to each device: outs[d * n + i] is list[i] on devices[d]. All lie on devices[0], whose results are the list
- * itself. Tensors of at most buffer_size bytes travel together, in buffers of at most so many bytes of one dtype. */
+ * itself. Tensors of at most buffer_size bytes travel together, in buffers of at most that size, of one dtype. */
 TIDE_API tide_status tide_comm_broadcast_coalesced(tide_tensor **outs, tide_tensor *const *list, int n,
                                                    const int *devices, int n_devices, size_t buffer_size);
-/* The sum of n tensors of one shape and dtype, one of which lies on the destination: list[0] itself if n is 1. Summed
+/* The sum of n tensors of one shape and dtype, one of them on the destination: list[0] itself if n is 1. Summed
  * in the order of the list, but for the last one on the destination, which comes first. */
 TIDE_API tide_status tide_comm_reduce_add(tide_tensor **out, tide_tensor *const *list, int n, int destination);
 /* outs[i] is the sum of lists[r * n + i] over all ranks r. The tensors of one rank lie on one device. */
@@ -39,7 +39,7 @@ TIDE_API tide_status tide_comm_reduce_add_coalesced(tide_tensor **outs, tide_ten
  * that of x's device alone waits for it. x may lie on the CPU. */
 TIDE_API tide_status tide_comm_scatter(tide_tensor **outs, int *count, const tide_tensor *x, const int *devices, int n,
                                        const int64_t *chunk_sizes, int dim, tide_stream *const *streams);
-/* Likewise into n tensors of accelerators, whose sizes along dim add up to that of x. */
+/* The same into n tensors of accelerators, whose sizes along dim add up to x's. */
 TIDE_API tide_status tide_comm_scatter_into(tide_tensor *const *outs, int n, const tide_tensor *x, int dim,
                                             tide_stream *const *streams);
 /* Joins n tensors of accelerators along dim, on the destination, which may be the CPU, or in `into`. The first one's
@@ -50,7 +50,7 @@ TIDE_API tide_status tide_comm_gather(tide_tensor **out, tide_tensor *const *lis
 /* ---- Time ---- */
 
 /* Seconds, from its call on, within which a collective operation is expected to be done; those queued already keep
- * theirs. At the start 600. 0: it may take for ever. */
+ * theirs. At the start 600. 0: it may take any time. */
 TIDE_API tide_status tide_comm_set_timeout(double seconds);
 TIDE_API double tide_comm_get_timeout(void); /* as set */
 

@@ -14,8 +14,8 @@ extern "C" {
 /* Of a real device the driver's management library tells, which is opened at the first question. A simulated device
  * tells what it knows; of the rest it tells what an idle device would. */
 typedef enum tide_telemetry {
-  TIDE_UTILIZATION,        /* percent of the last sample period in which a kernel ran */
-  TIDE_MEMORY_UTILIZATION, /* percent of it in which device memory was read or written */
+  TIDE_UTILIZATION,        /* percent of the last sample period while a kernel ran */
+  TIDE_MEMORY_UTILIZATION, /* percent of it while device memory was read or written */
   TIDE_TEMPERATURE,        /* degrees Celsius of the die */
   TIDE_POWER,              /* milliwatts */
   TIDE_CLOCK,              /* MHz of the multiprocessors */
@@ -60,9 +60,9 @@ TIDE_API tide_status tide_blas_handle(uint64_t *out, int device);
 /* Opens the device, makes its default stream, and begins to load the kernels of this library, on a thread of its own: a
  * driver that loads lazily brings each to the device at its first use, which may wait for all that runs there. Call it
  * at the start of a program that must not stop later. Called again it tells how far that is; either may be NULL.
- * `wait`: returns when all are loaded. A failure is told by the next call, and the one after it begins anew, as after
- * tide_device_reset. Simulated devices have no kernels to load, so *all is 0. What is not included: libraries such as
- * cuBLAS, which open at their first use, and kernels from text. */
+ * `wait`: returns when all are loaded. A failure is reported by the next call, and the one after it begins anew, as
+ * after tide_device_reset. Simulated devices have no kernels to load, so *all is 0. What is not included: libraries
+ * such as cuBLAS, which open at their first use, and kernels from text. */
 TIDE_API tide_status tide_preload(int *loaded, int *all, int device, bool wait);
 
 /* ---- Access between devices ------------------------------------------------------------------------------------- */
@@ -78,7 +78,7 @@ TIDE_API tide_status tide_get_peer_access(bool *out, int device, int peer);
 /* What tide_current_set_stream has selected on the device for this thread, borrowed; NULL: its default stream, which
  * need not have been made yet. Opens no device, unlike tide_current_stream. */
 TIDE_API tide_stream *tide_current_selected(int device);
-/* Selects it again, as it was told; NULL: the default stream. Never fails. */
+/* Selects that stream again; NULL: the default stream. Never fails. */
 TIDE_API void tide_current_select(int device, tide_stream *selected);
 /* Selects the stream for work of the caller's own in between, until it is called with NULL. What an allocation runs
  * meanwhile to find memory, reclaim hooks and observers, sees and sets what was selected before. Does not nest, but in
@@ -97,7 +97,7 @@ TIDE_API tide_status tide_current_set_default_device(tide_current *current, int 
  * is over or will never run. A failure of fn makes the opening call fail with DEFERRED, once: `where` says in that
  * error's text where the call came from. */
 TIDE_API tide_status tide_defer(tide_status (*fn)(void *user), void (*drop)(void *user), void *user, const char *where);
-/* The default generator of a device of which nobody has asked yet whether it is there: touches no driver. */
+/* The default generator of a device that may not have been looked for yet: touches no driver. */
 TIDE_API tide_status tide_generator_early(tide_generator **out, int device);
 
 #ifdef __cplusplus

@@ -61,7 +61,7 @@ typedef struct tide_distributed_call {
   const char *name;                    /* of the function, for messages; lives as long as the program */
   const char *file;                    /* of the script, without a folder; or NULL */
   int line;
-  double timeout; /* seconds; 0: that of init */
+  double timeout; /* seconds; 0: as given to init */
   /* A message of packed parts: their dtypes, which have to be those of the other side; NULL: the tensor's. */
   const tide_dtype *dtypes;
   int dtype_count;

@@ -3,7 +3,7 @@
  * that looks into them includes its header, dlpack/dlpack.h, too. Conventions as in tide.h.
  *
  * What is handed out keeps the memory until its deleter is called, which may happen on any thread, at any time, once.
- * Devices: the cpu, CUDA; memory of a simulated device is told as kDLExtDev, so that no other library takes it for a
+ * Devices: the cpu, CUDA; memory of a simulated device is called kDLExtDev, so that no other library takes it for a
  * GPU's, and comes back to tide alone. */
 #ifndef TIDE_DLPACK_H
 #define TIDE_DLPACK_H
@@ -24,8 +24,8 @@ TIDE_API tide_status tide_tensor_to_dlpack(struct DLManagedTensorVersioned **out
 TIDE_API tide_status tide_tensor_to_dlpack_unversioned(struct DLManagedTensor **out, const tide_tensor *x,
                                                        tide_stream *consumer);
 /* A tensor on the memory of `managed`, whose deleter is called when its last view has gone and the work queued on it is
- * done; after an error `managed` is still the caller's. producer: the stream in which the values are made, for which
- * the current one waits; NULL: they are there. Memory that is only to be read is copied, and let go. */
+ * done; after an error `managed` is still the caller's. producer: the stream that makes the values: the current
+ * one waits for it; NULL: they are there. Memory that is only to be read is copied, and released. */
 TIDE_API tide_status tide_from_dlpack(tide_tensor **out, struct DLManagedTensorVersioned *managed,
                                       tide_stream *producer);
 TIDE_API tide_status tide_from_dlpack_unversioned(tide_tensor **out, struct DLManagedTensor *managed,

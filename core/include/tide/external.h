@@ -5,7 +5,7 @@
  * Turns. Memory of a graphics API is used by turns, and a tensor on it is not acquired at first: every use of it, of
  * its views too, fails with STATE until tide_external_acquire, and again from tide_external_release on. Its turn begins
  * on the current stream of its device behind whatever the other side signalled, and ends there behind all work that was
- * queued on it, on whatever stream, replays of graphs included. As ever, work on other streams waits for the current
+ * queued on it, on whatever stream, replays of graphs included. Work on other streams waits for the current
  * one only if it is told to.
  *
  * Captures. Turns and semaphores are refused on a stream that is being captured: a semaphore's value belongs to one
@@ -67,7 +67,7 @@ typedef struct tide_external_memory {
   size_t offset;         /* of the tensor's first element in it, in bytes */
   tide_semaphore *ready; /* what acquire waits for; NULL: the host has seen to it */
   tide_semaphore *done;  /* what release signals; NULL: nothing. Both are retained */
-  size_t struct_size;    /* as that of tide_options */
+  size_t struct_size;    /* as in tide_options */
 } tide_external_memory;
 /* No memory, for the host to fill in: fd is -1. */
 static inline tide_external_memory tide_external_memory_defaults(void) {
@@ -80,7 +80,7 @@ static inline tide_external_memory tide_external_memory_defaults(void) {
  * a 30-byte vertex, import the bytes (uint8): tide_from_ptr says how. */
 TIDE_API tide_status tide_import_memory(tide_tensor **out, const tide_external_memory *memory, const int64_t *size,
                                         const int64_t *stride, int ndim, const tide_options *options);
-/* x, or the tensor of which it is a view, is used by tide from now on; value: of a timeline semaphore. */
+/* x, or the tensor that it views, is used by tide from now on; value: of a timeline semaphore. */
 TIDE_API tide_status tide_external_acquire(tide_tensor *x, uint64_t value);
 /* Its turn is over. */
 TIDE_API tide_status tide_external_release(tide_tensor *x, uint64_t value);
@@ -90,7 +90,7 @@ TIDE_API bool tide_external_scripts(const tide_tensor *x);
 /* ---- OpenGL: real devices; the context is current on the calling thread in each of these and in turns ---- */
 
 /* A tensor on a buffer object, from `offset` bytes on; a turn maps it behind the commands of GL that were given before,
- * and its end unmaps it before those that come: values of semaphores are not looked at. The address may change with
+ * and its end unmaps it before later mappings: values of semaphores are not looked at. The address may change with
  * each turn. The buffer outlives the tensor. */
 TIDE_API tide_status tide_import_gl_buffer(tide_tensor **out, uint32_t buffer, size_t offset, const int64_t *size,
                                            const int64_t *stride, int ndim, const tide_options *options);

@@ -25,12 +25,12 @@ typedef enum tide_fft_kind {
 /* Which direction is divided by the number of elements: the backward one, the forward one, or both by its root. */
 typedef enum tide_fft_norm { TIDE_FFT_BACKWARD, TIDE_FFT_ORTHO, TIDE_FFT_FORWARD } tide_fft_norm;
 
-/* Transforms x over ndims different dims, the last of which is the halved one. n: the lengths of the signal, cropped or
+/* Transforms x over ndims different dims; the last one is halved. n: the lengths of the signal, cropped or
  * padded with zeros to; NULL or -1: as x has it, for IRFFT and HFFT 2 (size - 1). `what` names the caller in errors,
  * NULL: the kind's name. */
 TIDE_API tide_status tide_fft(tide_tensor **out, tide_fft_kind kind, const tide_tensor *x, const int *dims,
                               const int64_t *n, int ndims, tide_fft_norm norm, tide_tensor *into, const char *what);
-/* The frequencies of n samples that lie d apart, in the order of FFT; half: in that of RFFT. A floating dtype. */
+/* The frequencies of n samples that lie d apart, in the order of FFT; half: as for RFFT. A floating dtype. */
 TIDE_API tide_status tide_fft_freq(tide_tensor **out, int64_t n, double d, bool half, const tide_options *options);
 /* Rolls frequency 0 to the middle of the dims; inverse: back from there. */
 TIDE_API tide_status tide_fft_shift(tide_tensor **out, const tide_tensor *x, const int *dims, int ndims, bool inverse);

@@ -24,7 +24,7 @@ typedef struct tide_pool {
   bool ceil_mode;
   bool count_include_pad; /* of the mean */
   int64_t divisor;        /* of the mean; 0: the number of elements */
-  size_t struct_size;     /* as that of tide_options */
+  size_t struct_size;     /* as in tide_options */
 } tide_pool;
 /* The maximum of each window, NaN if there is one, and, unless indices is NULL, the row-major place in its plane of the
  * first of them (int64, from tide_get_index_base). x: [batch, channels, ...] or [channels, ...], real and floating. */
@@ -33,7 +33,7 @@ TIDE_API tide_status tide_max_pool(tide_tensor **out, tide_tensor **indices, con
 /* The mean of each window; dilation is not used. */
 TIDE_API tide_status tide_avg_pool(tide_tensor **out, const tide_tensor *x, int rank, const tide_pool *pool);
 
-/* NEAREST, of every dtype: PyTorch's, whose places are rounded down. EXACT likewise, from the middle of each element.
+/* NEAREST, of every dtype: PyTorch's, whose places are rounded down. EXACT is the same from the middle of each element.
  * AREA: the mean of what lies below. LINEAR, in all dims, and CUBIC, for two spatial dims: between elements. */
 typedef enum tide_interpolate_mode {
   TIDE_INTERPOLATE_NEAREST,
@@ -51,7 +51,7 @@ TIDE_API tide_status tide_interpolate(tide_tensor **out, const tide_tensor *x, c
 typedef struct tide_convolution {
   int64_t stride[3], padding[3], dilation[3], output_padding[3], groups;
   bool same;
-  size_t struct_size; /* as that of tide_options */
+  size_t struct_size; /* as in tide_options */
 } tide_convolution;
 /* The cross-correlation of x, [batch, channels, ...] or [channels, ...], with w, [results, channels / groups, ...], and
  * bias, [results], or NULL, which is added. Real floating dtypes, one for all; float16 and bfloat16 are summed in

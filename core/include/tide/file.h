@@ -30,7 +30,7 @@ typedef struct tide_mapping tide_mapping;
 /* Maps a regular file as it is now: pages are read when they are touched, and what is written to them stays in this
  * process. The file may be closed then; one that is cut short later ends the process where it is read. */
 TIDE_API tide_status tide_mapping_new(tide_mapping **out, FILE *file);
-/* Lets go of the handle; NULL is allowed. The memory stays as long as a tensor on it lives. */
+/* Releases the handle; NULL is allowed. The memory stays as long as a tensor on it lives. */
 TIDE_API void tide_mapping_release(tide_mapping *mapping);
 /* The bytes of the file. */
 TIDE_API int64_t tide_mapping_size(const tide_mapping *mapping);

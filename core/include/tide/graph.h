@@ -31,7 +31,7 @@ TIDE_API void tide_graph_retain(tide_graph *graph);
 TIDE_API void tide_graph_release(tide_graph *graph);
 /* Begins a capture of `stream` (NULL: the current one; not the default one) by the calling thread, which can do one at
  * a time. pool: where memory comes from; NULL: a pool of the graph's own. mode: a tide_capture_mode. Graphs that share
- * a pool must be replayed in the order in which they were captured, and never at the same time. */
+ * a pool must be replayed in the order of their captures, and never at the same time. */
 TIDE_API tide_status tide_graph_begin(tide_graph *graph, tide_stream *stream, tide_mempool *pool, int mode);
 /* Ends it; without `keep` the graph is ready to be replayed. On failure the graph is empty. */
 TIDE_API tide_status tide_graph_end(tide_graph *graph);

@@ -98,7 +98,7 @@ typedef size_t (*tide_stack_fn)(void *user, char *text, size_t size);
 
 typedef struct tide_history_config {
   size_t struct_size;  /* sizeof(tide_history_config) */
-  int64_t max_entries; /* the last so many events are kept; 0 means 100000 */
+  int64_t max_entries; /* how many of the last events are kept; 0 means 100000 */
   uint32_t skip;       /* bit 1 << action: events of that kind are not kept */
   tide_stack_fn stack; /* NULL: one line for each event; else the whole stack, at its cost */
   void *user;          /* passed to it */
@@ -138,7 +138,7 @@ typedef enum tide_block_state { TIDE_BLOCK_FREE, TIDE_BLOCK_USED, TIDE_BLOCK_PEN
 typedef struct tide_block_info {
   uint64_t address;
   size_t size, requested;
-  tide_block_state state;       /* PENDING: let go, but a stream may still use it */
+  tide_block_state state;       /* PENDING: released, but a stream may still use it */
   uint32_t site, stack;         /* of the allocation; 0 for free blocks */
   tide_allocation_scope *scope; /* whose label it has, or NULL */
 } tide_block_info;

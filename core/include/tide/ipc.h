@@ -35,7 +35,7 @@ TIDE_API tide_status tide_event_from_ipc(tide_event **out, int device, const tid
 TIDE_API tide_status tide_tensor_ipc_handle(tide_ipc_tensor *out, tide_tensor *x);
 /* A tensor on the memory of another process. In the process that made the handle: a view of the same storage. */
 TIDE_API tide_status tide_tensor_from_ipc(tide_tensor **out, const tide_ipc_tensor *handle);
-/* Lets go of what consumers have given back, also of those that have died. */
+/* Releases what consumers have given back, also where a consumer has died. */
 TIDE_API void tide_ipc_collect(void);
 
 #ifdef __cplusplus

@@ -36,9 +36,9 @@ TIDE_API int tide_jit_scalars(const tide_jit *jit);
 TIDE_API const char *tide_jit_scalar_name(const tide_jit *jit, int k);
 /* The default of scalar parameter k. */
 TIDE_API tide_scalar tide_jit_scalar_default(const tide_jit *jit, int k);
-/* Applies it to n tensors of one device, which broadcast and are promoted to their common dtype, in which it computes
- * (16-bit floats in float32) and which the results have. scalars: all of them, or NULL for the defaults. Compiles where
- * dtypes and layout are new. out: room for every output; on failure none is given. */
+/* Applies it to n tensors of one device, which broadcast and are promoted to their common dtype; it computes in this
+ * one (16-bit floats in float32) and which the results have. scalars: all of them, or NULL for the defaults. Compiles
+ * where dtypes and layout are new. out: room for every output; on failure none is given. */
 TIDE_API tide_status tide_jit_call(tide_tensor **out, tide_jit *jit, tide_tensor *const *in, int n,
                                    const tide_scalar *scalars);
 /* The same into tensors that are there, one for each output: of the results' size, or empty, which are given it; of
@@ -47,7 +47,7 @@ TIDE_API tide_status tide_jit_call_into(tide_tensor *const *into, tide_jit *jit,
                                         const tide_scalar *scalars);
 /* Would this call find its kernel compiled? If not, that begins on another thread, and a compiler's error is told by a
  * later call of this or of the function. Where waits are refused (tide_refuse_waits, frames) a call that needs a
- * compiler fails with STATE and begins likewise. Nothing is queued, but results are allocated and let go. into: as in
+ * compiler fails with STATE and begins, too. Nothing is queued, but results are allocated and let go. into: as in
  * tide_jit_call_into, or NULL. */
 TIDE_API tide_status tide_jit_ready(bool *out, tide_jit *jit, tide_tensor *const *in, int n, tide_tensor *const *into);
 
@@ -80,7 +80,7 @@ typedef struct tide_grid {
   int64_t shared;      /* bytes of dynamic shared memory */
   bool empty;          /* a grid of no blocks: everything is checked, and nothing runs */
   tide_stream *stream; /* NULL: the current one of the tensors' device */
-  size_t struct_size;  /* as that of tide_options */
+  size_t struct_size;  /* as in tide_options */
 } tide_grid;
 
 /* A kernel's text. What it takes is read from the source, or is what `params` says: the compiler then checks that. */
@@ -121,7 +121,7 @@ TIDE_API tide_status tide_raw_kernel_bind(tide_raw_kernel_bound **out, tide_raw_
                                           const tide_operand *args, int n);
 /* Launches what was bound, on its stream, or on the current one where none was given. */
 TIDE_API tide_status tide_raw_kernel_bound_launch(tide_raw_kernel_bound *bound);
-/* Lets go of it; NULL is allowed. For finalisers too: calls no driver. */
+/* Releases it; NULL is allowed. For finalisers too: calls no driver. */
 TIDE_API void tide_raw_kernel_bound_free(tide_raw_kernel_bound *bound);
 
 /* ---- the cache ---- */

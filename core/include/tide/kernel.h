@@ -86,7 +86,7 @@ TIDE_API tide_status tide_kernel_bind(tide_kernel_bound **out, tide_kernel *kern
 /* Changes one of the numbers; i counts from 0. */
 TIDE_API tide_status tide_kernel_bound_set(tide_kernel_bound *bound, int i, tide_scalar number);
 TIDE_API tide_status tide_kernel_bound_launch(tide_kernel_bound *bound);
-/* Lets go of it; NULL is allowed. For finalisers too: calls no driver. */
+/* Releases it; NULL is allowed. For finalisers too: calls no driver. */
 TIDE_API void tide_kernel_bound_free(tide_kernel_bound *bound);
 
 #ifdef __cplusplus

@@ -22,7 +22,7 @@ TIDE_API tide_status tide_linalg_lu_factor(tide_tensor **lu, tide_tensor **pivot
 /* The solution of a X = b for square a; batches broadcast. b: [..., n, k], or [..., n] where it has one dim or the size
  * of a without its last one; NULL: the identity, which gives the inverse. VALUE where a matrix is singular. */
 TIDE_API tide_status tide_linalg_solve(tide_tensor **out, const tide_tensor *a, const tide_tensor *b);
-/* The determinant of each square matrix. logarithm, unless it is NULL: that of its absolute value, real, -inf for 0;
+/* The determinant of each square matrix. logarithm, unless it is NULL: of its absolute value, real, -inf for 0;
  * det is what it is divided by its absolute value then, or 0. */
 TIDE_API tide_status tide_linalg_det(tide_tensor **det, tide_tensor **logarithm, const tide_tensor *x);
 /* The solution of a X = b, or X a = b unless `left`, for triangular a, of which the other triangle is not read, nor the

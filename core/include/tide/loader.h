@@ -17,7 +17,7 @@ typedef struct tide_loader tide_loader;
  * copies. pin: the memory of batches is page-locked. *kept is the stream on which batches are sent, for this loop and
  * the next ones: made where it is NULL or of no use; the caller releases it. */
 TIDE_API tide_status tide_loader_new(tide_loader **out, tide_stream **kept, int device, int64_t prefetch, bool pin);
-/* Ends the thread and lets go of all batches. Once is enough; as tide_loader_free, it may be called in a finaliser. */
+/* Ends the thread and releases all batches. Once is enough; as tide_loader_free, it may be called in a finaliser. */
 TIDE_API void tide_loader_close(tide_loader *loader);
 /* NULL is allowed. */
 TIDE_API void tide_loader_free(tide_loader *loader);

@@ -61,7 +61,7 @@ typedef struct tide_mempool tide_mempool;
 
 /* A pool for one device, TIDE_CURRENT or TIDE_ALL_DEVICES; asks the driver for nothing yet. */
 TIDE_API tide_status tide_mempool_new(tide_mempool **out, int device);
-/* Likewise; its segments come from the program's own allocator, which it retains. They are cached. */
+/* The same; its segments come from the program's own allocator, which it retains. They are cached. */
 TIDE_API tide_status tide_mempool_new_from(tide_mempool **out, int device, tide_allocator *source);
 /* One reference more. */
 TIDE_API void tide_mempool_retain(tide_mempool *pool);

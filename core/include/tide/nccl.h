@@ -31,12 +31,12 @@ TIDE_API bool tide_nccl_is_available(tide_tensor *const *list, int n);
 /* Every outputs[i] becomes the inputs joined; outputs may be the inputs. */
 TIDE_API tide_status tide_nccl_all_reduce(tide_tensor *const *inputs, tide_tensor *const *outputs, int n,
                                           tide_nccl_op op, tide_stream *const *streams);
-/* Likewise for one output, on the device of rank root; it may be that rank's input. */
+/* The same for one output, on the device of rank root; it may be that rank's input. */
 TIDE_API tide_status tide_nccl_reduce(tide_tensor *const *inputs, tide_tensor *output, int n, int root, tide_nccl_op op,
                                       tide_stream *const *streams);
-/* Every tensor becomes that of rank root. */
+/* Every tensor becomes rank root's. */
 TIDE_API tide_status tide_nccl_broadcast(tide_tensor *const *list, int n, int root, tide_stream *const *streams);
-/* Every outputs[i], of n times as many elements, becomes the inputs one behind the other. */
+/* Every outputs[i], which has n times the elements, becomes the inputs one behind the other. */
 TIDE_API tide_status tide_nccl_all_gather(tide_tensor *const *inputs, tide_tensor *const *outputs, int n,
                                           tide_stream *const *streams);
 /* outputs[i] becomes part i, of n equal ones, of the inputs joined. */

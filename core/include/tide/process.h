@@ -41,7 +41,7 @@ TIDE_API void tide_process_drop(tide_process *p);
 TIDE_API FILE *tide_process_task(void);
 /* In the child: it has read its task and begins, or (with a text) has failed. The text stands in the file then. */
 TIDE_API void tide_process_tell(FILE *task, const char *failure, size_t length);
-/* What a process that has ended told at last. Where it failed, its file stands at the beginning of the text. */
+/* The last message of a process that has ended. Where it failed, its file stands at the beginning of the text. */
 typedef enum tide_process_word { TIDE_PROCESS_SILENT, TIDE_PROCESS_BEGUN, TIDE_PROCESS_FAILED } tide_process_word;
 TIDE_API tide_process_word tide_process_told(const tide_process *p);
 TIDE_API double tide_process_now(void);           /* seconds, monotonic */

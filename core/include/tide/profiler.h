@@ -10,15 +10,15 @@ extern "C" {
 #endif
 
 /* ---- ranges ----
- * They are told to a profiler that takes NVTX ranges (it names its library in NVTX_INJECTION64_PATH) and to a recording
- * that is under way; without either they cost next to nothing. Texts are copied. */
+ * They are reported to a profiler that takes NVTX ranges (it names its library in NVTX_INJECTION64_PATH) and to a
+ * recording that is under way; without either they cost next to nothing. Texts are copied. */
 
 TIDE_API bool tide_nvtx_available(void);        /* does a profiler listen? Looks for one at the first call of any */
 TIDE_API void tide_nvtx_mark(const char *text); /* one moment */
-/* Ranges that nest, of the calling thread: the depth, from 0, of the one that begins or ends; popping none gives -1. */
+/* Nested ranges of the calling thread: the depth, from 0, of the range that begins or ends; -1: there is none. */
 TIDE_API int tide_nvtx_range_push(const char *text);
 TIDE_API int tide_nvtx_range_pop(void);
-/* Likewise by a number, for scopes: the range ends although others above it are still open, which go on. */
+/* The same by a number, for scopes: the range ends although others above it are still open, which go on. */
 TIDE_API uint64_t tide_nvtx_scope_enter(const char *text);
 TIDE_API void tide_nvtx_scope_leave(uint64_t scope); /* one that has ended, or of another thread, is nothing */
 /* A range that may end on any thread and overlap others; 0 without memory. */
@@ -38,9 +38,9 @@ enum { TIDE_PROFILE_EVENTS = 1 }; /* measure the devices by events even where th
 /* Records every operation of the process from now on; `what` (a literal) names the caller in errors. One recording at a
  * time: STATE for a second one. */
 TIDE_API tide_status tide_profile_begin(const char *what, uint32_t flags);
-/* Waits for the devices that were used and ends it. A failure of their work is not told here. */
+/* Waits for the devices that were used and ends it. A failure of their work is not reported here. */
 TIDE_API tide_status tide_profile_end(tide_profile **out);
-/* Waits for all devices, so that a failure of their work is told; not while anything is captured, which that would
+/* Waits for all devices, so that a failure of their work is reported; not while anything is captured, which that would
  * break. */
 TIDE_API tide_status tide_profile_wait(void);
 TIDE_API void tide_profile_free(tide_profile *p); /* NULL is allowed */
@@ -74,7 +74,7 @@ typedef struct tide_profile_copies {
 
 typedef struct tide_profile_device {
   bool used;
-  double busy_ms, kernel_ms, copy_ms; /* time in which something, a kernel, a copy ran: overlaps count once */
+  double busy_ms, kernel_ms, copy_ms; /* time while something, a kernel, a copy ran: overlaps count once */
 } tide_profile_device;
 
 typedef struct tide_profile_totals {

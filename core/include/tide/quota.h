@@ -13,7 +13,7 @@ typedef struct tide_quota tide_quota;
 
 typedef enum tide_quota_kind {
   /* Bytes of the storages that are alive, each with 512 more for what it costs to keep it. An operation that would
-   * exceed them fails with QUOTA, and works once enough has been let go of. */
+   * exceed them fails with QUOTA, and works once enough has been released. */
   TIDE_QUOTA_DEVICE_BYTES,
   /* Of CPU tensors, in page-locked memory too; a stream and a graph count 64 KiB here, an event 4 KiB, and each
    * operation that a graph has recorded 8 KiB. */
@@ -21,10 +21,10 @@ typedef enum tide_quota_kind {
   /* What is spent. Once one of these is used up every operation fails with QUOTA, until the host sets a new limit. */
   TIDE_QUOTA_LAUNCHES,     /* operations that compute or copy, on every device, also those that a graph replays */
   TIDE_QUOTA_COMPILES,     /* texts that a compiler gets */
-  TIDE_QUOTA_INSTRUCTIONS, /* of a script: counted by whoever runs it, see tide_quota_spend */
+  TIDE_QUOTA_INSTRUCTIONS, /* of a script: counted by its host, see tide_quota_spend */
   TIDE_QUOTA_MICROSECONDS, /* that pass from when the limit is set */
   /* That one kernel written in Lua, or one replay of a graph with such, may run. It is stopped then, with all of them
-   * that the work has launched on the device so far, and its failure, QUOTA, is reported as that of an index outside
+   * that the work has launched on the device so far, and its failure, QUOTA, is reported like an index outside
    * is: the work goes on. Its use is always 0. */
   TIDE_QUOTA_KERNEL_MICROSECONDS,
   /* Microseconds of the processor time of the thread that set the limit, from then on. Time for which the system runs

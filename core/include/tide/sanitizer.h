@@ -26,7 +26,7 @@ TIDE_API bool tide_sanitizer_is_enabled(void);
 
 /* One of the two operations of a race. */
 typedef struct tide_race_access {
-  const char *op;   /* "sum"; valid for ever */
+  const char *op;   /* "sum"; always valid */
   char line[160];   /* the script line that queued it, "a.lua:3"; "" if unknown */
   char replay[160]; /* of a graph's work: the line that replayed it; else "" */
   int device;       /* TIDE_CPU: the host itself did it */
@@ -37,8 +37,8 @@ typedef struct tide_race_access {
 } tide_race_access;
 
 typedef struct tide_race {
-  tide_race_access earlier, later; /* in the order in which the program asked for them */
-  int64_t first, last;             /* the bytes [first, last) of the storage, in which both touch some */
+  tide_race_access earlier, later; /* in the program's order */
+  int64_t first, last;             /* the bytes [first, last) of the storage: both touch some of them */
   char edge[640];                  /* the wait that is missing, for people */
   char message[1760];              /* all of it in one sentence */
   int64_t count;                   /* how often it was found */

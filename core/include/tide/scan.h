@@ -21,7 +21,7 @@ TIDE_API tide_status tide_scan(tide_tensor **out, tide_scan_op op, const tide_te
 /* CUMMAX or CUMMIN: the values and where they stand (int64, from tide_get_index_base), the last one of equals. */
 TIDE_API tide_status tide_scan_index(tide_tensor **values, tide_tensor **indices, tide_scan_op op, const tide_tensor *x,
                                      int dim);
-/* exp(x) divided by its sum along dim, or the logarithm of that, of x's size; without overflow. dtype: a floating one,
+/* exp(x) divided by its sum along dim, or its logarithm, of x's size; without overflow. dtype: a floating one,
  * to which x is cast before, NONE: x's. Lines of -inf alone, with inf or with NaN become NaN. `into` may be x itself.
  * Equal calls give equal bits, however many threads there are. */
 TIDE_API tide_status tide_softmax(tide_tensor **out, const tide_tensor *x, int dim, bool logarithm, tide_dtype dtype,

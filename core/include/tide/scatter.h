@@ -41,10 +41,10 @@ TIDE_API tide_status tide_scatter(tide_tensor **out, const tide_tensor *x, int d
  * along dim. */
 TIDE_API tide_status tide_index_add(tide_tensor **out, const tide_tensor *x, int dim, const tide_tensor *index,
                                     const tide_tensor *source, tide_scalar alpha, tide_tensor *into);
-/* Likewise, written. */
+/* The same, but source is written. */
 TIDE_API tide_status tide_index_copy(tide_tensor **out, const tide_tensor *x, int dim, const tide_tensor *index,
                                      const tide_tensor *source, tide_tensor *into);
-/* Likewise, with a number, or a tensor without dims. */
+/* The same with a number, or a tensor without dims. */
 TIDE_API tide_status tide_index_fill(tide_tensor **out, const tide_tensor *x, int dim, const tide_tensor *index,
                                      const tide_operand *value, tide_tensor *into);
 /* x, seen as one row-major line, with source's elements, as many as index's, written or added. */
@@ -74,7 +74,7 @@ typedef struct tide_histogram_options {
   double low, high;           /* equal: the smallest and the largest element, which synchronises */
   const tide_tensor *weights; /* of x's shape and dtype; or NULL: 1 */
   bool density;               /* divided by the sum and by the widths */
-  size_t struct_size;         /* as that of tide_options */
+  size_t struct_size;         /* as in tide_options */
 } tide_histogram_options;
 /* The same, with the edges: of two neighbours the lower one belongs to the bin, and the last edge to the last one. */
 TIDE_API tide_status tide_histogram(tide_tensor **out, tide_tensor **edges, const tide_tensor *x,

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* Orders faults: a list "kind:number,kind:number". An empty string or NULL cancels those that are still to come. A
+/* Orders faults: a list "kind:number,kind:number". An empty string or NULL cancels the faults still to come. A
  * number k counts from 1, from this call on, over all simulated devices; d is a device. TIDE_SIM_FAULT in the
  * environment has the same grammar.
  * - alloc:k, the kth allocation of device memory fails; alloc:k+, so do all later ones.

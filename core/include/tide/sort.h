@@ -27,7 +27,7 @@ TIDE_API tide_status tide_median(tide_tensor **values, tide_tensor **indices, co
 /* The least and the greatest element of integers, at least one. Synchronises. */
 TIDE_API tide_status tide_extremes(int64_t *least, int64_t *greatest, const tide_tensor *x);
 /* Of each value the place in its line of `sorted`, along the last dim, that keeps the order: the first such place, or
- * with right the last one. sorted: one line for all values, or as many as x has along its other dims; of x's dtype.
+ * with right the last one. sorted: one line for all values, or one for each of x's lines; of x's dtype.
  * sorter: NULL, or the int64 indices that put each line in order. int64, from tide_get_index_base. NaN goes to the
  * end. */
 TIDE_API tide_status tide_searchsorted(tide_tensor **out, const tide_tensor *sorted, const tide_tensor *x, bool right,

@@ -132,8 +132,8 @@ TIDE_API void tide_set_num_threads(int n); /* of the pool for CPU loops; n < 1 m
 /* Denormal floats count as zero on the CPU, in this thread and in loops that it starts; false if it cannot be had. */
 TIDE_API bool tide_set_flush_denormal(bool on);
 TIDE_API int tide_get_num_threads(void);
-/* Loops that the calling thread starts use at most so many threads of the pool, itself included: a thread that works
- * beside another one leaves it a core. 0: as many as there are, which is the default. */
+/* Loops that the calling thread starts use at most `most` threads of the pool, itself included: a thread that works
+ * beside another one leaves it a core. 0: all there are, the default. */
 TIDE_API void tide_set_thread_limit(int most);
 
 /* ---- Dtypes and scalars ------------------------------------------------------------------------------------------ */
@@ -204,7 +204,7 @@ TIDE_API int tide_default_device(void);                              /* of facto
 TIDE_API tide_status tide_set_default_device(int device);
 
 /* The current device and the current stream of each device. Every thread has one of its own; a host with coroutines
- * makes one for each and binds the one that runs. */
+ * makes one for each and binds the running one's. */
 TIDE_API tide_current *tide_current_new(const tide_current *inherit); /* NULL: device 0 and default streams */
 TIDE_API void tide_current_free(tide_current *current);
 /* Selects what `from` has selected, its quota apart. */
@@ -408,7 +408,7 @@ TIDE_API tide_status tide_cat(tide_tensor **out, tide_tensor *const *list, int n
 TIDE_API tide_status tide_stack(tide_tensor **out, tide_tensor *const *list, int n, int dim, tide_tensor *into);
 TIDE_API tide_status tide_tile(tide_tensor **out, const tide_tensor *x, const int64_t *repeats, int n);
 TIDE_API tide_status tide_repeat_interleave(tide_tensor **out, const tide_tensor *x, int64_t repeats, int dim);
-/* The same with a number of times for each index of dim: an integer tensor of as many elements, or of one.
+/* The same with a number of times for each index of dim: an integer tensor of that length, or of one element.
  * Synchronises, since the counts give the size of the result. */
 TIDE_API tide_status tide_repeat_interleave_each(tide_tensor **out, const tide_tensor *x, const tide_tensor *counts,
                                                  int dim);
@@ -498,7 +498,7 @@ TIDE_API tide_status tide_equal(bool *out, const tide_tensor *x,
 
 /* Index values inside tensors (index tensors, argmax, randperm) and in error messages count from this base: 0, or what
  * the thread's hook answers. A language that counts from 1 sets one that answers 1 while a script of its calls us, so
- * that the host's own calls on that thread count from 0 as ever. */
+ * that the host's own calls on that thread still count from 0. */
 typedef int (*tide_index_base_fn)(void);
 TIDE_API void tide_index_base_set(tide_index_base_fn fn); /* for the calling thread; NULL: none */
 TIDE_API int tide_get_index_base(void);
@@ -512,14 +512,14 @@ TIDE_API tide_status tide_index_get(tide_tensor **out, const tide_tensor *x, int
 TIDE_API tide_status tide_index_set(tide_tensor *x, int dim, const tide_tensor *index, const tide_operand *value);
 /* The elements of x where the bool tensor mask (broadcast to x) holds, in row-major order. Synchronises. */
 /* Several at once: entry i is for the next dim of x, and NULL keeps it whole. Integer tensors broadcast together and
- * name elements one by one; a bool tensor stands for as many dims as it has, and for the positions where it holds.
+ * name elements one by one; a bool tensor replaces all dims that it has, and for the positions where it holds.
  * Their dims take the place of the indexed ones where these are neighbours, else they come first. With accumulate every
  * value is added, as often as its place is named. */
 TIDE_API tide_status tide_index_get_many(tide_tensor **out, const tide_tensor *x, tide_tensor *const *index, int n);
 TIDE_API tide_status tide_index_put(tide_tensor *x, tide_tensor *const *index, int n, const tide_operand *value,
                                     bool accumulate);
 TIDE_API tide_status tide_mask_get(tide_tensor **out, const tide_tensor *x, const tide_tensor *mask);
-/* Writes a number, or a tensor that broadcasts to x, or a 1-d tensor of as many elements as the mask holds. */
+/* Writes a number, or a tensor that broadcasts to x, or a 1-d tensor with one element for each true one of the mask. */
 TIDE_API tide_status tide_mask_set(tide_tensor *x, const tide_tensor *mask, const tide_operand *value);
 TIDE_API tide_status tide_nonzero(tide_tensor **out, const tide_tensor *x); /* int64 [n, ndim]; synchronises */
 TIDE_API tide_status tide_tril(tide_tensor **out, const tide_tensor *x, int64_t k, bool upper);
@@ -564,7 +564,7 @@ typedef enum tide_determinism {
   TIDE_DETERMINISM_WARN, /* as ON, but what has no deterministic way only warns */
   TIDE_DETERMINISM_ON
 } tide_determinism;
-/* Of the process; OFF at the start. Otherwise nothing that tide computes depends on the order in which threads run:
+/* Of the process; OFF at the start. Otherwise nothing that tide computes depends on the order of threads:
  * where an index repeats, values meet in its order, the last one is written; raw kernels run in order on the CPU, and
  * on an accelerator those are refused whose atomic operations depend on the order. */
 TIDE_API tide_status tide_set_deterministic(tide_determinism mode);
@@ -627,7 +627,7 @@ TIDE_API tide_status tide_png_save(const char *path, const tide_tensor *image);
 /* Reading gives [h, w, channels] on the cpu, with the samples in the file: uint8, or int32 of 16 bits a sample. A
  * palette becomes its colors, grey of 1, 2 or 4 bits is scaled to 0 to 255, transparency becomes alpha. */
 TIDE_API tide_status tide_png_load(tide_tensor **out, const char *path);
-/* bits: 8 or 16 scales the samples to so many, 0 keeps them. gamma: corrects them to sRGB, as gAMA in the file says. */
+/* bits: 8 or 16 scales the samples to that, 0 keeps them. gamma: corrects them to sRGB, as gAMA in the file says. */
 TIDE_API tide_status tide_png_load_as(tide_tensor **out, const char *path, int bits, bool gamma);
 
 #ifdef __cplusplus

@@ -47,7 +47,7 @@ typedef struct tide_values_config {
   void *user;
   const char *name;      /* of a file that is read */
   tide_mapping *mapping; /* of it, or NULL: large storages are used where they lie */
-  size_t struct_size;    /* as that of tide_options */
+  size_t struct_size;    /* as in tide_options */
 } tide_values_config;
 
 /* Write the head of a file, or read and check it. */
