@@ -137,7 +137,8 @@ typedef enum tide__state {
 
 typedef struct tide__connect tide__connect;
 typedef struct tide__head tide__head;
-enum { TIDE__LONG_TAG = 32767 }; /* of messages that are no script's, whose tags are below 32000 */
+/* Of messages that are no script's, whose tags are below 32000: notes, by the number of their operation. */
+enum { TIDE__LONG_TAG = 32767, TIDE__NOTES_TAG = 32100, TIDE__NOTES_TAGS = 600 };
 
 struct tide_work {
   int refs;
@@ -173,7 +174,9 @@ struct tide_work {
   tide_stream *stream; /* that was current at its start */
   tide_event *written; /* behind what the stream writes, or NULL */
   tide__note *notes;   /* of all ranks, when they do not agree */
-  double limit;        /* seconds that it may wait */
+  uint64_t *note_requests;
+  int note_count; /* of the requests that are not done */
+  double limit;   /* seconds that it may wait */
   double started, reported, seen;
   int tests;
   bool has_noted, has_noticed, is_new_group;

@@ -62,25 +62,42 @@ static tide_status is_done(bool *done, uint64_t *request, int *status) {
   return TIDE_OK;
 }
 
+/* Each rank sends its note to each other one. No collective: ranks that do not agree yet may have begun the next
+ * operation's comparison, so the order of collectives on this communicator is not the same on all. */
+static tide_status begin_notes(tide_work *w) {
+  const tide_group *g = w->group;
+  int n = (int)sizeof w->note, tag = TIDE__NOTES_TAG + (int)(w->note.sequence % TIDE__NOTES_TAGS);
+  w->is_comparing = true;
+  w->notes = calloc((size_t)g->size, sizeof *w->notes);
+  w->note_requests = calloc(2 * (size_t)g->size, sizeof *w->note_requests);
+  if (!w->notes || !w->note_requests)
+    return tide__dist_fail(TIDE_MEMORY, "%s: no memory for notes of ranks that differ", w->note.name);
+  for (int i = 0; i < g->size; i++) {
+    w->notes[i] = w->note;
+    if (i == g->rank) continue;
+    TRY_MPI(Irecv, (&w->notes[i], n, mpi_const.byte, i, tag, g->check, &w->note_requests[w->note_count]));
+    w->note_count++;
+    TRY_MPI(Isend, (&w->note, n, mpi_const.byte, i, tag, g->check, &w->note_requests[w->note_count]));
+    w->note_count++;
+  }
+  return TIDE_OK;
+}
+
 /* *done: nothing is left to compare, or the work has failed. */
 static tide_status test_check(bool *done, tide_work *w) {
   int status[TIDE__MPI_STATUS];
   *done = !w->is_checked;
   if (*done) return TIDE_OK;
-  TRY(is_done(done, &w->check_request, status));
+  TRY(is_done(done, w->is_comparing ? &w->note_requests[w->note_count - 1] : &w->check_request, status));
   if (!*done) return TIDE_OK;
+  if (w->is_comparing && --w->note_count) return *done = false, TIDE_OK;
   if (w->is_comparing) return fail_compared(w), TIDE_OK;
   if (w->greatest[0] == w->check[0] && w->greatest[1] == w->check[1]) {
     w->is_checked = false;
     return TIDE_OK;
   }
-  *done = false, w->is_comparing = true;
-  w->notes = calloc((size_t)w->group->size, sizeof *w->notes);
-  if (!w->notes) return tide__dist_fail(TIDE_MEMORY, "%s: no memory for notes of ranks that differ", w->note.name);
-  int n = (int)sizeof w->note;
-  w->check_request = 0;
-  TRY_MPI(Iallgather, (&w->note, n, mpi_const.byte, w->notes, n, mpi_const.byte, w->group->check, &w->check_request));
-  return TIDE_OK;
+  *done = false;
+  return begin_notes(w);
 }
 
 static bool is_compared(const tide_work *w) {
@@ -179,7 +196,7 @@ void tide__work_advance(tide_work *w) {
 void tide__work_free(tide_work *w) {
   tide__side_clear(&w->in), tide__side_clear(&w->out);
   tide__group_release(w->group), tide__group_release(w->made);
-  free(w->in_split), free(w->out_split), free(w->notes), free(w->new_ranks), free(w->message);
+  free(w->in_split), free(w->out_split), free(w->notes), free(w->note_requests), free(w->new_ranks), free(w->message);
   if (w->requests != w->few) free(w->requests);
   tide__message_free(w);
   tide__connect_free(w);

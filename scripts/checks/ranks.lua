@@ -163,6 +163,10 @@ local cases = {
     "case%.lua:%d+: gave up after %d+ s in halo_exchange %(case%.lua:%d+%).-rank 1 is in barrier", limits = true, any = true },
   { "late", "if rank == 1 then local t = os.time() while os.time() - t < 600 do end end dist.barrier()",
     "case%.lua:%d+: gave up after %d+ s in barrier %(case%.lua:%d+%), operation %d+ of the group: rank 1 has not come", limits = true },
+  { "another size, and others have begun more", "if rank == 1 then local t = os.clock() while os.clock() - t < 0.3 do end end local w, more = "
+    .. "dist.all_reduce(tide.ones(rank == 1 and 20 or 10), { async_op = true }), {} for i = 1, rank == 1 and 0 or 5 do "
+    .. "more[i] = dist.all_reduce(tide.ones(3), { async_op = true }) end w:wait()",
+    "case%.lua:%d+: .-ranks 0, 2: all_reduce.- of 10 float32.-rank 1: all_reduce.- of 20 float32" },
   { "another size on a device", "local x = tide.ones(rank == 1 and 20 or 10, { device = 'cuda' }) dist.all_reduce(x) x:add_(1) x:sum():item()",
     "case%.lua:%d+: .-ranks 0, 2: all_reduce.- of 10 float32.-rank 1: all_reduce.- of 20 float32" },
   { "another size on a device, without a wait", "dist.all_reduce(tide.ones(rank == 1 and 20 or 10, { device = 'cuda' }))",
