@@ -39,7 +39,11 @@ for i = 1, 20 do assert(x[{ { 1, 1500000 } }]:median():item() == 1) end
 --! quota host_bytes=34000000
 local n = tide.get_num_threads()
 local x = tide.ones(n, 1000000, { dtype = "uint8" })
-local ok, e = pcall(x.median, x, 2)
+local ok, e
+for _ = 1, n == 1 and 1 or 200 do -- on a busy machine one thread may do all lines, one after the other
+  ok, e = pcall(x.median, x, 2)
+  if not ok then break end
+end
 assert(ok == (n == 1) and (ok or e.kind == "QuotaError"), tostring(e))
 assert(x[1]:median():item() == 1)
 --- operations of graphs count as host memory
