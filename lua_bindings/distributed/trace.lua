@@ -41,6 +41,7 @@ local function offset_of(texts, rank)
       best, offset = returned - sent, (sent + returned) / 2 - received
     end
   end
+  if not offset then warn("trace: the marks of rank " .. rank .. " were lost: its clock is not aligned") end
   return offset or 0
 end
 
