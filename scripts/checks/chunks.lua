@@ -8,12 +8,7 @@ local function complain(path, ...)
   print(path .. ": " .. string.format(...))
 end
 
-local function read(path)
-  local file = assert(io.open(path))
-  local text = file:read "a"
-  file:close()
-  return text
-end
+local read = dofile("scripts/docs/file.lua").read
 
 local function list(command)
   local out = {}
