@@ -30,26 +30,6 @@ tide_status tide__sim_event_new(void **out, int device, uint32_t flags) {
   return TIDE_OK;
 }
 
-void tide__sim_mark_unref(sim_mark *mark) {
-  if (!mark || --mark->refs) return;
-  tide__sim_frontier_free(mark->frontier);
-  tide__sim_page_unref(mark->page);
-  tide__sim_semaphore_unref(mark->semaphore);
-  free(mark);
-}
-
-void tide__sim_mark_pass(sim_mark *mark) {
-  mark->passed = true;
-  if (mark->page) tide__sim_page_pass(mark);
-  if (mark->semaphore) tide__sim_semaphore_pass(mark);
-}
-
-bool tide__sim_mark_passed(sim_mark *mark) {
-  if (!mark->passed && mark->page) mark->passed = tide__sim_page_passed(mark->page, mark->ticket);
-  if (!mark->passed && mark->semaphore) mark->passed = tide__sim_semaphore_passed(mark);
-  return mark->passed;
-}
-
 void tide__sim_event_free(void *impl) {
   sim_event *event = impl;
   if (!event || atomic_load(&tide__sim_forked)) return;

@@ -57,12 +57,6 @@ static void memory_close(int device, void *memory) { tide__sim_mem_free(device, 
 
 /* ---- semaphores ---- */
 
-typedef struct sim_semaphore {
-  _Atomic uint64_t *count;
-  int refs;
-  bool timeline;
-} sim_semaphore;
-
 static tide_status semaphore_open(void **out, int device, int fd, bool timeline) {
   (void)device;
   TIDE_TRY(check_file(fd, sizeof(uint64_t), "import_semaphore"));
@@ -78,27 +72,11 @@ static tide_status semaphore_open(void **out, int device, int fd, bool timeline)
   return TIDE_OK;
 }
 
-void tide__sim_semaphore_unref(sim_semaphore *s) {
-  if (!s || --s->refs) return;
-  tide__os_share_unmap((void *)s->count, sizeof *s->count);
-  free(s);
-}
-
 static void semaphore_close(int device, void *semaphore) {
   (void)device;
   pthread_mutex_lock(&tide__sim.lock);
   tide__sim_semaphore_unref(semaphore);
   pthread_mutex_unlock(&tide__sim.lock);
-}
-
-void tide__sim_semaphore_pass(const sim_mark *mark) {
-  atomic_store(mark->semaphore->count, mark->semaphore->timeline ? mark->ticket : 1);
-}
-
-bool tide__sim_semaphore_passed(const sim_mark *mark) {
-  uint64_t signalled = 1;
-  if (mark->semaphore->timeline) return atomic_load(mark->semaphore->count) >= mark->ticket;
-  return atomic_compare_exchange_strong(mark->semaphore->count, &signalled, 0);
 }
 
 static tide_status queue(sim_kind kind, void *stream, sim_semaphore *s, uint64_t value) {

@@ -1,4 +1,4 @@
-/* fault.c: faults on demand and dry mode, the public side of the simulated devices.
+/* fault.c: faults on demand.
  *
  * A fault is ordered by count: the k-th allocation or launch from the order on. Launches are counted when they are
  * queued, so the count does not depend on the schedule; they fail when they run, as on a real device.
@@ -132,17 +132,4 @@ void tide_sim_wake(void) {
   }
   pthread_cond_broadcast(&tide__sim.work);
   pthread_mutex_unlock(&tide__sim.lock);
-}
-
-tide_status tide_sim_set_dry(bool dry) {
-  TIDE_TRY(tide__sim_drain());
-  atomic_store(&tide__sim_dry, dry);
-  return TIDE_OK;
-}
-
-double tide_sim_time(void) {
-  pthread_mutex_lock(&tide__sim.lock);
-  double seconds = tide__sim_stream_clocks();
-  pthread_mutex_unlock(&tide__sim.lock);
-  return seconds;
 }

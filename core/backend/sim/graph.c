@@ -62,8 +62,6 @@ typedef struct sim_exec {
 static sim_capture *captures; /* under the lock */
 static uint64_t serials;
 
-void tide__sim_frontier_free(sim_frontier *frontier) { free(frontier); }
-
 /* ---- recording ---- */
 
 static void free_ops(sim_op *op) {

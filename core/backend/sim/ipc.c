@@ -1,11 +1,9 @@
 /* ipc.c: memory and events of simulated devices in other processes.
  *
  * A block that is shared gets a file for its bytes: they are copied there while no worker runs anything, and the file
- * takes the place of the pages under the same addresses. Another process maps the file as a block of its own. An event
- * that is to be shared has a page from the start, with two counters: how often it was recorded and how far that has
- * come. Whoever waits, here or elsewhere, waits for the count that it found; since nothing wakes a worker across
- * processes, such waits are looked at every half millisecond. A recorder that died has nothing more to do: its records
- * count as passed.
+ * takes the place of the pages under the same addresses. Another process maps the file as a block of its own. Of an
+ * event that is shared it maps the page (mark.c); since nothing wakes a worker across processes, waits for it are
+ * looked at every half millisecond.
  *
  * Invariant: a block's or a page's file is open as long as the block or the page lives. */
 #include "sim.h"
@@ -138,66 +136,6 @@ void tide__sim_ipc_mem_close(int device, void *ptr) { tide__sim_mem_free(device,
 
 /* ---- events ---- */
 
-/* Counters that several processes see. */
-typedef struct counters {
-  _Atomic uint64_t recorded, passed;
-  _Atomic int32_t recorder; /* the process that recorded last */
-} counters;
-
-struct sim_page {
-  int refs;
-  tide__os_share share;
-  counters *counters;
-};
-
-static sim_page *page_of(const tide__os_share *share) {
-  sim_page *page = calloc(1, sizeof *page);
-  void *map = page ? tide__os_share_map(share->file, PAGE) : NULL;
-  if (!map) {
-    free(page);
-    tide__os_share_close(share->file);
-    return NULL;
-  }
-  *page = (sim_page){.refs = 1, .share = *share, .counters = map};
-  return page;
-}
-
-sim_page *tide__sim_page_new(void) {
-  tide__os_share share;
-  return tide__os_share_new(&share, PAGE) ? page_of(&share) : NULL;
-}
-
-sim_page *tide__sim_page_ref(sim_page *page) {
-  page->refs++;
-  return page;
-}
-
-void tide__sim_page_unref(sim_page *page) {
-  if (!page || --page->refs) return;
-  tide__os_share_unmap(page->counters, PAGE);
-  tide__os_share_close(page->share.file);
-  free(page);
-}
-
-void tide__sim_page_record(sim_mark *mark, sim_page *page) {
-  mark->page = tide__sim_page_ref(page);
-  atomic_store(&page->counters->recorder, tide__os_self());
-  mark->ticket = atomic_fetch_add(&page->counters->recorded, 1) + 1;
-}
-
-void tide__sim_page_pass(const sim_mark *mark) {
-  uint64_t now = atomic_load(&mark->page->counters->passed);
-  while (now < mark->ticket && !atomic_compare_exchange_weak(&mark->page->counters->passed, &now, mark->ticket))
-    ;
-}
-
-bool tide__sim_page_passed(const sim_page *page, uint64_t ticket) {
-  const counters *c = page->counters;
-  return atomic_load(&c->passed) >= ticket || !tide__os_alive(atomic_load(&c->recorder));
-}
-
-uint64_t tide__sim_page_ticket(const sim_page *page) { return atomic_load(&page->counters->recorded); }
-
 tide_status tide__sim_ipc_event_export(tide_ipc_handle *out, void *impl) {
   TIDE_TRY(tide__sim_enter("ipc_handle"));
   const sim_event *event = impl;
@@ -215,7 +153,7 @@ tide_status tide__sim_ipc_event_open(void **out, int device, const tide_ipc_hand
   TIDE_TRY(unpack(&n, &file, handle, true, "from_ipc_handle"));
   tide__os_share share = n.share;
   share.file = file;
-  sim_page *page = page_of(&share);
+  sim_page *page = tide__sim_page_map(&share);
   if (!page) return tide__sim.host->fail(TIDE_MEMORY, "from_ipc_handle: no host memory");
   tide_status status = tide__sim_event_new(&event, device, 0);
   if (status != TIDE_OK) {

@@ -282,10 +282,12 @@ uint64_t tide__sim_stream_handle(void *impl) {
   return stream->legacy ? 0 : (uintptr_t)stream;
 }
 
-double tide__sim_stream_clocks(void) {
+double tide_sim_time(void) {
+  pthread_mutex_lock(&tide__sim.lock);
   double most = tide__sim.clock;
   for (const sim_stream *s = tide__sim.streams; s; s = s->next)
     if (s->clock > most) most = s->clock;
+  pthread_mutex_unlock(&tide__sim.lock);
   return most;
 }
 
@@ -345,11 +347,12 @@ tide_status tide__sim_stream_sync(void *impl) {
 
 tide_status tide__sim_device_sync(int device) { return wait_for(NULL, device, "synchronize"); }
 
-tide_status tide__sim_drain(void) {
+tide_status tide_sim_set_dry(bool dry) {
   pthread_mutex_lock(&tide__sim.lock);
   target t = {NULL, -1, tide__sim.seq};
   tide_status status = tide__sim.host ? tide__sim_wait(target_passed, &t, TIDE_CPU, "tide_sim_set_dry") : TIDE_OK;
   pthread_mutex_unlock(&tide__sim.lock);
+  if (status == TIDE_OK) atomic_store(&tide__sim_dry, dry);
   return status;
 }
 

@@ -32,15 +32,28 @@ typedef struct sim_pinned {
   bool registered; /* the host's own */
 } sim_pinned;
 
+/* What several processes share of an event. */
+typedef struct sim_page {
+  int refs;
+  tide__os_share share;
+  struct sim_counters *counters; /* see mark.c */
+} sim_page;
+
+/* A semaphore of another API. */
+typedef struct sim_semaphore {
+  _Atomic uint64_t *count;
+  int refs;
+  bool timeline;
+} sim_semaphore;
+
 /* One record of an event: a place in a stream. Shared by the event, the operation that reaches it and those that
  * wait. */
-typedef struct sim_page sim_page; /* of an event that several processes share: ipc.c */
 typedef struct sim_mark {
   int refs;
   bool passed;
-  struct sim_frontier *frontier;   /* recorded in a capture: see graph.c */
-  sim_page *page;                  /* the record is known elsewhere too, under this number; else NULL */
-  struct sim_semaphore *semaphore; /* of another API, with this number for a value; else NULL: external.c */
+  struct sim_frontier *frontier; /* recorded in a capture: see graph.c */
+  sim_page *page;                /* the record is known elsewhere too, under this number; else NULL */
+  sim_semaphore *semaphore;      /* of another API, with this number for a value; else NULL */
   uint64_t ticket;
   double time; /* seconds, when it was reached: of the system's clock, or of the stream's in dry mode */
 } sim_mark;
@@ -250,21 +263,8 @@ tide_status tide__sim_ipc_event_export(tide_ipc_handle *out, void *event);
 tide_status tide__sim_ipc_event_open(void **out, int device, const tide_ipc_handle *handle);
 /* With the lock held: the block's pages are its own again, and empty. */
 void tide__sim_unshare(sim_block *block);
-/* With the lock held, but the first. */
-sim_page *tide__sim_page_new(void);
-sim_page *tide__sim_page_ref(sim_page *page);
-void tide__sim_page_unref(sim_page *page);
-void tide__sim_page_record(sim_mark *mark, sim_page *page); /* the mark becomes the page's next record */
-void tide__sim_page_pass(const sim_mark *mark);             /* tells the other processes */
-uint64_t tide__sim_page_ticket(const sim_page *page);       /* of the last record, by whichever process */
-bool tide__sim_page_passed(const sim_page *page, uint64_t ticket);
-
 /* external.c */
 extern const tide_external tide__sim_external;
-/* With the lock held. */
-void tide__sim_semaphore_unref(struct sim_semaphore *semaphore);
-void tide__sim_semaphore_pass(const sim_mark *mark);
-bool tide__sim_semaphore_passed(const sim_mark *mark);
 
 /* async.c */
 tide_status tide__sim_mem_alloc_async(void **out, void *stream, size_t bytes);
@@ -300,13 +300,10 @@ sim_stream *tide__sim_stream_make(int device, int priority); /* with the lock he
 tide_status tide__sim_wait(bool (*passed)(const void *arg), const void *arg, int device, const char *what);
 void tide__sim_queue_drop(void); /* with the workers gone: frees what is queued and all streams */
 void tide__sim_stop(void);       /* ends the workers */
-double tide__sim_stream_clocks(void);
-tide_status tide__sim_drain(void); /* waits for all streams */
 
 /* event.c */
 tide_status tide__sim_event_new(void **out, int device, uint32_t flags);
 void tide__sim_event_free(void *event);
-void tide__sim_mark_unref(sim_mark *mark); /* with the lock held */
 uint64_t tide__sim_event_handle(void *event);
 tide_status tide__sim_event_record(void *event, void *stream);
 /* Queues an operation on `mark`, whose reference it takes. */
@@ -324,10 +321,18 @@ void tide__sim_meet_open(void *place);
 void tide__sim_meet_free(void *place);
 tide_status tide__sim_progress_note(void *stream, uint32_t value);
 uint32_t tide__sim_progress_read(void *stream);
-/* With the lock held: the record was reached. */
-void tide__sim_mark_pass(sim_mark *mark);
-/* With the lock held: was it, here or in another process? */
-bool tide__sim_mark_passed(sim_mark *mark);
+
+/* mark.c; with the lock held, but the first two */
+sim_page *tide__sim_page_new(void);
+sim_page *tide__sim_page_map(const tide__os_share *share); /* takes the file over */
+sim_page *tide__sim_page_ref(sim_page *page);
+void tide__sim_page_unref(sim_page *page);
+void tide__sim_page_record(sim_mark *mark, sim_page *page); /* the mark becomes the page's next record */
+uint64_t tide__sim_page_ticket(const sim_page *page);       /* of the last record, by whichever process */
+void tide__sim_semaphore_unref(sim_semaphore *semaphore);
+void tide__sim_mark_unref(sim_mark *mark);
+void tide__sim_mark_pass(sim_mark *mark);   /* the record was reached */
+bool tide__sim_mark_passed(sim_mark *mark); /* was it, here or in another process? */
 
 /* work.c */
 tide_status tide__sim_stream_sleep(void *stream, int64_t cycles);
@@ -364,7 +369,6 @@ void tide__sim_capture_take(sim_stream *stream, sim_op *op, double cost, const c
 tide_status tide__sim_capture_join(sim_stream *stream, const sim_mark *mark);
 /* The captured stream, or NULL, is asked what no recording can answer: breaks the capture and releases the lock. */
 tide_status tide__sim_capture_break(sim_stream *stream, int code, const char *name, const char *text, const char *what);
-void tide__sim_frontier_free(struct sim_frontier *frontier);
 
 /* bind.c */
 tide_status tide__sim_capture_place(tide_capture_place *out, void *stream);
