@@ -16,7 +16,8 @@ tide_status tide__communicator_run(tide__communicator **used, const int *devices
 tide_status tide__communicator_health(tide__communicator *c, int *rank);
 void tide__communicator_abort(tide__communicator *c); /* ends what runs there: the streams go on */
 void tide__communicator_shutdown(void);
-void tide__rank_shutdown(void); /* rank.c */
+void tide__rank_shutdown(void);       /* rank.c */
+void tide__comm_watch_shutdown(void); /* comm_watch.c */
 
 /* ---- comm_watch.c: who takes part in an operation, and how far each has come ---- */
 

@@ -219,7 +219,7 @@ void tide__comm_ending(void) {
   pthread_mutex_unlock(&lock);
 }
 
-void tide__comm_shutdown(void) {
+void tide__comm_watch_shutdown(void) {
   pthread_mutex_lock(&lock);
   if (end_by > 0) atomic_fetch_sub_explicit(&tide__overdue_watched, 1, memory_order_relaxed);
   end_by = 0, late_devices = 0;
@@ -229,6 +229,4 @@ void tide__comm_shutdown(void) {
     ring[i].entry = NULL, ring[i].room = 0;
   }
   pthread_mutex_unlock(&lock);
-  tide__rank_shutdown();
-  tide__communicator_shutdown();
 }
