@@ -104,7 +104,7 @@ tide_status tide_graph_end(tide_graph *g) {
     return tide__fail(TIDE_STATE, "graph_end: nothing was recorded, the capture was ended by %s", g->capture.stopped);
   if (!g->capture.on)
     return tide__fail(TIDE_STATE, "graph_end: no capture is under way, expected one that was begun before");
-  if (tide__capture_own() != &g->capture)
+  if (tide__capturing != &g->capture)
     return tide__fail(TIDE_STATE, "graph_end: another thread began the capture, expected that one");
   TIDE_TRY(tide__pending.graph(false));
   TIDE_TRY(finish(g));
@@ -124,7 +124,7 @@ tide_status tide_graph_end(tide_graph *g) {
 
 /* Drops what was recorded, and keeps the thread's error as it is where it can. */
 void tide_graph_abort(tide_graph *g) {
-  if (!g || !g->capture.on || tide__capture_own() != &g->capture || g->epoch != tide__epoch_now()) return;
+  if (!g || !g->capture.on || tide__capturing != &g->capture || g->epoch != tide__epoch_now()) return;
   if (finish(g) == TIDE_OK) {
     tide__recording *r = g->recording;
     g->recording = NULL;

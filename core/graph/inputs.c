@@ -87,7 +87,7 @@ tide_status tide_graph_input(tide_graph *g, const char *name, const tide_tensor 
     return tide__fail(TIDE_VALUE, "graph_input: bad name, got %zu bytes, expected 1 to %d", strlen(name),
                       TIDE_GRAPH_NAME - 1);
   TIDE_TRY(tide__tensor_check(x, "graph_input", name));
-  if (g->epoch != tide__epoch_now() || !g->capture.on || tide__capture_own() != &g->capture)
+  if (g->epoch != tide__epoch_now() || !g->capture.on || tide__capturing != &g->capture)
     return tide__fail(TIDE_STATE, "graph_input: the thread does not capture the graph, expected graph_begin before");
   TIDE_TRY(tide__backend(&b, g->recording->device));
   TIDE_TRY(check_input(g, name, x, b));

@@ -20,13 +20,9 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 _Atomic int tide__captures;
-static _Thread_local tide__capture *own; /* what this thread captures */
 
 void tide__capture_lock(void) { pthread_mutex_lock(&lock); }
 void tide__capture_unlock(void) { pthread_mutex_unlock(&lock); }
-
-bool tide_thread_is_capturing(void) { return own != NULL; }
-tide__capture *tide__capture_own(void) { return own; }
 
 /* ---- the streams ---- */
 
@@ -54,7 +50,7 @@ tide_status tide__capture_start(tide__capture *c, tide_stream *stream, int mode,
   if (status == TIDE_OK) {
     c->mode = mode, c->device = stream->device, c->on = true;
     c->stopped[0] = 0;
-    own = c;
+    tide__capturing = c;
     atomic_fetch_add(&tide__captures, 1);
     atomic_fetch_add(&tide__sync_watch, 1);
     add_stream(c, stream);
@@ -73,7 +69,7 @@ void tide__capture_leave(tide__capture *c) {
   pthread_mutex_unlock(&lock);
   while (c->count) tide_stream_release(c->streams[--c->count]);
   c->on = false;
-  own = NULL;
+  tide__capturing = NULL;
   atomic_fetch_sub(&tide__captures, 1);
   atomic_fetch_sub(&tide__sync_watch, 1);
 }
@@ -81,7 +77,7 @@ void tide__capture_leave(tide__capture *c) {
 void tide__capture_free(tide__capture *c) { free(c->streams); }
 
 void tide__capture_shutdown(void) {
-  if (own) own->ops->abandon(own);
+  if (tide__capturing) tide__capturing->ops->abandon(tide__capturing);
 }
 
 /* ---- what must not happen ---- */
@@ -101,8 +97,8 @@ static bool concerned(const tide__capture *c) {
 }
 
 tide_status tide__capture_refuse(const char *what) {
-  if (!own || !concerned(own)) return TIDE_OK;
-  tide__capture_stop(own, what);
+  if (!tide__capturing || !concerned(tide__capturing)) return TIDE_OK;
+  tide__capture_stop(tide__capturing, what);
   return tide__fail(TIDE_STATE,
                     "%s: not allowed while a graph is captured, because nothing is executed then; the capture has "
                     "ended, expected this before or after it",
@@ -112,13 +108,13 @@ tide_status tide__capture_refuse(const char *what) {
 tide_status tide__capture_stream(const tide_stream *stream, const char *what) {
   TIDE_TRY(tide__capture_check(what));
   if (!stream->capture) return TIDE_OK;
-  if (stream->capture == own) tide__capture_stop(own, what);
+  if (stream->capture == tide__capturing) tide__capture_stop(tide__capturing, what);
   return tide__fail(TIDE_STATE, "%s: the stream is being captured, expected this before or after it", what);
 }
 
 tide_status tide__capture_legacy(const tide_stream *stream, const char *what) {
-  if (!own || !tide__stream_legacy(stream)) return TIDE_OK;
-  tide__capture_stop(own, what);
+  if (!tide__capturing || !tide__stream_legacy(stream)) return TIDE_OK;
+  tide__capture_stop(tide__capturing, what);
   return tide__fail(TIDE_STATE,
                     "%s: the legacy stream waits for all others, got it while a graph is captured; the capture has "
                     "ended, expected another stream",
@@ -137,10 +133,10 @@ static tide_status join(tide__capture *c, tide_stream *stream, const char *what)
 tide_status tide__capture_wait(tide_stream *stream, uint64_t captured, const char *what) {
   tide__capture *c = stream->capture;
   if (c && c->id == captured) return TIDE_OK;
-  if (c && c != own)
+  if (c && c != tide__capturing)
     return tide__fail(TIDE_STATE, "%s: another thread captures the stream, expected a stream of this thread", what);
   if (!c && captured == 0) return TIDE_OK;
-  if (!c && own && own->id == captured) return join(own, stream, what);
+  if (!c && tide__capturing && tide__capturing->id == captured) return join(tide__capturing, stream, what);
   if (!c)
     return tide__fail(TIDE_STATE,
                       "%s: waits for a point of a capture that has ended or is another thread's, which never passes; "
@@ -166,7 +162,7 @@ tide_status tide__capture_event(uint64_t captured, const char *what) {
 
 bool tide__capture_holds(tide_storage *s, tide_stream *stream) {
   tide__capture *c = stream->capture;
-  return c && c == own && c->ops->holds(c, s); /* else another thread uses a stream that is not its own */
+  return c && c == tide__capturing && c->ops->holds(c, s); /* else another thread uses a stream that is not its own */
 }
 
 tide_mempool *tide__capture_pool(const tide_stream *stream) {
@@ -176,27 +172,27 @@ tide_mempool *tide__capture_pool(const tide_stream *stream) {
 
 tide_status tide__capture_draw(struct tide__draw *out, tide_generator *g, tide_stream *stream) {
   tide__capture *c = stream->capture;
-  if (c && c == own) return c->ops->draw(out, c, g, stream);
+  if (c && c == tide__capturing) return c->ops->draw(out, c, g, stream);
   return tide__fail(TIDE_STATE, "random: another thread captures the stream, expected a stream of this thread");
 }
 
 void tide__capture_undraw(const struct tide__draw *draw, tide_generator *g, tide_stream *stream) {
   tide__capture *c = stream->capture;
-  if (c && c == own) c->ops->undraw(draw, c, g);
+  if (c && c == tide__capturing) c->ops->undraw(draw, c, g);
 }
 
 /* ---- what is recorded ---- */
 
 void tide__capture_touches(tide__operation *op) {
-  if (own && op->stream->capture == own) own->ops->touches(own, op);
+  if (tide__capturing && op->stream->capture == tide__capturing) tide__capturing->ops->touches(tide__capturing, op);
 }
 
 void tide__capture_launching(const tide__operation *op) {
-  if (own && op->stream->capture == own) own->ops->launching(own, op);
+  if (tide__capturing && op->stream->capture == tide__capturing) tide__capturing->ops->launching(tide__capturing, op);
 }
 
 void tide__capture_launched(tide_status status) {
-  if (own) own->ops->launched(own, status);
+  if (tide__capturing) tide__capturing->ops->launched(tide__capturing, status);
 }
 
 /* ---- what is recorded counts ---- */

@@ -43,8 +43,8 @@ extern _Atomic int tide__captures; /* those under way, on any thread; one begins
 tide_status tide__capture_start(tide__capture *capture, tide_stream *stream, int mode, const tide_backend *backend);
 /* It is over, whatever came of it: the streams are usable again. */
 void tide__capture_leave(tide__capture *capture);
-void tide__capture_free(tide__capture *capture); /* what the struct holds */
-tide__capture *tide__capture_own(void);          /* what this thread captures, or NULL */
+void tide__capture_free(tide__capture *capture);     /* what the struct holds */
+extern _Thread_local tide__capture *tide__capturing; /* what this thread captures, or NULL */
 /* Ends the capture, which is this thread's, because of `what`; the caller says why. */
 void tide__capture_stop(tide__capture *capture, const char *what);
 

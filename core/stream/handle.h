@@ -84,8 +84,6 @@ bool tide__stream_legacy(const tide_stream *stream);
 /* Has this stream of the device nothing queued that we know of, or no stream of ours there, for 0? Waits for nothing;
  * tide__capture_lock is held and nothing is captured. */
 bool tide__streams_idle(int device, uint64_t id);
-/* Asks the driver, without a wait, whether the device still answers; not while anything is captured. */
-tide_status tide__stream_health(int device);
 /* Ends the released streams whose work is done: their cached memory may serve any other. */
 void tide__stream_reap(void);
 void tide__stream_shutdown(void);

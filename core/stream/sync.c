@@ -50,7 +50,7 @@ tide_status tide__sync_slow(const char *what, bool asked) {
 
 tide_status tide__launch_counted(void) {
   tide_status status = tide__quota_count(TIDE_QUOTA_LAUNCHES);
-  if (status == TIDE_OK && tide__capture_own()) status = tide__capture_counted(tide__capture_own());
+  if (status == TIDE_OK && tide__capturing) status = tide__capture_counted(tide__capturing);
   if (status != TIDE_OK) tide__early = status;
   return status;
 }
