@@ -145,7 +145,7 @@ static uint64_t push(const char *text) {
 }
 
 static void record(const range *r) {
-  if (tide__profiling()) tide__profile_range(TIDE__RANGE, mine.text + r->text, r->since, tide__profile_clock());
+  if (tide__profiling()) tide__profile_range(TIDE__RANGE, mine.text + r->text, 0, r->since, tide__profile_clock());
 }
 
 /* Ends the range at this depth. Those above it are told to end and to begin again. */
@@ -180,7 +180,7 @@ void tide_nvtx_mark(const char *text) {
   if (tide_nvtx_available()) tell_text(MARK_A, text);
   if (!tide__profiling()) return;
   uint64_t now = tide__profile_clock();
-  tide__profile_range(TIDE__MARK, text, now, now);
+  tide__profile_range(TIDE__MARK, text, 0, now, now);
 }
 
 int tide_nvtx_range_push(const char *text) { return text ? push(text) ? mine.depth - 1 : mine.depth : 0; }
@@ -239,7 +239,7 @@ tide_status tide_nvtx_range_end(uint64_t id) {
     return tide__fail(TIDE_VALUE, "range_end: no such range is open, got %llu, expected what range_start gave",
                       (unsigned long long)id);
   if (tide_nvtx_available()) tell_end(r->listener);
-  if (tide__profiling()) tide__profile_range(TIDE__FREE_RANGE, r->text, r->since, tide__profile_clock());
+  if (tide__profiling()) tide__profile_range(TIDE__FREE_RANGE, r->text, 0, r->since, tide__profile_clock());
   free(r);
   return TIDE_OK;
 }
@@ -247,7 +247,7 @@ tide_status tide_nvtx_range_end(uint64_t id) {
 void tide__nvtx_flush_free(void) {
   pthread_mutex_lock(&lock);
   for (free_range *r = free_ranges; r; r = r->next) {
-    tide__profile_range(TIDE__FREE_RANGE, r->text, r->since, tide__profile_clock());
+    tide__profile_range(TIDE__FREE_RANGE, r->text, 0, r->since, tide__profile_clock());
     r->since = 0;
   }
   pthread_mutex_unlock(&lock);

@@ -89,21 +89,26 @@ struct tide_profile {
   size_t name_slots;
 };
 
-/* ---- profiler.c ---- */
+/* ---- recording.c ---- */
 
 extern _Atomic uint64_t tide__profile_on; /* the number of the recording that is under way, or 0 */
 static inline bool tide__profiling(void) {
   return TIDE_UNLIKELY(atomic_load_explicit(&tide__profile_on, memory_order_relaxed) != 0);
 }
 uint64_t tide__profile_clock(void); /* nanoseconds of CLOCK_MONOTONIC */
-/* since 0: it began before the recording. */
-void tide__profile_range(tide__range_kind kind, const char *text, uint64_t since, uint64_t until);
+/* since 0: it began before the recording. site: the line of the script, or 0. */
+void tide__profile_range(tide__range_kind kind, const char *text, uint32_t site, uint64_t since, uint64_t until);
+/* Begins to take what others add, or STATE; ends. */
+tide_status tide__recording_begin(tide_profile **out, const char *what, uint32_t flags);
+void tide__recording_end(tide_profile *p);
 /* The recording of that number, with the lock held, or NULL and unlocked. */
 tide_profile *tide__profile_lock(uint64_t number);
 void tide__profile_unlock(void);
 /* With the lock held: a place at the end of a list, zeroed; NULL without memory, which counts as lost. */
 void *tide__profile_add(tide_profile *p, void *list, size_t item);
+#define TIDE__ADD(p, list) tide__profile_add((p), &(p)->list, sizeof *(p)->list.at)
 uint32_t tide__profile_name(tide_profile *p, const char *text);
+uint32_t tide__profile_thread(tide_profile *p); /* with the lock held: the number of the calling thread */
 /* A time of the clock as one of the recording. */
 static inline uint64_t tide__profile_since(const tide_profile *p, uint64_t time) {
   return time > p->begun ? time - p->begun : 0;

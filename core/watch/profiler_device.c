@@ -49,7 +49,7 @@ static _Thread_local struct {
 static void take_activity(const tide_activity *a) {
   tide_profile *p = tide__profile_lock(atomic_load(&recording));
   if (!p) return;
-  tide__span *s = tide__profile_add(p, &p->span, sizeof *p->span.at);
+  tide__span *s = TIDE__ADD(p, span);
   if (s) {
     *s = (tide__span){.op = -1, .correlation = a->correlation, .stream = a->stream, .bytes = a->bytes};
     s->kind = (uint8_t)a->kind, s->device = a->device;
@@ -62,7 +62,7 @@ static void take_activity(const tide_activity *a) {
 static void take_link(uint64_t correlation, uint64_t op) {
   tide_profile *p = tide__profile_lock(atomic_load(&recording));
   if (!p) return;
-  tide__link *l = tide__profile_add(p, &p->link, sizeof *p->link.at);
+  tide__link *l = TIDE__ADD(p, link);
   if (l) *l = (tide__link){correlation, op};
   tide__profile_unlock();
 }
@@ -182,7 +182,7 @@ static void read_span(const timed_op *t, const tide_backend *b) {
                b->event_elapsed(&length, t->first, t->last) == TIDE_OK;
   tide_profile *p = tide__profile_lock(t->number);
   if (!p) return;
-  tide__span *s = known ? tide__profile_add(p, &p->span, sizeof *p->span.at) : NULL;
+  tide__span *s = known ? TIDE__ADD(p, span) : NULL;
   if (!known) p->lost++;
   if (s) {
     const tide__profiled *o = &p->op.at[t->op - 1];

@@ -59,7 +59,7 @@ static tide__track *track_of(tide_profile *p, const tide__span *s) {
     tide__track *t = &p->track.at[i];
     if (t->device == s->device && t->stream == stream && t->traced == traced) return t;
   }
-  tide__track *t = tide__profile_add(p, &p->track, sizeof *p->track.at);
+  tide__track *t = TIDE__ADD(p, track);
   if (t) t->device = s->device, t->stream = stream, t->traced = traced;
   return t;
 }
