@@ -3,7 +3,7 @@
  * Every operation is told by observe.c before it is queued and after; both times the clock is read, so the host's side
  * is a list of slices with script lines. The device's side comes from profiler_device.c; profiler_read.c makes sense of
  * a recording once it has ended. With no recording nothing of this is called. While one is under way an operation costs
- * the host about a microsecond more, whatever the devices need comes on top. */
+ * the host about a microsecond more; what the devices need comes on top. */
 #include "profiler.h"
 
 /* Of the operation that this thread is about to queue. */
