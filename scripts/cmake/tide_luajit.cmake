@@ -15,28 +15,28 @@ if(NOT TIDE_LUAJIT_INCLUDE)
 endif()
 
 set(compat ${PROJECT_SOURCE_DIR}/lua_bindings/compat)
-set(script ${PROJECT_BINARY_DIR}/script_luajit)
-file(MAKE_DIRECTORY ${script})
+set(luajit_script ${PROJECT_BINARY_DIR}/script_luajit)
+file(MAKE_DIRECTORY ${luajit_script})
 # tide_luajit_text(NAME FILE...): the texts as C.
 function(tide_luajit_text name)
-  add_custom_command(OUTPUT ${script}/${name} VERBATIM
-    COMMAND tide_runner ${compat}/embed.lua ${script}/${name} ${ARGN}
+  add_custom_command(OUTPUT ${luajit_script}/${name} VERBATIM
+    COMMAND tide_runner ${compat}/embed.lua ${luajit_script}/${name} ${ARGN}
     DEPENDS tide_runner ${compat}/embed.lua ${compat}/translate.lua ${ARGN})
 endfunction()
 tide_luajit_text(tide_script.inc ${lua_chunks})
 tide_luajit_text(tide_prelude.inc ${compat}/prelude.lua ${compat}/hot.lua)
 # What the public headers declare, for the FFI.
-add_custom_command(OUTPUT ${script}/declarations.h VERBATIM
+add_custom_command(OUTPUT ${luajit_script}/declarations.h VERBATIM
   COMMAND ${CMAKE_C_COMPILER} -std=c11 -E -DTIDE_STATIC -I${PROJECT_SOURCE_DIR}/core/include -x c ${PROJECT_BINARY_DIR}/script/tide_headers.inc
-          -o ${script}/declarations.i
-  COMMAND tide_runner ${compat}/cdef.lua ${script}/declarations.h ${script}/declarations.i ${public_headers}
+          -o ${luajit_script}/declarations.i
+  COMMAND tide_runner ${compat}/cdef.lua ${luajit_script}/declarations.h ${luajit_script}/declarations.i ${public_headers}
   DEPENDS tide_runner tide_marks ${compat}/cdef.lua ${public_headers})
-tide_luajit_text(tide_library.inc ${compat}/library.lua ${script}/declarations.h)
+tide_luajit_text(tide_library.inc ${compat}/library.lua ${luajit_script}/declarations.h)
 
 file(GLOB compat_sources CONFIGURE_DEPENDS lua_bindings/compat/*.c)
-add_library(tide_luajit_module MODULE ${binding_sources} ${compat_sources} ${script}/tide_script.inc ${script}/tide_prelude.inc
-  ${script}/tide_library.inc ${marks})
-target_include_directories(tide_luajit_module PRIVATE core/include lua_bindings ${script} ${PROJECT_BINARY_DIR}/script)
+add_library(tide_luajit_module MODULE ${binding_sources} ${compat_sources} ${luajit_script}/tide_script.inc ${luajit_script}/tide_prelude.inc
+  ${luajit_script}/tide_library.inc ${marks})
+target_include_directories(tide_luajit_module PRIVATE core/include lua_bindings ${luajit_script} ${PROJECT_BINARY_DIR}/script)
 target_include_directories(tide_luajit_module SYSTEM PRIVATE ${TIDE_LUAJIT_INCLUDE})
 target_compile_options(tide_luajit_module PRIVATE -Wno-unused-parameter "SHELL:-include ${compat}/luajit.h")
 target_link_options(tide_luajit_module PRIVATE -Wl,-z,nodelete)

@@ -397,6 +397,20 @@ tide_test(check/luacheck 18 COMMAND ${checks}/luacheck.sh ${PROJECT_BINARY_DIR})
 tide_test(check/turns 18 COMMAND $<TARGET_FILE:tide_runner> ${checks}/turns.lua)
 tide_test(check/rooms 18 COMMAND $<TARGET_FILE:tide_runner> ${checks}/rooms.lua ${PROJECT_BINARY_DIR})
 tide_test(check/symbols 18 COMMAND ${checks}/symbols.sh ${PROJECT_BINARY_DIR})
+
+# The module without plots, a room that nothing else may need. (Without LuaJIT's room it is every tree that has no LuaJIT.)
+string(REGEX REPLACE "{\"=.tide plot/[^\n]*\n" "" script_without_plot "${script}")
+file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/script_without_plot/tide_script.inc CONTENT "${script_without_plot}")
+add_library(tide_without_plot MODULE lua_bindings/tide.c lua_bindings/call/script.c
+  $<FILTER:$<TARGET_OBJECTS:tide_binding_objects>,EXCLUDE,/lua_bindings/\(plot/.*|tide|call/script\)[.]c[.]o$>)
+target_compile_definitions(tide_without_plot PRIVATE TIDE_WITHOUT_PLOT)
+target_compile_options(tide_without_plot PRIVATE -Wno-unused-parameter)
+target_include_directories(tide_without_plot PRIVATE ${PROJECT_BINARY_DIR}/script_without_plot core/include lua_bindings)
+target_include_directories(tide_without_plot SYSTEM PRIVATE ${TIDE_LUA_INCLUDE})
+target_link_libraries(tide_without_plot PRIVATE tide_flags tide m)
+set_target_properties(tide_without_plot PROPERTIES LINKER_LANGUAGE C PREFIX "" OUTPUT_NAME tide
+  LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/spec/without_plot)
+tide_test(check/without_plot 2 COMMAND ${checks}/without_plot.sh ${PROJECT_BINARY_DIR}/spec/without_plot)
 # What the last release's programs ask for is still there; and the check sees what breaks them.
 tide_test(check/abi 6 COMMAND $<TARGET_FILE:tide_runner> ${checks}/abi.lua ${PROJECT_BINARY_DIR} ${TIDE_LUA_INCLUDE})
 tide_test(check/abi-breaks 12 COMMAND ${checks}/abi_breaks.sh $<TARGET_FILE:tide_runner> ${PROJECT_BINARY_DIR} ${TIDE_LUA_INCLUDE})
