@@ -77,7 +77,7 @@ typedef struct tide_file_part {
 typedef struct tide_distributed_host {
   size_t struct_size;
 #define IMPORT(name) __typeof__(tide_##name) *name;
-#include "tide/distributed_host.def"
+#include "tide/distributed.def"
 } tide_distributed_host;
 
 /* clang-format off */

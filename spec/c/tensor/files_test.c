@@ -193,7 +193,7 @@ int main(int argc, char **argv) {
   OK(tide_init(&config));
   /* In memory, where there is such a place. */
   snprintf(path, sizeof path, "%s/files_test-%ld", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm", (long)getpid());
-  load("spec/corpus");
+  load("spec/corpus/npy"), load("spec/corpus/npz"), load("spec/corpus/safetensors");
   CHECK(count > 20);
   replay();
   for (; count && (seconds > 0 ? time(NULL) < end : round < ROUNDS); round++) {
