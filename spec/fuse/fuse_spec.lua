@@ -171,6 +171,39 @@ describe("tide.fuse", function()
     check(function(a) return (a * 1):var(-1, { correction = 40 }), (a * 1):std(-1, { correction = 50 }) end, 1e-6, fill { 4, 40 })
   end)
 
+  it("reads long rows once for a variance, beside a large mean too", function()
+    for _, size in ipairs { { 20000 }, { 20000, 3 }, { 3, 20001 }, { 17000, 8 } } do
+      local x = (tide.randn(size, { device = dev }) + 1e4) -- float32 holds a thousandth there
+      local f = tide.fuse(function(a) return (a * 1):var(1), (a * 1):std(1, { keepdim = true }), (a * 1):var(), (a * 1):mean(1) end)
+      f(x)
+      if D.compiler then f:wait() end
+      local d, got = x:double(), { f(x) }
+      for i, want in ipairs { d:var(1), d:std(1, { keepdim = true }), d:var(), d:mean(1) } do D.eq(want, got[i]:double(), 1e-5) end
+    end
+    local x = fill { 3, 20000 } -- more of them than one kernel has results for
+    check(function(a) return a:var(-1) * 1, (a * 2):var(-1), (a + 1):std(-1), (a * 3):mean(-1) end, 1e-5, x)
+    x[1][5], x[2][6], x[3][1] = 1e6, 1 / 0, 0 / 0
+    check(function(a) local c = a * 1 return c:var(-1), c:mean(-1), (a - c:mean(-1, { keepdim = true })) / c:std(-1, { keepdim = true }) end, 1e-4, x)
+  end)
+
+  it("takes rows of several blocks, and large tables with rows and columns", function()
+    for _, n in ipairs { 16388, 40000, 65536, 98305, 131072, 131076 } do
+      local x = tide.randn(3, n, { device = dev })
+      check(function(a) local e = (a - a:amax(-1, { keepdim = true })):exp() return e / e:sum(-1, { keepdim = true }) end, 1e-5, x)
+      check(function(a) local c = a * 2 return c - c:mean(-1, { keepdim = true }), c / c:norm(2, -1, { keepdim = true }) end, 1e-5, x)
+    end
+    local x, row, column = tide.randn(1100, 1024, { device = dev }), fill { 1024 }, fill { 1100, 1 }
+    check(function(a, b, c) return a * b + c, (a - c):to "float16" end, 1e-6, x, row, column)
+    check(function(a, b, c) return a * b + c end, 1e-6, x:narrow(2, 3, 1000), row:narrow(1, 2, 1000), column)
+    local f, y, z = tide.fuse(function(a, b) a:mul_(b) end), x:clone(), x * row
+    for _ = 1, 3 do
+      y:copy_(x)
+      f(y, row)
+      D.eq(z, y, 1e-6)
+      if D.compiler then f:wait() end
+    end
+  end)
+
   it("keeps the sizes of row values apart from those of tensors like them", function()
     local x, w = fill { 6, 5 }, fill { 6, 1 }
     check(function(a, v) return (a * 2):sum(-1, { keepdim = true }) * v, v * 2 end, 1e-6, x, w)

@@ -263,11 +263,11 @@ tide_status tide_fused_new(tide_fused **out, const char *name, const tide_fuse_n
 }
 
 /* Those that the caller gave come first in the parts too. */
-static void set_numbers(tide_fused *f, const tide_scalar *numbers, int n) {
+void tide__fuse_set_numbers(tide_fused *f, const tide_scalar *numbers, int n) {
   tide_fused *part;
   memcpy(f->number, numbers, (size_t)n * sizeof *numbers);
   tide__fuse_pack(f);
-  for (int k = 0; (part = tide__fuse_stage(f, k)); k++) set_numbers(part, numbers, n);
+  for (int k = 0; (part = tide__fuse_stage(f, k)); k++) tide__fuse_set_numbers(part, numbers, n);
 }
 
 /* Bit for bit: zeros of two signs differ. */
@@ -289,7 +289,7 @@ tide_status tide_fused_numbers(tide_fused *f, const tide_scalar *numbers, int n)
       return tide__fail(TIDE_ARGUMENT, "%s: number %d: got %.17g, expected %.17g, which the kernel is made for",
                         f->name, k, tide__value(numbers[k]).re, tide__value(f->number[k]).re);
   }
-  if (!same) set_numbers(f, numbers, n);
+  if (!same) tide__fuse_set_numbers(f, numbers, n);
   return TIDE_OK;
 }
 

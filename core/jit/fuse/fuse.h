@@ -13,13 +13,19 @@ typedef struct tide__fuse_slot {
   bool is_param;
 } tide__fuse_slot;
 
-/* What a kernel of rows is made for. group 0: one that does parts of rows, pieces 1: lanes are rows beside each other
- * instead of elements of one. */
+/* What a kernel of rows is made for. group 0: one that does parts of rows, or operations without a reduction; pieces
+ * > 0: lanes are rows beside each other instead of elements of one. */
 typedef struct tide__fuse_shape {
   int group, lanes, pieces; /* threads of a row, elements of one access, accesses of a thread */
+  int blocks;               /* of a row: more than one are a cluster */
   uint32_t spread;          /* the operands that have elements along a row; of parts, along the lanes */
   uint32_t moves;           /* of parts: the operands that have others for the next lanes */
 } tide__fuse_shape;
+
+static inline int tide__fuse_threads(const tide__fuse_shape *s) { /* of a block */
+  int threads = s->blocks > 1 ? s->group / s->blocks : s->group;
+  return threads < 256 ? 256 : threads;
+}
 
 /* What was made for one device and shape of the work. NULL function: it is being compiled. */
 typedef struct tide__fuse_plan {
@@ -62,8 +68,9 @@ struct tide_fused {
   char *problem;
 };
 
-tide_scalar tide__fuse_number(const tide_fused *f, int slot); /* as the operation takes it */
-void tide__fuse_pack(tide_fused *f);                          /* its numbers, which may have changed */
+tide_scalar tide__fuse_number(const tide_fused *f, int slot);                  /* as the operation takes it */
+void tide__fuse_pack(tide_fused *f);                                           /* its numbers, which may have changed */
+void tide__fuse_set_numbers(tide_fused *f, const tide_scalar *numbers, int n); /* the first ones, and its stages' */
 /* Adds a node whose operands are of f, and says where. Reductions are sums, means, products and extremes. */
 tide_status tide__fuse_add(int *out, tide_fused *f, const tide_fuse_node *node);
 tide_status tide__fuse_refuse(const tide_fused *f, const char *why);
@@ -116,7 +123,8 @@ typedef struct tide__fuse_rows {
   bool across;         /* rows lie beside each other: their strides are 0 or 1, not the steps */
   int64_t span, parts; /* of rows that are done in parts: elements of one, and how many there are */
 } tide__fuse_rows;
-enum { TIDE_FUSE_COLUMNS = 16384 }; /* of a row at most, where it is not done in parts */
+/* Of a row at most, where it is not done in parts; and the blocks of that many that may share one. */
+enum { TIDE_FUSE_COLUMNS = 16384, TIDE_FUSE_BLOCKS = 8 };
 tide__fuse_shape tide__fuse_shape_of(const tide_fused *f, const tide__fuse_rows *r, void *const *ptr);
 tide_status tide__fuse_launch_rows(const tide_fused *f, const tide__jit_plan *p, const tide__fuse_shape *shape,
                                    const tide__fuse_rows *r, const tide_tensor *const *operand, int device);

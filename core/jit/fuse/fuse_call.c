@@ -206,12 +206,11 @@ static void fill_special(tide__fuse_plan *p, const call *c, const tide_compiler 
 
 static char *source_of(tide__fuse_plan *p, const tide_fused *f) {
   const tide_compiler *c = p->plan.compiler;
+  const tide__fuse_shape *s = &p->shape;
+  if (s->lanes) return (s->group ? tide__fuse_rows_source : tide__fuse_parts_source)(f, s, c);
   char *source = p->refused ? NULL : tide__fuse_assembly(f, &p->plan, p->order, p->device);
   p->assembled = source != NULL;
-  if (source) return source;
-  return f->is_part   ? tide__fuse_parts_source(f, &p->shape, c)
-         : f->reduces ? tide__fuse_rows_source(f, &p->shape, c)
-                      : tide__fuse_source(f, &p->plan.special, p->order, c);
+  return source ? source : tide__fuse_source(f, &p->plan.special, p->order, c);
 }
 
 /* Has the compiler made it? If not, it begins to, elsewhere, or where that is asked for is waited for. What is being
@@ -290,8 +289,9 @@ static tide__fuse_plan *find_plan(call *c) {
 
 static tide__fuse_plan *find_rows_plan(tide_fused *f, const tide_compiler *c, int device,
                                        const tide__fuse_shape *shape) {
-  uint64_t key = (uint64_t)(device + 1) | (uint64_t)shape->group << 8 | (uint64_t)shape->lanes << 20 |
-                 (uint64_t)shape->pieces << 26 | (uint64_t)shape->spread << 32 | (uint64_t)shape->moves << 48;
+  uint64_t key = (uint64_t)(device + 1) | (uint64_t)shape->group << 3 | (uint64_t)shape->blocks << 17 |
+                 (uint64_t)shape->lanes << 21 | (uint64_t)shape->pieces << 26 | (uint64_t)shape->spread << 32 |
+                 (uint64_t)shape->moves << 48 | 1ull << 63;
   return plan_of(f, c, device, key, NULL, shape);
 }
 
@@ -404,6 +404,14 @@ static tide_status run_long(bool *done, call *c, const tide__fuse_rows *r) {
   return tide__fuse_run_stages(done, c->f, &l);
 }
 
+/* The blocks that can share a row, where it is too long for one and is read again to be written. */
+static int64_t row_blocks(const call *c, int64_t columns) {
+  char arch[64];
+  if (columns <= TIDE_FUSE_COLUMNS || c->f->row_results || !c->compiler || has_pieces(c->compiler)) return 1;
+  return c->compiler->loader->arch(arch, sizeof arch, c->device) == TIDE_OK && atoi(arch + 3) >= 90 ? TIDE_FUSE_BLOCKS
+                                                                                                    : 1;
+}
+
 static tide_status rows_call(bool *done, call *c) {
   const tide_fused *f = c->f;
   tide__fuse_rows r, whole;
@@ -411,7 +419,7 @@ static tide_status rows_call(bool *done, call *c) {
   if (writes_over(c) || !rows_fit(c, &r)) return TIDE_OK;
   whole = r;
   bool fits = strides_fit(c, &whole, f->outputs, &outer);
-  bool is_short = r.columns <= TIDE_FUSE_COLUMNS && outer == 1 && !whole.across;
+  bool is_short = outer == 1 && !whole.across && r.columns <= TIDE_FUSE_COLUMNS * row_blocks(c, r.columns);
   if (!fits || (outer > 1 && !f->row_results)) return TIDE_OK;
   if (is_short || f->row_results) TIDE_TRY(make_results(c, false));
   return is_short ? run_short(done, c, &r) : run_long(done, c, &whole);
@@ -453,6 +461,21 @@ static tide_status run_pieces(bool *done, call *c, bool flat) {
 
 /* ---- calls ---- */
 
+/* Large, of two dims, and every operand lies along the last one or is the same there: accesses are of several elements,
+ * unlike those of a strided kernel. */
+static bool is_table(const call *c, tide__fuse_rows *r) {
+  void *ptr[OPERANDS];
+  if (c->work != 2 || c->f->mail || !c->compiler || has_pieces(c->compiler) || c->numel >> 20 == 0 || c->numel >> 31)
+    return false;
+  *r = (tide__fuse_rows){.rows = c->dims[1], .columns = c->dims[0], .parts = c->dims[0], .across = true};
+  for (int k = 0; k < c->f->outputs + c->f->inputs; k++) {
+    r->step[k] = c->stride[k][0], r->row_stride[k] = c->stride[k][1];
+    if ((uint64_t)r->row_stride[k] > 1 || (k < c->f->outputs && (!r->row_stride[k] || !r->step[k]))) return false;
+    ptr[k] = tide__tensor_ptr(operand(c, k));
+  }
+  return tide__fuse_shape_of(c->f, r, ptr).lanes > 1;
+}
+
 static tide_status elementwise_call(bool *done, call *c) {
   bool flat = flat_match(c);
   if (!flat && !sizes_fit(c)) return TIDE_OK;
@@ -462,6 +485,12 @@ static tide_status elementwise_call(bool *done, call *c) {
   *done = true;
   if (!c->numel) return TIDE_OK;
   if (!flat) find_work(c);
+  tide__fuse_rows r;
+  if (is_table(c, &r)) {
+    const tide_tensor *list[OPERANDS];
+    for (int k = 0; k < c->f->outputs + c->f->inputs; k++) list[k] = operand(c, k);
+    return tide__fuse_run_rows(done, c->f, c->compiler, &r, list, c->device, c->asks);
+  }
   tide__fuse_plan *p = find_plan(c);
   if (p && c->asks) return TIDE_OK;
   return p ? launch(c, p) : run_pieces(done, c, flat);

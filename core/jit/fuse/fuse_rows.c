@@ -1,13 +1,14 @@
 /* fuse_rows.c: launches of kernels that reduce rows: how a row is shared by threads, and the packed arguments.
  *
  * Rows of up to 256 accesses of 16 bytes are a warp's, longer ones a block's of up to 1024 threads, each of which has
- * at most 8 accesses: that many elements stay in registers. Longer ones are done in parts (fuse_stages.c), each by a
- * block, or where rows lie beside each other by a thread for as many rows as it reads at once.
+ * at most 8 accesses: that many elements stay in registers. Longer ones that are written are a cluster's of up to 8
+ * blocks, where the GPU has these. All others are done in parts (fuse_stages.c), each by a block, or where rows lie
+ * beside each other by a thread for as many rows as it reads at once.
  *
  * Invariant: an access of several elements is made only where every row begins at a multiple of it. */
 #include "jit/fuse/fuse.h"
 
-enum { BLOCK = 256, MOST = 1024, BLOCKS = 2112, PARTS = 1024, FEW_PARTS = 128 };
+enum { BLOCK = 256, CLUSTER = 32 * BLOCK, MOST = 1024, BLOCKS = 2112, PARTS = 1024, FEW_PARTS = 128 };
 
 static const tide_fused_node *value_of(const tide_fused *f, int k) {
   return &f->value[k < f->outputs ? f->output[k] : f->input[k - f->outputs]];
@@ -49,21 +50,28 @@ void tide__fuse_choose_parts(const tide_fused *f, tide__fuse_rows *r, void *cons
 }
 
 tide__fuse_shape tide__fuse_shape_of(const tide_fused *f, const tide__fuse_rows *r, void *const *ptr) {
-  if (f->is_part) return shape_of_parts(f, r, ptr);
+  if (f->is_part || !f->reduces) return shape_of_parts(f, r, ptr);
   tide__fuse_shape s = {.group = 32, .lanes = lanes_of(f, r, ptr)};
   for (int k = 0; k < f->outputs + f->inputs; k++) s.spread |= (uint32_t)(r->step[k] != 0) << k;
   if (r->parts && r->columns <= PARTS) { /* one kernel for any number of parts */
     s.group = r->columns > FEW_PARTS ? BLOCK : 32, s.lanes = 1, s.pieces = 4;
     return s;
   }
-  int64_t accesses = (r->columns + s.lanes - 1) / s.lanes;
-  if (accesses > 32 * 8) s.group = BLOCK; /* nothing between: threads of a block that wait are all of one row */
-  while (s.group >= BLOCK && s.group < MOST && accesses > (int64_t)s.group * (s.lanes > 1 ? 4 : 8)) s.group *= 2;
-  s.pieces = (int)((accesses + s.group - 1) / s.group);
+  int64_t accesses = up(r->columns, s.lanes);
+  s.blocks = 1;
+  if (r->columns > TIDE_FUSE_COLUMNS) { /* by a cluster: 32 values are in the registers of a thread */
+    while (s.blocks < TIDE_FUSE_BLOCKS && r->columns > (int64_t)s.blocks * CLUSTER) s.blocks *= 2;
+    s.group = (r->columns > (int64_t)s.blocks * CLUSTER ? 2 : 1) * BLOCK * s.blocks;
+  } else if (accesses > 32 * 8)
+    s.group = BLOCK; /* nothing between: threads of a block that wait are all of one row */
+  while (s.blocks == 1 && s.group >= BLOCK && s.group < MOST && accesses > (int64_t)s.group * (s.lanes > 1 ? 4 : 8))
+    s.group *= 2;
+  s.pieces = (int)up(accesses, s.group);
   return s;
 }
 
 static int64_t blocks_of(const tide__fuse_shape *shape, const tide__fuse_rows *r, int threads) {
+  if (shape->blocks > 1) return r->rows * shape->blocks;
   if (shape->group) return up(r->rows, threads / shape->group);
   return r->across ? up(r->rows / shape->lanes * r->parts, BLOCK) : r->rows * r->parts;
 }
@@ -71,7 +79,7 @@ static int64_t blocks_of(const tide__fuse_shape *shape, const tide__fuse_rows *r
 tide_status tide__fuse_launch_rows(const tide_fused *f, const tide__jit_plan *p, const tide__fuse_shape *shape,
                                    const tide__fuse_rows *r, const tide_tensor *const *operand, int device) {
   int operands = f->outputs + f->inputs, at = 16 * f->slots, n = 2 * operands;
-  int threads = shape->group < BLOCK ? BLOCK : shape->group;
+  int threads = tide__fuse_threads(shape);
   int64_t word[3 * TIDE_FUSED_OPERANDS + 5] = {0};
   uint16_t pointer[TIDE_FUSED_OPERANDS];
   tide__packed a;

@@ -1,10 +1,10 @@
 /* fuse_rows_text.c: operations that reduce rows, as the text of one kernel of CUDA.
  *
- * A group of threads, a warp or a block, does a row. What it reads of the row stays in registers, so that each element
- * is read once, however many reductions there are. A reduction is a loop over the thread's elements, and then a joining
- * of the threads'. Values that lead to it are computed in that loop; those that are reduced and used again are kept.
- * What is one value a row is computed once, by every thread. A kernel of parts reads as it goes and keeps nothing but
- * what it has summed up, one for each lane.
+ * A group of threads, a warp, a block or a cluster, does a row. What it reads of the row stays in registers, so that
+ * each element is read once, however many reductions there are. A reduction is a loop over the thread's elements, and
+ * then a joining of the threads'. Values that lead to it are computed in that loop; those that are reduced and used
+ * again are kept. What is one value a row is computed once, by every thread. A kernel of parts reads as it goes and
+ * keeps nothing but what it has summed up, one for each lane.
  *
  * Invariant: all of a row is read before any of it is written. */
 #include "jit/fuse/fuse.h"
@@ -23,9 +23,8 @@ typedef struct writer {
 
 static int place_of(const writer *w, int node) { return w->f->outputs + w->f->value[node].input; }
 static bool is_spread(const writer *w, int operand) {
-  return w->shape->spread >> (w->f->is_part ? operand - w->f->outputs : operand) & 1;
+  return w->shape->spread >> (w->shape->group ? operand : operand - w->f->outputs) & 1;
 }
-
 static int uses(const tide_fused *f, int node) {
   int n = 0;
   for (int i = 0; i < f->nodes; i++)
@@ -101,8 +100,8 @@ static void add_reduce(writer *w, int node) {
   tide__text_add(&w->t, "  %s v%d = %s;\n  TIDE_LOOP {\n", type, node, none_of(v));
   need(w, v->in[0]);
   if (keeps) tide__text_add(&w->t, "  r%d[TIDE_MINE] = v%d;\n", v->in[0], v->in[0]);
-  tide__text_add(&w->t, "  v%d = tide_join<%d>(v%d, v%d);\n  }\n  v%d = tide_all<%d>(v%d);\n", node, join, node,
-                 v->in[0], node, join, node);
+  tide__text_add(&w->t, "  v%d = tide_join<%d>(v%d, v%d);\n  }\n  v%d = tide_all<%d, %d>(v%d);\n", node, join, node,
+                 v->in[0], node, join, node, node);
   if (v->op == TIDE_MEAN) tide__text_add(&w->t, "  v%d /= (%s)columns;\n", node, type);
   if (v->params)
     tide__text_add(&w->t, "  v%d /= columns > tide_a.c%d ? columns - tide_a.c%d : 0;\n", node, v->param, v->param);
@@ -113,34 +112,15 @@ static void add_reduce(writer *w, int node) {
 
 /* ---- reading and writing ---- */
 
-static void add_address(writer *w, int k) {
-  tide__text_add(&w->t, "  const tide_s%d *a%d = (const tide_s%d *)tide_a.ptr[%d] + row * tide_a.stride[%d];\n", k, k,
-                 k, k, k);
-}
-
-/* Room for what a thread has of an operand, and the type of an access. */
-static void add_room(writer *w, int k, const char *count) {
-  tide__text_add(&w->t,
-                 "  typedef tide_raw<sizeof(tide_s%d) * TIDE_LANES_>::type tide_r%d;\n"
-                 "  alignas(tide_r%d) tide_s%d p%d[%s];\n",
-                 k, k, k, k, k, count);
-}
-
-static const char each_access[] = "  _Pragma(\"unroll\") for (int j = 0; j < TIDE_PIECES; j++)\n"
-                                  "    if ((j * TIDE_GROUP + lane) * TIDE_LANES_ < columns)\n";
-
 static void add_loads(writer *w) {
   const tide_fused *f = w->f;
   for (int k = f->outputs; k < f->outputs + f->inputs; k++) {
-    add_address(w, k);
+    tide__text_add(&w->t, "  const tide_s%d *a%d = TIDE_ROW(%d);\n", k, k, k);
     if (tide__fuse_gathers(f, k - f->outputs)) continue;
-    if (!is_spread(w, k)) {
+    if (is_spread(w, k))
+      tide__text_add(&w->t, "  TIDE_READ(%d)\n", k);
+    else
       tide__text_add(&w->t, "  const tide_s%d p%d = *a%d;\n", k, k, k);
-      continue;
-    }
-    add_room(w, k, "TIDE_PIECES * TIDE_LANES_");
-    tide__text_add(&w->t, "%s      ((tide_r%d *)p%d)[j] = ((const tide_r%d *)a%d)[j * TIDE_GROUP + lane];\n",
-                   each_access, k, k, k, k);
   }
 }
 
@@ -160,69 +140,95 @@ static void add_row_results(writer *w) {
   tide__text_add(&w->t, "  }\n");
 }
 
-static void add_results(writer *w) {
+/* All of a size: `room` elements of a thread, in a loop over them. */
+static void add_results(writer *w, const char *room, const char *loop, const char *step) {
   char to[64];
-  for (int k = 0; k < w->f->outputs; k++) add_room(w, k, "TIDE_PIECES * TIDE_LANES_");
-  tide__text_add(&w->t, "  TIDE_LOOP {\n");
+  for (int k = 0; k < w->f->outputs; k++) tide__text_add(&w->t, "  TIDE_ROOM(%d, %s)\n", k, room);
+  tide__text_add(&w->t, "  %s {\n", loop);
   for (int k = 0; k < w->f->outputs; k++) need(w, w->f->output[k]);
   for (int k = 0; k < w->f->outputs; k++) {
-    snprintf(to, sizeof to, "p%d[TIDE_MINE]", k);
+    snprintf(to, sizeof to, "p%d%s", k, w->mine);
     add_store(w, k, to);
   }
   tide__text_add(&w->t, "  }\n");
-  for (int k = 0; k < w->f->outputs; k++)
-    tide__text_add(
-        &w->t,
-        "%s      ((tide_r%d *)((tide_s%d *)tide_a.ptr[%d] + row * tide_a.stride[%d]))[j * TIDE_GROUP + lane] = "
-        "((tide_r%d *)p%d)[j];\n",
-        each_access, k, k, k, k, k, k);
+  for (int k = 0; k < w->f->outputs; k++) tide__text_add(&w->t, "  TIDE_WRITE%s(%d%s)\n", step, k, *step ? ", i" : "");
 }
 
 /* ---- parts ---- */
 
-/* The addresses of the part's row; what is the same for all lanes' next elements is read before the loop. */
+/* What is the same for all lanes' next elements is read before the loop. */
 static void add_part_load(writer *w, int k, bool in_loop) {
-  bool moves = w->shape->moves >> (k - w->f->outputs) & 1;
-  const char *at = in_loop ? "i" : "0";
-  if (!in_loop) add_address(w, k);
-  if (moves != in_loop || tide__fuse_gathers(w->f, k - w->f->outputs)) return;
-  if (is_spread(w, k)) {
-    add_room(w, k, "TIDE_LANES_");
-    tide__text_add(&w->t, "  *(tide_r%d *)p%d = *(const tide_r%d *)(a%d + (%s) * tide_a.step[%d]);\n", k, k, k, k, at,
-                   k);
-  } else
-    tide__text_add(&w->t, "  const tide_s%d p%d = a%d[(%s) * tide_a.step[%d]];\n", k, k, k, at, k);
+  bool moves = w->shape->moves >> (k - w->f->outputs) & 1, gathers = tide__fuse_gathers(w->f, k - w->f->outputs);
+  const char *at = moves ? "i" : "0";
+  if (!in_loop && gathers) tide__text_add(&w->t, "  const tide_s%d *a%d = TIDE_ROW(%d);\n", k, k, k);
+  if ((moves && w->f->is_part) != in_loop || gathers) return;
+  if (is_spread(w, k))
+    tide__text_add(&w->t, "  TIDE_READ_STEP(%d, %s)\n", k, at);
+  else
+    tide__text_add(&w->t, "  const tide_s%d p%d = *TIDE_STEP(%d, %s);\n", k, k, k, at);
+}
+
+/* No reduction: one access, which a part is. */
+static char *elements_body(const tide_fused *f, const tide__fuse_shape *shape) {
+  writer w = {.f = f, .shape = shape, .mine = "[e]"};
+  for (int k = 0; k < f->inputs; k++) add_part_load(&w, f->outputs + k, false);
+  add_results(&w, "TIDE_LANES_", "TIDE_EACH_LANE", "_STEP");
+  return tide__text_end(&w.t, "fuse");
+}
+
+/* The result that has the state of result k: a spread's mean and count come behind it. */
+static int state_of(const tide_fused *f, int k) {
+  int op = f->value[f->output[k]].op;
+  return op == TIDE_MEAN ? k - 1 : op == TIDE_COUNT_NONZERO ? k - 2 : k;
 }
 
 static char *parts_body(const tide_fused *f, const tide__fuse_shape *shape) {
+  static const char *const members[] = {".squares", ".mean", ".n"};
   writer w = {.f = f, .shape = shape, .mine = "[e]", .here = "e"};
   const char *across = shape->pieces ? "(row + e) * tide_a.parts + part" : "row * tide_a.parts + part";
   for (int k = 0; k < f->inputs; k++) add_part_load(&w, f->outputs + k, false);
   for (int k = 0; k < f->outputs; k++) {
     const tide_fused_node *v = &f->value[f->output[k]];
-    tide__text_add(&w.t, "  %s s%d[TIDE_LANES_];\n  TIDE_EACH_LANE s%d[e] = %s;\n", tide__fuse_value_type(v->dtype), k,
-                   k, none_of(v));
+    const char *type = tide__fuse_value_type(v->dtype);
+    if (v->op == TIDE_VAR)
+      tide__text_add(&w.t, "  tide_spread<%s> s%d[TIDE_LANES_] = {};\n", type, k);
+    else if (state_of(f, k) == k)
+      tide__text_add(&w.t, "  %s s%d[TIDE_LANES_];\n  TIDE_EACH_LANE s%d[e] = %s;\n", type, k, k, none_of(v));
   }
-  tide__text_add(&w.t, "  _Pragma(\"unroll 4\") for (long long i = first; i < end; i += %s) {\n",
-                 shape->pieces ? "1" : "256");
+  tide__text_add(
+      &w.t,
+      "  const long long step = %s;\n  const int count = (int)((end - first + step - 1) / step);\n"
+      "  _Pragma(\"unroll %d\") for (int n = 0; n < count; n++) {\n  const long long i = first + n * step;\n",
+      shape->pieces ? "tide_a.parts" : "256",
+      shape->pieces && f->inputs == 1 ? 16
+      : shape->pieces                 ? 8
+                                      : 4);
   for (int k = 0; k < f->inputs; k++) add_part_load(&w, f->outputs + k, true);
   tide__text_add(&w.t, "  TIDE_EACH_LANE {\n");
   for (int k = 0; k < f->outputs; k++) {
     const tide_fused_node *v = &f->value[f->output[k]];
     need(&w, v->in[0]);
-    tide__text_add(&w.t, "  s%d[e] = tide_join<%d>(s%d[e], v%d);\n", k, join_of(v), k, v->in[0]);
+    if (v->op == TIDE_VAR)
+      tide__text_add(&w.t, "  tide_take(s%d[e], v%d, n + 1);\n", k, v->in[0]);
+    else if (state_of(f, k) == k)
+      tide__text_add(&w.t, "  s%d[e] = tide_join<%d>(s%d[e], v%d);\n", k, join_of(v), k, v->in[0]);
   }
   tide__text_add(&w.t, "  }\n  }\n");
   for (int k = 0; k < f->outputs; k++) {
-    int join = join_of(&f->value[f->output[k]]);
-    if (shape->pieces)
-      tide__text_add(&w.t, "  TIDE_EACH_LANE ((tide_s%d *)tide_a.ptr[%d])[%s] = s%d[e];\n", k, k, across, k);
-    else
+    const tide_fused_node *v = &f->value[f->output[k]];
+    int join = join_of(v), from = state_of(f, k);
+    bool is_part = from != k || v->op == TIDE_VAR;
+    const char *member = is_part ? members[k - from] : "";
+    if (from == k && is_part)
+      tide__text_add(&w.t, "  TIDE_EACH_LANE s%d[e].n = count, s%d[e].mean += s%d[e].first;\n", k, k, k);
+    if (from == k && !shape->pieces)
       tide__text_add(&w.t,
                      "  _Pragma(\"unroll\") for (int e = 1; e < TIDE_LANES_; e++) s%d[0] = tide_join<%d>(s%d[0], "
-                     "s%d[e]);\n  s%d[0] = tide_all<%d>(s%d[0]);\n"
-                     "  if (!threadIdx.x) ((tide_s%d *)tide_a.ptr[%d])[%s] = s%d[0];\n",
-                     k, join, k, k, k, join, k, k, k, across, k);
+                     "s%d[e]);\n  s%d[0] = tide_all<%d, %d>(s%d[0]);\n",
+                     k, join, k, k, k, join, k, k);
+    tide__text_add(&w.t, "  %s ((tide_s%d *)tide_a.ptr[%d])[%s] = s%d[%s]%s;\n",
+                   shape->pieces ? "TIDE_EACH_LANE" : "if (!threadIdx.x)", k, k, across, from,
+                   shape->pieces ? "e" : "0", member);
   }
   return tide__text_end(&w.t, "fuse");
 }
@@ -230,8 +236,9 @@ static char *parts_body(const tide_fused *f, const tide__fuse_shape *shape) {
 /* ---- the whole ---- */
 
 static char *body_of(const tide_fused *f, const tide__fuse_shape *shape) {
-  writer w = {.f = f, .shape = shape, .mine = "[TIDE_MINE]", .here = "(j * TIDE_GROUP + lane) * TIDE_LANES_ + e"};
+  writer w = {.f = f, .shape = shape, .mine = "[TIDE_MINE]", .here = "TIDE_AT * TIDE_LANES_ + e"};
   add_loads(&w);
+  if (shape->blocks > 1) tide__text_add(&w.t, "  TIDE_WAIT;\n");
   for (int i = 0; i < f->nodes; i++) {
     if (f->value[i].kind == TIDE_FUSE_REDUCE)
       add_reduce(&w, i);
@@ -241,7 +248,7 @@ static char *body_of(const tide_fused *f, const tide__fuse_shape *shape) {
   if (f->row_results)
     add_row_results(&w);
   else
-    add_results(&w);
+    add_results(&w, "TIDE_PIECES * TIDE_LANES_", "TIDE_LOOP", "");
   return tide__text_end(&w.t, "fuse");
 }
 
@@ -254,23 +261,36 @@ static void add_declarations(tide__text *t, const tide_fused *f, const tide__fus
   tide__text_add(t, "struct tide_args {\n");
   for (int k = 0; k < f->slots; k++) tide__text_add(t, "  alignas(16) %s c%d;\n", tide__fuse_slot_type(&f->slot[k]), k);
   tide__text_add(t, "  alignas(16) void *ptr[%d];\n  long long stride[%d], rows, columns", operands, operands);
-  if (f->is_part) tide__text_add(t, ", span, parts, step[%d]", operands);
-  tide__text_add(t, ";\n};\n#define TIDE_GROUP %d\n#define TIDE_LANES_ %d\n#define TIDE_PIECES %d\n",
-                 shape->group ? shape->group : 256, shape->lanes, shape->pieces);
+  if (!shape->group) tide__text_add(t, ", span, parts, step[%d]", operands);
+  tide__text_add(
+      t, ";\n};\n#define TIDE_GROUP %d\n#define TIDE_BLOCKS %d\n#define TIDE_LANES_ %d\n#define TIDE_PIECES %d\n",
+      shape->group ? shape->group : 256, shape->blocks > 1 ? shape->blocks : 1, shape->lanes, shape->pieces);
+}
+
+/* Of large blocks, and of clusters, several are to be on a processor, so that some read while others write: registers
+ * are what the values of a row need. */
+static void add_bounds(tide__text *t, const tide_fused *f, const tide__fuse_shape *shape) {
+  int threads = tide__fuse_threads(shape), spread = 0, blocks = 1;
+  for (int k = 0; k < f->inputs; k++) spread += shape->spread >> (f->outputs + k) & 1;
+  if (shape->group >= 1024) blocks = 65536 / (threads * (16 + shape->pieces * shape->lanes * spread));
+  tide__text_add(t, "__attribute__((launch_bounds(%d, %d))) ", threads, blocks > 1 ? blocks : 1);
 }
 
 /* The whole around a body, which is freed. */
-static char *around(const tide_fused *f, const tide__fuse_shape *shape, const tide_compiler *c, char *body, int threads,
+static char *around(const tide_fused *f, const tide__fuse_shape *shape, const tide_compiler *c, char *body,
                     const char *head) {
   tide__text t = {0};
   char *helpers = body ? tide__fuse_helpers(body) : NULL;
   if (helpers) {
     tide__text_add(&t, "%s%s%s", c->text->prelude, c->text->with_small, helpers);
     add_declarations(&t, f, shape);
-    tide__text_add(&t,
-                   "%sextern \"C\" __global__ void __launch_bounds__(%d) tide_kernel(const __grid_constant__ tide_args "
-                   "tide_a) {\n  tide_begin();\n%s%s%s",
-                   TEXT_joins, threads, head, f->mail ? "  tide_wrong tide_w = {0};\n" : "", body);
+    tide__text_add(&t, "%s%sextern \"C\" __global__ void ", TEXT_joins,
+                   tide__text_names(body, "tide_spread") ? TEXT_spreads : "");
+    add_bounds(&t, f, shape);
+    if (shape->blocks > 1) tide__text_add(&t, "__attribute__((cluster_dims(%d, 1, 1))) ", shape->blocks);
+    tide__text_add(&t, "tide_kernel(const __grid_constant__ tide_args tide_a) {\n  tide_begin();\n%s%s%s%s",
+                   shape->blocks > 1 ? "  TIDE_ARRIVE;\n" : "", head, f->mail ? "  tide_wrong tide_w = {0};\n" : "",
+                   body);
     if (f->mail)
       tide__text_add(&t, "  if (tide_w.length) tide_report(tide_w, tide_a.c%d, tide_a.c%d);\n", f->mail - 1, f->mail);
     tide__text_add(&t, "}\n");
@@ -281,28 +301,31 @@ static char *around(const tide_fused *f, const tide__fuse_shape *shape, const ti
 }
 
 char *tide__fuse_rows_source(const tide_fused *f, const tide__fuse_shape *shape, const tide_compiler *c) {
-  char head[256];
-  int threads = shape->group < 256 ? 256 : shape->group;
+  char head[280];
+  int threads = tide__fuse_threads(shape);
   snprintf(head, sizeof head,
-           "  const int lane = threadIdx.x %% TIDE_GROUP, columns = (int)tide_a.columns;\n"
-           "  const long long row = (long long)blockIdx.x * %d + threadIdx.x / TIDE_GROUP;\n"
+           "  const int lane = (blockIdx.x %% TIDE_BLOCKS * %d + threadIdx.x) %% TIDE_GROUP, columns = "
+           "(int)tide_a.columns;\n"
+           "  const long long row = (long long)(blockIdx.x / TIDE_BLOCKS) * %d + threadIdx.x / TIDE_GROUP;\n"
            "  if (row >= tide_a.rows) return;\n",
-           threads / shape->group);
-  return around(f, shape, c, body_of(f, shape), threads, head);
+           threads, shape->blocks > 1 ? 1 : threads / shape->group);
+  return around(f, shape, c, body_of(f, shape), head);
 }
 
-/* The first and the last access of a thread, or of a block, in its part. */
-#define TIDE_BOUNDS(first)                                                                                             \
-  "  const long long first = " first ", stop = (part + 1) * tide_a.span;\n"                                            \
-  "  const long long end = stop < tide_a.columns ? stop : tide_a.columns;\n"
-
+/* Across, the elements of a part are `parts` apart. A kernel without a reduction starts at the end, which the caches
+ * hold after a kernel that has read its input. */
 char *tide__fuse_parts_source(const tide_fused *f, const tide__fuse_shape *shape, const tide_compiler *c) {
-  static const char along[] = "  const unsigned parts = (unsigned)tide_a.parts;\n"
-                              "  const long long row = blockIdx.x / parts, part = blockIdx.x % parts;\n" TIDE_BOUNDS(
-                                  "part * tide_a.span + threadIdx.x");
-  static const char across[] =
-      "  const long long mine = blockIdx.x * 256ll + threadIdx.x, wide = tide_a.rows / TIDE_LANES_;\n"
-      "  const long long row = mine % wide * TIDE_LANES_, part = mine / wide;\n"
-      "  if (part >= tide_a.parts) return;\n" TIDE_BOUNDS("part * tide_a.span");
-  return around(f, shape, c, parts_body(f, shape), 256, shape->pieces ? across : along);
+  static const char along[] =
+      "  const unsigned parts = (unsigned)tide_a.parts;\n"
+      "  const long long row = blockIdx.x / parts, part = blockIdx.x % parts;\n"
+      "  const long long first = part * tide_a.span + threadIdx.x, stop = (part + 1) * tide_a.span;\n"
+      "  const long long end = stop < tide_a.columns ? stop : tide_a.columns;\n";
+  char across[320];
+  snprintf(across, sizeof across,
+           "  const unsigned mine = (%sblockIdx.x) * 256 + threadIdx.x, wide = (unsigned)(tide_a.rows / TIDE_LANES_);\n"
+           "  const long long row = mine %% wide * TIDE_LANES_, part = mine / wide, %s = part, end = tide_a.columns;\n"
+           "  if (part >= tide_a.parts) return;\n",
+           f->is_part ? "" : "gridDim.x - 1 - ", f->is_part ? "first" : "i");
+  char *body = (f->is_part ? parts_body : elements_body)(f, shape);
+  return around(f, shape, c, body, shape->pieces ? across : along);
 }

@@ -2,7 +2,8 @@
  *
  * Each reduction is done in two steps: a kernel that reads once reduces parts of rows and writes a value for each; a
  * second one reduces these, which are few, and does what follows of the row's values. Reductions that need the results
- * of others come a level later and read again. What is as large as the inputs is computed at the end, by an elementwise
+ * of others come a level later and read again; but a variance is one of its operand: a part gives its sum of squares
+ * around its mean, the mean and the count. What is as large as the inputs is computed at the end, by an elementwise
  * kernel that reads the row's values as tensors. Each of these is a tide_fused of its own, made on the first call.
  *
  * How rows are cut depends on sizes alone, and parts join in their order: equal calls give equal bits.
@@ -21,9 +22,12 @@ typedef struct stage {
 typedef struct tide__fuse_stages {
   int levels;
   stage parts[LEVELS], last[LEVELS], whole;
-  int16_t node[LEVELS][TIDE_FUSE_OUTPUTS];   /* the reductions of each level */
+  int16_t node[LEVELS][TIDE_FUSE_OUTPUTS];   /* the reductions of each level; behind a variance two more parts of it */
   int16_t result[LEVELS][TIDE_FUSE_OUTPUTS]; /* what `last` gives: k: result k of all; -1 - node: a row's value */
   int reductions[LEVELS], results[LEVELS], first[LEVELS]; /* first: the number of `last` that its divisors begin at */
+  int16_t divisor[LEVELS][TIDE_FUSE_SCALARS];             /* the node with the correction; or -1 */
+  int16_t same[TIDE_FUSE_NODES];                          /* of variances: the first of the same operand */
+  bool in_two_reads;                                      /* variances, where there are too many */
 } tide__fuse_stages;
 
 /* ---- writing the stages ---- */
@@ -32,13 +36,15 @@ typedef struct writer {
   const tide_fused *f;
   stage *stage;
   maker m;
-  bool of_parts;           /* row's values are reduced from their parts; or read */
-  int at[TIDE_FUSE_NODES]; /* the node of each of the whole, or -1 */
+  bool of_parts;                                 /* row's values are reduced from their parts; or read */
+  int at[TIDE_FUSE_NODES], row[TIDE_FUSE_NODES]; /* the node of each of the whole, and of what is read of it; or -1 */
+  tide__fuse_stages *stages;
+  int level;
 } writer;
 
-static tide_status begin(writer *w, const tide_fused *f, stage *s, bool of_parts) {
-  *w = (writer){.f = f, .stage = s, .of_parts = of_parts};
-  memset(w->at, -1, sizeof w->at);
+static tide_status begin(writer *w, const tide_fused *f, stage *s, bool of_parts, int level) {
+  *w = (writer){.f = f, .stage = s, .of_parts = of_parts, .stages = f->stages, .level = level};
+  memset(w->at, -1, sizeof w->at), memset(w->row, -1, sizeof w->row);
   TIDE_TRY(tide__fuse_begin(&s->fused, f->name, f->number, f->numbers));
   w->m = (maker){.f = s->fused, .dims = of_parts ? 1 : f->dims, .leading = f->leading && !of_parts};
   return TIDE_OK;
@@ -53,23 +59,55 @@ static int add_input(writer *w, int from, const tide_fuse_node *node) {
 
 /* A row's value, or its parts. */
 static int add_row(writer *w, int node, int dtype, int ndim) {
-  return add_input(w, -1 - node, &(tide_fuse_node){.kind = TIDE_FUSE_INPUT, .dtype = (tide_dtype)dtype, .ndim = ndim});
+  if (w->row[node] < 0)
+    w->row[node] =
+        add_input(w, -1 - node, &(tide_fuse_node){.kind = TIDE_FUSE_INPUT, .dtype = (tide_dtype)dtype, .ndim = ndim});
+  return w->row[node];
 }
 
 /* Of parts: 16-bit floats are not rounded on the way. */
 static int part_dtype(int dtype) { return dtype == TIDE_FLOAT16 || dtype == TIDE_BFLOAT16 ? TIDE_FLOAT32 : dtype; }
 
-static bool divides(const tide_fused_node *v) { return v->op == TIDE_MEAN || v->params; }
-
 static int fold(writer *w, const tide_fused_node *v, int node) {
   return make_fold(&w->m, v->op == TIDE_MEAN ? TIDE_SUM : v->op, node, -1);
 }
 
-/* The row's value, from its parts. What a sum is divided by is a number that each call gives. */
+/* Of a variance (fuse_reduce.c): 1 step to the square, 2 to the difference, 3 to the operand. No other sum takes a
+ * number. */
+static int inner(const tide_fused *f, int node, int steps) {
+  while (steps--) node = f->value[node].in[0];
+  return node;
+}
+
+static bool in_one_read(const tide__fuse_stages *s, const tide_fused *f, int node) {
+  return f->value[node].kind == TIDE_FUSE_REDUCE && f->value[node].params && !s->in_two_reads;
+}
+
+/* By a number that each call gives: how many there are, less the correction of that node. */
+static int divide(writer *w, int at, int node) {
+  w->stages->divisor[w->level][w->m.f->numbers - w->f->numbers] = (int16_t)node;
+  return make_op(&w->m, TIDE_OP_div, at, make_number(&w->m, 1), 0);
+}
+
+static int add_part(writer *w, int node, int dtype) { return add_row(w, node, part_dtype(dtype), 2); }
+
+/* The parts' sums of squares, and what their means differ from the whole's (Chan, Golub, LeVeque, 1979). */
+static int join_spreads(writer *w, int of, int dtype) {
+  maker *m = &w->m;
+  int squares = add_part(w, of, dtype), mean = add_part(w, inner(w->f, of, 2), dtype);
+  int count = add_part(w, inner(w->f, of, 1), dtype);
+  int whole = divide(w, make_fold(m, TIDE_SUM, make_op(m, TIDE_OP_mul, count, mean, 0), -1), -1);
+  int apart = make_op(m, TIDE_OP_sub, mean, whole, 0);
+  int weighted = make_op(m, TIDE_OP_mul, count, make_op(m, TIDE_OP_mul, apart, apart, 0), 0);
+  return make_fold(m, TIDE_SUM, make_op(m, TIDE_OP_add, squares, weighted, 0), -1);
+}
+
+/* The row's value, from its parts. */
 static int join_parts(writer *w, int node) {
   const tide_fused_node *v = &w->f->value[node];
-  int at = fold(w, v, add_row(w, node, part_dtype(v->dtype), 2));
-  if (divides(v)) at = make_op(&w->m, TIDE_OP_div, at, make_number(&w->m, 1), 0);
+  int at = in_one_read(w->stages, w->f, node) ? join_spreads(w, w->stages->same[node], v->dtype)
+                                              : fold(w, v, add_part(w, node, v->dtype));
+  if (v->op == TIDE_MEAN || v->params) at = divide(w, at, node);
   return make_cast(&w->m, at, v->dtype);
 }
 
@@ -95,10 +133,19 @@ static tide_status finish(const writer *w, const int *outputs, int n) {
 
 static tide_status add_parts(writer *w, tide__fuse_stages *s, const tide_fused *f, int level) {
   int outputs[TIDE_FUSE_OUTPUTS];
-  TIDE_TRY(begin(w, f, &s->parts[level], false));
+  static const int spread[] = {TIDE_VAR, TIDE_MEAN, TIDE_COUNT_NONZERO};
+  TIDE_TRY(begin(w, f, &s->parts[level], false, level));
   for (int i = 0; i < s->reductions[level]; i++) {
-    const tide_fused_node *v = &f->value[s->node[level][i]];
-    outputs[i] = fold(w, v, make_cast(&w->m, copy(w, v->in[0]), part_dtype(f->value[v->in[0]].dtype)));
+    int node = s->node[level][i];
+    const tide_fused_node *v = &f->value[node];
+    bool one = in_one_read(s, f, node);
+    int from = one ? inner(f, node, 3) : v->in[0];
+    from = make_cast(&w->m, copy(w, from), part_dtype(f->value[from].dtype));
+    for (int k = 0; k < 3 && one; k++) outputs[i + k] = make_fold(&w->m, spread[k], from, -1);
+    if (one)
+      i += 2;
+    else
+      outputs[i] = fold(w, v, from);
   }
   TIDE_TRY(finish(w, outputs, s->reductions[level]));
   w->stage->fused->is_part = true;
@@ -107,7 +154,7 @@ static tide_status add_parts(writer *w, tide__fuse_stages *s, const tide_fused *
 
 static tide_status add_last(writer *w, tide__fuse_stages *s, const tide_fused *f, int level) {
   int outputs[TIDE_FUSE_OUTPUTS];
-  TIDE_TRY(begin(w, f, &s->last[level], true));
+  TIDE_TRY(begin(w, f, &s->last[level], true, level));
   s->first[level] = f->numbers;
   for (int i = 0; i < s->results[level]; i++) {
     int result = s->result[level][i];
@@ -118,7 +165,7 @@ static tide_status add_last(writer *w, tide__fuse_stages *s, const tide_fused *f
 
 static tide_status add_whole(writer *w, tide__fuse_stages *s, const tide_fused *f) {
   int outputs[TIDE_FUSE_OUTPUTS];
-  TIDE_TRY(begin(w, f, &s->whole, false));
+  TIDE_TRY(begin(w, f, &s->whole, false, 0));
   for (int k = 0; k < f->outputs; k++) outputs[k] = copy(w, f->output[k]);
   return finish(w, outputs, f->outputs);
 }
@@ -131,36 +178,64 @@ static bool put(int16_t *list, int *n, int value) {
   return true;
 }
 
+/* The parts of a reduction, which variances of one operand share. */
+static bool put_parts(tide__fuse_stages *s, const tide_fused *f, int node, int level) {
+  int16_t *list = s->node[level];
+  int *n = &s->reductions[level];
+  if (!in_one_read(s, f, node)) return put(list, n, node);
+  s->same[node] = (int16_t)node;
+  for (int i = 0; i < *n; i++)
+    if (in_one_read(s, f, list[i]) && inner(f, list[i], 3) == inner(f, node, 3)) s->same[node] = list[i];
+  if (s->same[node] != node) return true;
+  return put(list, n, node) && put(list, n, inner(f, node, 2)) && put(list, n, inner(f, node, 1));
+}
+
+/* Does a result need it, if variances are of their operands? */
+static void find_needed(bool *needed, const tide__fuse_stages *s, const tide_fused *f) {
+  for (int k = 0; k < f->outputs; k++) needed[f->output[k]] = true;
+  for (int i = f->nodes - 1; i >= 0; i--) {
+    bool one = needed[i] && in_one_read(s, f, i);
+    if (one) needed[inner(f, i, 3)] = true;
+    for (int k = 0; k < f->value[i].operands && needed[i] && !one; k++)
+      if (f->value[i].in[k] >= 0) needed[f->value[i].in[k]] = true;
+  }
+}
+
 /* level[i]: how many reductions stand one behind the other on the way to node i. */
 static bool find_levels(tide__fuse_stages *s, const tide_fused *f) {
   int level[TIDE_FUSE_NODES];
-  bool fits = true, is_result[TIDE_FUSE_NODES] = {false};
+  bool fits = true, is_result[TIDE_FUSE_NODES] = {false}, needed[TIDE_FUSE_NODES] = {false};
+  find_needed(needed, s, f);
   for (int i = 0; i < f->nodes; i++) {
     const tide_fused_node *v = &f->value[i];
     level[i] = 0;
     for (int k = 0; k < v->operands; k++)
       if (v->in[k] >= 0 && level[v->in[k]] > level[i]) level[i] = level[v->in[k]];
     if (v->kind != TIDE_FUSE_REDUCE) continue;
+    if (in_one_read(s, f, i)) level[i] = level[inner(f, i, 3)];
     if (level[i] == LEVELS) return false;
-    fits = fits && put(s->node[level[i]], &s->reductions[level[i]], i);
-    if (++level[i] > s->levels) s->levels = level[i];
+    fits = fits && (!needed[i] || put_parts(s, f, i, level[i]));
+    if (++level[i] > s->levels && needed[i]) s->levels = level[i];
   }
   for (int k = 0; f->row_results && k < f->outputs; k++) {
     int at = level[f->output[k]] - 1;
     is_result[f->output[k]] = true;
     fits = fits && put(s->result[at], &s->results[at], k);
   }
-  for (int l = 0; l < s->levels; l++) /* the others that something larger, or the end, needs */
-    for (int i = 0; i < s->reductions[l] && (l + 1 < s->levels || !f->row_results); i++)
-      if (!is_result[s->node[l][i]]) fits = fits && put(s->result[l], &s->results[l], -1 - s->node[l][i]);
+  for (int i = 0; i < f->nodes; i++) { /* the others that something larger, or the end, needs */
+    bool later = f->value[i].kind == TIDE_FUSE_REDUCE && (level[i] < s->levels || !f->row_results);
+    if (later && needed[i] && !is_result[i])
+      fits = fits && put(s->result[level[i] - 1], &s->results[level[i] - 1], -1 - i);
+  }
   return fits;
 }
 
-static tide_status make_stages(tide_fused *f) {
+static tide_status try_stages(tide_fused *f, bool in_two_reads) {
   tide__fuse_stages *s = f->stages = calloc(1, sizeof *s);
   writer w;
   tide_status status = s ? TIDE_OK : tide__fail(TIDE_MEMORY, "fuse: no host memory");
-  if (status == TIDE_OK && !find_levels(s, f)) status = tide__fuse_refuse(f, "too many reductions of long rows");
+  if (s) s->in_two_reads = in_two_reads;
+  if (s && !find_levels(s, f)) status = tide__fuse_refuse(f, "too many reductions of long rows");
   for (int l = 0; status == TIDE_OK && l < s->levels; l++) {
     status = add_parts(&w, s, f, l);
     if (status == TIDE_OK) status = add_last(&w, s, f, l);
@@ -168,6 +243,10 @@ static tide_status make_stages(tide_fused *f) {
   if (status == TIDE_OK && !f->row_results) status = add_whole(&w, s, f);
   if (status != TIDE_OK) tide__fuse_stages_free(f);
   return status;
+}
+
+static tide_status make_stages(tide_fused *f) {
+  return try_stages(f, false) == TIDE_OK ? TIDE_OK : try_stages(f, true);
 }
 
 tide_fused *tide__fuse_stage(const tide_fused *f, int k) {
@@ -234,15 +313,19 @@ static tide_status run_parts(bool *done, run *x, const stage *s, const int16_t *
 }
 
 /* What the sums are divided by: how many elements there are, less the correction. */
-static void set_divisors(run *x, const stage *s, int at) {
+static void set_divisors(run *x, const tide__fuse_stages *stages, int level) {
   const tide__fuse_rows *whole = x->l->rows;
+  tide_fused *f = stages->last[level].fused;
+  tide_scalar number[TIDE_FUSE_SCALARS];
   double n = (double)(whole->rows / row_count(x) * whole->columns);
-  for (int k = 0; k < s->fused->inputs; k++) {
-    const tide_fused_node *v = &x->f->value[-1 - s->from[k]];
-    double less = v->params ? tide__value(tide__fuse_number(x->f, v->param)).re : 0;
-    if (divides(v)) s->fused->number[at++] = tide_float(n > less ? n - less : 0);
+  memcpy(number, f->number, sizeof number);
+  for (int k = stages->first[level]; k < f->numbers; k++) {
+    int node = stages->divisor[level][k - stages->first[level]];
+    const tide_fused_node *v = node < 0 ? NULL : &x->f->value[node];
+    double less = v && v->params ? tide__value(tide__fuse_number(x->f, v->param)).re : 0;
+    number[k] = tide_float(n > less ? n - less : 0);
   }
-  tide__fuse_pack(s->fused);
+  tide__fuse_set_numbers(f, number, f->numbers);
 }
 
 /* Parts of rows of a row may be many: their parts. */
@@ -279,7 +362,7 @@ static tide_status run_last(bool *done, run *x, const tide__fuse_stages *stages,
     list[k] = x->part[-1 - s->from[k - f->outputs]];
     r.row_stride[k] = rows > 1 ? columns : 0, r.step[k] = 1;
   }
-  set_divisors(x, s, stages->first[level]);
+  set_divisors(x, stages, level);
   return run_joined(done, x, f, &r, list);
 }
 

@@ -334,6 +334,42 @@ static void compile_gathers(const tide_compiler *c) {
     }
 }
 
+/* What rows are shared by, and variances of long ones: the texts that no call on a host asks for. */
+static void compile_rows(const tide_compiler *c) {
+  const tide_dtype dtypes[] = {TIDE_FLOAT64, TIDE_BFLOAT16};
+  for (int d = 0; d < 4; d++) {
+    const tide_dtype t = dtypes[d / 2];
+    const int output = 4, lanes = 16 / (int)tide__itemsize(t);
+    const tide_scalar correction = tide_float(1);
+    const tide_fuse_node nodes[] = {
+        {.kind = TIDE_FUSE_INPUT, .dtype = t, .ndim = 2},
+        {.kind = TIDE_FUSE_REDUCE, .op = TIDE_MEAN, .param = -1, .dims = 1, .leading = d % 2, .keepdim = true},
+        {.kind = TIDE_FUSE_OP, .op = TIDE_OP_sub, .in = {0, 1}, .param = -1},
+        {.kind = TIDE_FUSE_REDUCE, .op = TIDE_STD, .dims = 1, .leading = d % 2, .keepdim = true},
+        {.kind = TIDE_FUSE_OP, .op = TIDE_OP_div, .in = {2, 3}, .param = -1}};
+    tide_fused *f = NULL, *part;
+    tide_tensor *x = NULL, *out = NULL;
+    bool done = false;
+    OK(tide_fused_new(&f, "test", nodes, 5, &output, 1, &correction, 1));
+    const int64_t size[] = {d % 2 ? 20000 : 2, d % 2 ? 2 : 20000};
+    OK(tide_full(&x, size, 2, tide_float(1), &(tide_options){t, TIDE_CPU, false}));
+    OK(tide_fused_call(&done, &out, f, &x, NULL)); /* a host makes the stages */
+    CHECK(done);
+    for (int blocks = 1; f && blocks <= TIDE_FUSE_BLOCKS; blocks *= 8) {
+      const tide__fuse_shape s = {
+          .group = 256 * blocks, .lanes = lanes, .pieces = 32 / lanes, .blocks = blocks, .spread = 3};
+      compile_fused(c, tide__fuse_rows_source(f, &s, c));
+    }
+    for (int k = 0; f && (part = tide__fuse_stage(f, k)); k++) {
+      const tide__fuse_shape s = {
+          .lanes = part->is_part ? lanes : 2, .pieces = d % 2 || !part->is_part, .spread = 1, .moves = 1};
+      if (!part->reduces || part->is_part) compile_fused(c, tide__fuse_parts_source(part, &s, c));
+    }
+    tide_tensor_release(x), tide_tensor_release(out);
+    tide_fused_free(f);
+  }
+}
+
 /* Kernels of all kinds that core writes as one program, in which each has its name; one that is refused leaves none. */
 static void test_joined(const tide_compiler *c) {
   const tide__special flat = {.operands = 2, .outputs = 1, .dtype = {TIDE_FLOAT32, TIDE_FLOAT16}};
@@ -424,6 +460,7 @@ static void test_nvrtc(bool timing) {
   compile_special(c, complexes, "", 0, 0, TIDE_COMPLEX64, (tide_dtype[]){TIDE_COMPLEX64});
   compile_special(c, complexes, "", 0, 2, TIDE_COMPLEX128, (tide_dtype[]){TIDE_COMPLEX64});
   compile_gathers(c);
+  compile_rows(c);
   static const char needs[] = "template <typename T> T f(T x) { assert(x == x); dim3 d(2); return x + __popc(d.x); }";
   same = false;
   compile_special(c, needs, "", 0, 0, TIDE_FLOAT32, (tide_dtype[]){TIDE_FLOAT32});
