@@ -187,7 +187,7 @@ describe("tide.fuse", function()
   end)
 
   it("takes rows of several blocks, and large tables with rows and columns", function()
-    for _, n in ipairs { 16388, 40000, 65536, 98305, 131072, 131076 } do
+    for _, n in ipairs { 16388, 65536, 98305, 131076 } do
       local x = tide.randn(3, n, { device = dev })
       check(function(a) local e = (a - a:amax(-1, { keepdim = true })):exp() return e / e:sum(-1, { keepdim = true }) end, 1e-5, x)
       check(function(a) local c = a * 2 return c - c:mean(-1, { keepdim = true }), c / c:norm(2, -1, { keepdim = true }) end, 1e-5, x)

@@ -407,7 +407,8 @@ static tide_status run_long(bool *done, call *c, const tide__fuse_rows *r) {
 /* The blocks that can share a row, where it is too long for one and is read again to be written. */
 static int64_t row_blocks(const call *c, int64_t columns) {
   char arch[64];
-  if (columns <= TIDE_FUSE_COLUMNS || c->f->row_results || !c->compiler || has_pieces(c->compiler)) return 1;
+  if (columns <= TIDE_FUSE_COLUMNS || c->f->row_results || c->f->inputs > 4) return 1; /* registers */
+  if (!c->compiler || has_pieces(c->compiler)) return 1;
   return c->compiler->loader->arch(arch, sizeof arch, c->device) == TIDE_OK && atoi(arch + 3) >= 90 ? TIDE_FUSE_BLOCKS
                                                                                                     : 1;
 }

@@ -131,10 +131,10 @@ static void add_store(writer *w, int k, const char *to) {
 }
 
 static void add_row_results(writer *w) {
-  char to[96];
+  char to[32];
   tide__text_add(&w->t, "  if (lane == 0) {\n");
   for (int k = 0; k < w->f->outputs; k++) {
-    snprintf(to, sizeof to, "((tide_s%d *)tide_a.ptr[%d])[row * tide_a.stride[%d]]", k, k, k);
+    snprintf(to, sizeof to, "*TIDE_ROW(%d)", k);
     add_store(w, k, to);
   }
   tide__text_add(&w->t, "  }\n");
@@ -195,14 +195,12 @@ static char *parts_body(const tide_fused *f, const tide__fuse_shape *shape) {
     else if (state_of(f, k) == k)
       tide__text_add(&w.t, "  %s s%d[TIDE_LANES_];\n  TIDE_EACH_LANE s%d[e] = %s;\n", type, k, k, none_of(v));
   }
+  int unrolled = !shape->pieces ? 4 : f->inputs == 1 ? 16 : 8; /* a part across has few threads */
   tide__text_add(
       &w.t,
       "  const long long step = %s;\n  const int count = (int)((end - first + step - 1) / step);\n"
       "  _Pragma(\"unroll %d\") for (int n = 0; n < count; n++) {\n  const long long i = first + n * step;\n",
-      shape->pieces ? "tide_a.parts" : "256",
-      shape->pieces && f->inputs == 1 ? 16
-      : shape->pieces                 ? 8
-                                      : 4);
+      shape->pieces ? "tide_a.parts" : "256", unrolled);
   for (int k = 0; k < f->inputs; k++) add_part_load(&w, f->outputs + k, true);
   tide__text_add(&w.t, "  TIDE_EACH_LANE {\n");
   for (int k = 0; k < f->outputs; k++) {
@@ -217,9 +215,9 @@ static char *parts_body(const tide_fused *f, const tide__fuse_shape *shape) {
   for (int k = 0; k < f->outputs; k++) {
     const tide_fused_node *v = &f->value[f->output[k]];
     int join = join_of(v), from = state_of(f, k);
-    bool is_part = from != k || v->op == TIDE_VAR;
-    const char *member = is_part ? members[k - from] : "";
-    if (from == k && is_part)
+    bool of_spread = from != k || v->op == TIDE_VAR;
+    const char *member = of_spread ? members[k - from] : "";
+    if (from == k && of_spread)
       tide__text_add(&w.t, "  TIDE_EACH_LANE s%d[e].n = count, s%d[e].mean += s%d[e].first;\n", k, k, k);
     if (from == k && !shape->pieces)
       tide__text_add(&w.t,
@@ -270,9 +268,10 @@ static void add_declarations(tide__text *t, const tide_fused *f, const tide__fus
 /* Of large blocks, and of clusters, several are to be on a processor, so that some read while others write: registers
  * are what the values of a row need. */
 static void add_bounds(tide__text *t, const tide_fused *f, const tide__fuse_shape *shape) {
-  int threads = tide__fuse_threads(shape), spread = 0, blocks = 1;
-  for (int k = 0; k < f->inputs; k++) spread += shape->spread >> (f->outputs + k) & 1;
-  if (shape->group >= 1024) blocks = 65536 / (threads * (16 + shape->pieces * shape->lanes * spread));
+  int threads = tide__fuse_threads(shape), words = 0, blocks = 1;
+  for (int k = 0; k < f->inputs; k++)
+    if (shape->spread >> (f->outputs + k) & 1) words += tide__itemsize(f->value[f->input[k]].dtype) > 4 ? 2 : 1;
+  if (shape->group >= 1024) blocks = 65536 / (threads * (16 + shape->pieces * shape->lanes * words));
   tide__text_add(t, "__attribute__((launch_bounds(%d, %d))) ", threads, blocks > 1 ? blocks : 1);
 }
 

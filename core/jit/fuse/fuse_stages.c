@@ -8,7 +8,7 @@
  *
  * How rows are cut depends on sizes alone, and parts join in their order: equal calls give equal bits.
  *
- * Invariant: nothing is launched before the kernels of all stages are there. */
+ * Invariant: the first call of a shape launches nothing before the kernels of all stages are there. */
 #include "jit/fuse/fuse_maker.h"
 
 enum { LEVELS = 3, OPERANDS = TIDE_FUSE_INPUTS + TIDE_FUSE_OUTPUTS };
@@ -27,6 +27,7 @@ typedef struct tide__fuse_stages {
   int reductions[LEVELS], results[LEVELS], first[LEVELS]; /* first: the number of `last` that its divisors begin at */
   int16_t divisor[LEVELS][TIDE_FUSE_SCALARS];             /* the node with the correction; or -1 */
   int16_t same[TIDE_FUSE_NODES];                          /* of variances: the first of the same operand */
+  tide__fuse_rows done;                                   /* of the last call that was done */
   bool in_two_reads;                                      /* variances, where there are too many */
 } tide__fuse_stages;
 
@@ -414,8 +415,12 @@ tide_status tide__fuse_run_stages(bool *done, tide_fused *f, const tide__fuse_lo
     f->has_no_stages = f->in_pieces = true;
     return TIDE_OK;
   }
-  tide_status status = run_all(&ready, &x, true);
-  if (status == TIDE_OK && ready && !l->asks) status = run_all(done, &x, false);
+  /* What was done of such rows before has its kernels; else the operations run alone after all. */
+  tide__fuse_stages *s = f->stages;
+  bool known = !l->asks && !memcmp(&s->done, l->rows, sizeof s->done);
+  tide_status status = known ? TIDE_OK : run_all(&ready, &x, true);
+  if (status == TIDE_OK && (known || ready) && !l->asks) status = run_all(done, &x, false);
+  if (!l->asks) s->done = *done ? *l->rows : (tide__fuse_rows){0};
   for (int i = 0; i < f->nodes; i++) tide_tensor_release(x.part[i]), tide_tensor_release(x.row[i]);
   return status;
 }

@@ -292,7 +292,8 @@ static void gathers(int device) {
 
 /* ---- how a GPU's threads share a row ---- */
 
-/* A warp, or a block alone: what a part of a block sums up would meet the other rows'. All of a row is read. */
+/* A warp, or whole blocks: what a part of a block sums up would meet the other rows'. All of a row is read. Of several
+ * blocks none needs more registers than there are. */
 static void shapes(void) {
   static const tide_dtype dtype[] = {TIDE_BFLOAT16, TIDE_FLOAT32, TIDE_FLOAT64};
   void *ptr[2] = {NULL};
@@ -301,10 +302,12 @@ static void shapes(void) {
     const int output = 1;
     tide_fused *f = NULL;
     OK(tide_fused_new(&f, "test", nodes, 2, &output, 1, NULL, 0));
-    for (int64_t n = 1; f && n <= TIDE_FUSE_COLUMNS; n++) {
+    for (int64_t n = 1; f && n <= TIDE_FUSE_COLUMNS * TIDE_FUSE_BLOCKS; n += n < TIDE_FUSE_COLUMNS ? 1 : 1001) {
       const tide__fuse_rows r = {.rows = 7, .columns = n, .row_stride = {1, n}, .step = {0, 1}};
       const tide__fuse_shape s = tide__fuse_shape_of(f, &r, ptr);
-      if ((s.group == 32 || s.group % 256 == 0) && s.group <= 1024 && (int64_t)s.group * s.lanes * s.pieces >= n)
+      bool whole = s.group == 32 || (s.group % 256 == 0 && !(s.group & (s.group - 1))), one = n <= TIDE_FUSE_COLUMNS;
+      if (whole && s.group / s.blocks <= 1024 && (s.blocks == 1) == one && s.blocks <= TIDE_FUSE_BLOCKS &&
+          (int64_t)s.group * s.lanes * s.pieces >= n && (one || s.lanes * s.pieces <= 32))
         continue;
       printf("a row of %d: %d threads of %d accesses of %d\n", (int)n, s.group, s.pieces, s.lanes);
       CHECK(false);
