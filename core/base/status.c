@@ -176,9 +176,9 @@ tide_status tide__fail_index(int device, uint32_t site, int64_t value, int64_t l
     snprintf(text, sizeof text, "index: value out of range%s%s, got %lld, but the dimension is empty",
              where[0] ? " in an index tensor used at " : " in an index tensor", where, (long long)value);
   else
-    snprintf(text, sizeof text, "index: value out of range%s%s, got %lld, expected %lld to %lld or %lld to -1",
+    snprintf(text, sizeof text, "index: value out of range%s%s, got %lld, expected %lld to %lld or %lld to -1%s",
              where[0] ? " in an index tensor used at " : " in an index tensor", where, (long long)value, first,
-             last_one, -(long long)length);
+             last_one, -(long long)length, value < first && !value ? "; indexes count from 1" : "");
   return tide__error_set(&error, text, "");
 }
 
