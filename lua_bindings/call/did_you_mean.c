@@ -232,6 +232,8 @@ const char *ltide_arg_hint(lua_State *L, int arg, const char *expected) {
     const char *name = luaL_tolstring(L, arg, NULL);
     return lua_pushfstring(L, "; a device is an option: {device = '%s'}", name);
   }
+  if (lua_isboolean(L, arg) && strstr(expected, "tensor"))
+    return "; x == y compares whole tensors, x:eq(y) compares their elements";
   bool is_list = !strncmp(expected, "a table of tensors", 18);
   if (is_list && ltide_test_handle(L, ltide_enter(L), arg)) return "; {x, y} is one";
   bool wants_tensor = !strncmp(expected, "a tensor", 8);

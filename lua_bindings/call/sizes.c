@@ -3,7 +3,8 @@
  * A shape is an empty table before a plain one, since Lua asks a metatable only about keys that a table does not have:
  * __index is the plain table, so that reading costs no call, and __newindex refuses. As nobody can change a shape, all
  * tensors of the same sizes share one while it is alive: x.shape makes no garbage in a loop. Raw functions (rawlen,
- * next) see an empty table; #, ipairs, pairs, table.unpack and table.concat see the sizes.
+ * next) see an empty table; #, ipairs, pairs, table.unpack and table.concat see the sizes. Keys that the plain table
+ * does not have reach lshape_index: -1 is the last size, 0 raises, and the key behind the last is nil, as ipairs wants.
  *
  * LuaJIT asks no metatable about the length of a table: there a shape is a plain table of its own, which refuses keys
  * that it does not have.
@@ -11,7 +12,7 @@
  * Invariant: no script gets hold of the plain table. */
 #include "args.h"
 
-static const char key_cache, key_template, key_plain;
+static const char key_cache, key_template, key_plain, key_beyond;
 
 void ltide_push_integers(lua_State *L, const int64_t *values, int n) {
   lua_createtable(L, n, 0);
@@ -92,6 +93,15 @@ static int lshape_newindex(lua_State *L) {
   return ltide_error(L, "ArgumentError", "shape: it is read-only: use view, reshape or resize_");
 }
 
+static int lshape_index(lua_State *L) {
+  lua_Integer i = lua_type(L, 2) == LUA_TNUMBER ? lua_tointeger(L, 2) : 1, n = (lua_Integer)lua_rawlen(L, 1);
+  if (i > 0 || (i == 0 && lua_tonumber(L, 2) != 0)) return 0;
+  if (i == 0 || i < -n)
+    return ltide_error(L, "IndexError", "shape: got %I, expected 1 to %I or %I to -1%s", i, n, -n,
+                       i ? "" : "; indexes and dimensions count from 1");
+  return lua_rawgeti(L, 1, n + 1 + i), 1;
+}
+
 static int lshape_len(lua_State *L) {
   if (!push_plain(L, 1)) return ltide_arg_error(L, 1, "shape", "what x.shape gives");
   lua_pushinteger(L, (lua_Integer)lua_rawlen(L, -1));
@@ -163,6 +173,8 @@ static void wrap(lua_State *L) {
     lua_insert(L, -2);
     lua_rawset(L, -5);
   }
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_beyond);
+  lua_setmetatable(L, plain);
   lua_pop(L, 1);
   lua_pushvalue(L, plain);
   lua_setfield(L, -2, "__index");
@@ -197,9 +209,16 @@ void ltide_push_shape(lua_State *L, const int64_t *values, int n) {
 
 void ltide_open_sizes(lua_State *L, ltide_state *S) {
   (void)S;
-  static const luaL_Reg meta[] = {{"__newindex", lshape_newindex}, {"__len", lshape_len},
-                                  {"__tostring", lshape_tostring}, {"__eq", lshape_eq},
-                                  {"__pairs", lshape_pairs},       {NULL, NULL}};
+  static const luaL_Reg beyond[] = {{"__index", lshape_index}, {NULL, NULL}};
+  static const luaL_Reg meta[] = {{"__newindex", lshape_newindex},
+                                  {"__len", lshape_len},
+                                  {"__tostring", lshape_tostring},
+                                  {"__eq", lshape_eq},
+                                  {"__pairs", lshape_pairs},
+                                  {"__index", lshape_index},
+                                  {NULL, NULL}};
+  luaL_newlib(L, beyond);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_beyond);
   luaL_newlib(L, meta);
   lua_pushliteral(L, "tide.Shape");
   lua_setfield(L, -2, "__name");

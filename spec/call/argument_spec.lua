@@ -16,7 +16,8 @@ describe("an argument that cannot be meant is refused:", function()
     D.raises("DtypeError", tide.where, x:to "uint8", x, x)
     D.raises("DtypeError", tide.where, 1, x, x)
     D.eq({ 1, 5 }, tide.where(D.tensor { true, false }, x, 5))
-    D.eq({ 1, 1 }, tide.where(true, x, 5))
+    e = D.raises("ArgumentError", tide.where, x == 1, x, 5)
+    assert.truthy(e.message:find("condition: got boolean false", 1, true))
     D.eq({ 5, 5 }, x:where(x:gt(1), 5))
   end)
 
@@ -50,6 +51,16 @@ describe("an argument that cannot be meant is refused:", function()
     D.raises("ArgumentError", table.insert, shape, 4)
     assert.are.equal("{2, 3}", tostring(x.shape))
     assert.are.equal("tide.Shape", getmetatable(shape))
+  end)
+
+  it("a size that a shape does not have, but for the one behind its end", function()
+    local shape = tide.zeros(2, 3, on).shape
+    assert.are.same({ 3, 2 }, { shape[-1], shape[-2] })
+    local e = D.raises("IndexError", function() return shape[0] end)
+    assert.truthy(e.message:find("got 0, expected 1 to 2 or -2 to -1; indexes and dimensions count from 1", 1, true))
+    D.raises("IndexError", function() return shape[-3] end)
+    assert.is_nil(shape[3]) -- where ipairs ends
+    assert.is_nil(shape[0.5] or shape.none)
   end)
 end)
 

@@ -210,6 +210,18 @@ describe("a call that is written as in another language", function()
     assert.is_nil(e.message:find("option", 1, true)) -- it has none of that name
   end)
 
+  it("hints at eq where == has given a boolean", function()
+    local x = tide.ones(2, on)
+    says("x:eq(y) compares their elements", tide.where, x == 1, x, 0)
+    says("x:eq(y) compares their elements", function() return x[x == 1] end)
+    says("x:eq(y) compares their elements", function() x[x == 1] = 0 end)
+    says("x:eq(y) compares their elements", tide.sum, x == 1)
+    says("x:eq(y) compares their elements", function() return x * (x == 1) end)
+    says("x:eq(y) compares their elements", function() return (x == 1) - x end)
+    says("x:eq(y) compares their elements", function() return x:add_(true) end)
+    assert.is_true((x:eq(1) * true):all():item()) -- booleans beside booleans
+  end)
+
   it("hints at the call of a method, at item and at the arguments there are", function()
     local x = tide.ones(2, on)
     says("item is a method, it is to be called: x:item()", function() return x + x.item end)
