@@ -23,7 +23,8 @@ local is_available = public("tide.cuda", "is_available")
 -- Item i of the list does not go with the first.
 local function unlike(b, i, path, items)
   fail("ShapeError", "loader: dataset[" .. b.numbers[i] .. "]" .. path .. ": got " .. describe(items[i])
-    .. ", expected one like dataset[" .. b.numbers[1] .. "]" .. path .. ", which is " .. describe(items[1]))
+    .. ", expected one like dataset[" .. b.numbers[1] .. "]" .. path .. ", which is " .. describe(items[1])
+    .. (path == "" and device_of(items[i]) and "; columns have names or a size: {x = X, y = Y}, or {X, Y} with size = n" or ""))
 end
 
 local collate
@@ -188,23 +189,25 @@ end
 
 -- ---- what a loader is made of ----
 
--- A table of tensors, by any keys, as a data set: a function that gives their rows under the same keys. The table is
--- copied. Nothing where the dataset is no such table.
+-- A table of tensors, by any keys, as a data set: a function that gives their rows under the same keys, and how many.
+-- Without a size all columns have equally many; a list of tensors is a list of items then. The table is copied. Nothing
+-- where the dataset is no such table.
 local function columns_of(dataset, size)
-  local columns = {}
-  if type(dataset) ~= "table" or next(dataset) == nil then return end
+  local columns, count, first = {}, size, nil
+  if type(dataset) ~= "table" or next(dataset) == nil or not size and (dataset[1] ~= nil or getmeta(dataset)) then return end
   for key, x in next, dataset do
     if not device_of(x) then return end
     columns[key] = x
   end
   for key, x in next, columns do
     local rows = dimensions(x) > 0 and size_of(x, 1) or 0
-    if rows < size then
-      fail("ShapeError", "loader: dataset[" .. text(key) .. "]: got " .. rows .. " rows, expected at least the " .. size
-        .. " of size")
+    count, first = count or rows, first or key
+    if rows < count or not size and rows > count then
+      fail("ShapeError", "loader: dataset[" .. text(key) .. "]: got " .. rows .. " rows, expected " .. (size and "at least the "
+        or "the ") .. count .. (size and " of size" or " of dataset[" .. text(first) .. "]"))
     end
   end
-  return rows_getter(columns)
+  return rows_getter(columns), count
 end
 
 local function check_range(value, name, least, most)
@@ -222,7 +225,8 @@ function M.new(dataset, batch_size, shuffled, drop_last, pin_memory, collate_own
   check_range(batch_size, "batch_size", 1, 0x7fffffff)
   check_range(prefetch, "prefetch", 0, 1 << 16)
   check_range(size, "size", 0, 1 << 48)
-  dataset = size and columns_of(dataset, size) or dataset
+  local rows, count = columns_of(dataset, size)
+  if rows then dataset, size = rows, count end
   if (type(dataset) == "function") ~= (size ~= nil) then
     fail("ArgumentError", "loader: size: got " .. (size and "one, expected none: the dataset has a length"
       or "none, expected how many items the function has"))

@@ -379,4 +379,17 @@ describe("tide.data.loader", function()
     D.raises("ArgumentError", tide.data.loader, x, { size = 2 })
     assert.are.equal(2, #tide.data.loader { x, x }) -- without a size these are two items
   end)
+
+  it("takes all rows of columns that have names", function()
+    local x, y, seen = tide.arange(10):view(5, 2), tide.range(1, 5), {}
+    for batch in tide.data.loader({ x = x, y = y }, { batch_size = 2 }) do
+      assert.are.equal(#batch.x, #batch.y)
+      for _, v in ipairs(batch.y:totable()) do seen[#seen + 1] = v end
+    end
+    assert.are.same({ 1, 2, 3, 4, 5 }, seen)
+    local e = D.raises("ShapeError", tide.data.loader, { x = x, y = tide.range(1, 6) })
+    assert.truthy(e.message:find("^loader: dataset%[[xy]%]: got [56] rows, expected the [56] of dataset%[[xy]%]$"), e.message)
+    e = D.raises("ShapeError", function() return tide.data.loader({ x, y }, { batch_size = 2 }):iter()() end)
+    assert.truthy(e.message:find("columns have names or a size: {x = X, y = Y}", 1, true), e.message)
+  end)
 end)
