@@ -12,6 +12,7 @@ typedef struct lua_hint {
 
 #define MODULE_OR_WITH                                                                                                 \
   "a module is loaded by local tide = require \"tide\", and a with block is tide.cuda.stream(s, function() ... end)"
+#define COMPARES "x == y compares whole tensors and gives true or false; x:eq(y) compares their elements"
 static const lua_hint of_text[] = {
     {"<name> expected near 'repeat'", "repeat is a word of Lua: x:tile(...) or x:repeat_tensor(...)"},
     {"near '<\\", "names are made of a to z, A to Z, 0 to 9 and _, and quotes are ' and \""},
@@ -30,6 +31,15 @@ static const lua_hint of_text[] = {
     {"function arguments expected", "a method is called, x:sum(), and a field stands behind a dot, x.shape"},
     {"syntax error near 'tide'", MODULE_OR_WITH},
     {"syntax error near 'torch'", MODULE_OR_WITH},
+    {"unexpected symbol near '['", "a list is {1, 2, 3}, and a tensor of it tide.tensor {1, 2, 3}"},
+    {"index a boolean value", COMPARES},
+    {"arithmetic on a boolean value", COMPARES},
+    {"with a 'string'", "strings are joined by .."},
+    {"concatenate a tide.Shape value", "tostring(x.shape) is its text"},
+    {"nil value (global 'enumerate')", "for i, v in ipairs(list) do; the rows of a tensor are walked so, too"},
+    {"nil value (global 'True')", "Lua's word is true"},
+    {"nil value (global 'False')", "Lua's word is false"},
+    {"nil value (global 'None')", "Lua's word is nil"},
     {"nil value (global 'torch')", "the module is tide: tide.zeros(2, 3)"},
     {"nil value (global 'np')", "the module is tide: tide.zeros(2, 3)"},
     {"nil value (global 'numpy')", "the module is tide: tide.zeros(2, 3)"},

@@ -16,8 +16,8 @@
 #include "host/host.h"
 
 enum { EXIT_USAGE = 2 };
-static const char *program = "tide";
-static int failure = EXIT_FAILURE; /* the exit code of what has failed */
+static const char *program = "tide"; /* NULL: the prompt, whose messages have no name in front, as Lua's */
+static int failure = EXIT_FAILURE;   /* the exit code of what has failed */
 
 /* {==== Calls */
 
@@ -87,7 +87,7 @@ int runner_report(lua_State *L, int status) {
   if (interrupt_terminated() && ltide_distributed_is_several())
     return lua_settop(L, top - 1), status; /* by the launcher */
   ltide_distributed_hold(text);
-  fprintf(stderr, "%s: ", program);
+  if (program) fprintf(stderr, "%s: ", program);
   if (ltide_distributed_is_several()) fprintf(stderr, "rank %d: ", ltide_distributed_rank());
   fputs(text ? text : "(error message is not a string)", stderr);
   fprintf(stderr, "%s\n", text && !strchr(text, '\n') ? ltide_lua_hint(L, text) : "");
@@ -433,6 +433,8 @@ static int run(lua_State *L) {
   ltide_options o = {0};
   if (argv[0] && argv[0][0]) program = argv[0];
   if (!parse_options(&o, argv)) return 0;
+  if (o.init && o.script)
+    return refuse_option("--init: expected no name, as it writes to this folder, got", argv[o.script], NULL), 0;
   if (o.launch.ranks) return failure = ranks_launch(&o.launch, argv), 0;
   if (o.version) print_version();
   if (o.ignore_env) lua_pushboolean(L, 1), lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
@@ -456,7 +458,7 @@ static int run(lua_State *L) {
   if (prompt || o.evaluated || o.notebook) repl_open(L);
   if (o.device && !set_device(L, o.device)) return 0;
   if (!o.ignore_env && run_init(L) != LUA_OK) return 0;
-  if (o.strict) globals_strict(L);
+  globals_check(L, o.strict);
   if (o.script) search_beside(L, argv[o.script]);
   if ((o.script || o.evaluated) && is_launched()) {
     ltide_distributed_join();
@@ -471,6 +473,7 @@ static int run(lua_State *L) {
     notebook_run(L, o.notebook);
   } else if (prompt) {
     if (!o.version) print_version();
+    program = NULL;
     repl_run(L);
   } else if (nothing && run_chunk(L, luaL_loadfile(L, NULL)) != LUA_OK)
     return 0;

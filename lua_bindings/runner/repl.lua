@@ -219,8 +219,11 @@ end
 -- The names of the session's local variables, as keys.
 function M.prompt_locals() return kept end
 
--- As "return text" if that works, else as it is.
+-- As "return text" if that works, else as it is. help matmul, ?matmul and matmul?, which are no Lua, ask for help.
 function M.prompt_load(text)
+  local name = match(text, "^%s*help%s+([%a_][%w_.:]*)%s*$") or match(text, "^%s*%?%s*([%a_][%w_.:]*)%s*$")
+    or match(text, "^%s*([%a_][%w_.:]*)%s*%?%s*$")
+  if name then text = "help '" .. match(name, "[^:]*$") .. "'" end
   local chunk = load_chunk("return " .. (sub(text, 1, 1) == "=" and sub(text, 2) or text))
   if chunk then return chunk end
   return load_chunk(text)

@@ -26,7 +26,7 @@ void interrupt_session(bool begins);
 bool interrupt_noticed(void);
 
 /* runner_globals.c. From now on a read of an undefined global raises. */
-void globals_strict(lua_State *L);
+void globals_check(lua_State *L, bool is_strict);
 /* For __index of the globals, called with them and a key: was the reader typed at the prompt, or in a notebook? */
 bool globals_is_typed(lua_State *L);
 /* For the same __index: pushes what the earlier __index, at `index`, gives. Returns 1. */

@@ -1,4 +1,5 @@
-/* runner_globals.c: reads of globals that nothing has set: errors with --strict, warnings at the prompt.
+/* runner_globals.c: reads of globals that nothing has set: errors with --strict, warnings at the prompt. Words of
+ * Python's are errors in any case.
  *
  * __index of the table of globals sees each of them. A global that was set once, even to nil, counts as defined: with
  * --strict __newindex notes the names. Reads by C functions, which look for what may be there, pass. */
@@ -42,16 +43,23 @@ int globals_inherited(lua_State *L, int index) {
   return 1;
 }
 
-/* Upvalues: what __index was before, the names that were set. */
-static int strict_index(lua_State *L) {
+/* True, False and None are nil in Lua, and an option that is nil is none: {shuffle = True}. */
+static bool is_python(const char *name) {
+  return !strcmp(name, "True") || !strcmp(name, "False") || !strcmp(name, "None");
+}
+
+/* Upvalues: what __index was before, the names that were set with --strict, else false. */
+static int checked_index(lua_State *L) {
   lua_Debug ar;
   lua_settop(L, 2);
   globals_inherited(L, lua_upvalueindex(1));
   if (!lua_isnil(L, -1) || lua_type(L, 2) != LUA_TSTRING) return 1;
+  const char *name = lua_tostring(L, 2);
+  bool is_strict = lua_istable(L, lua_upvalueindex(2));
+  int level = is_strict || is_python(name) ? reader_level(L, &ar) : 0;
   lua_pushvalue(L, 2);
-  int level = reader_level(L, &ar);
-  if (lua_rawget(L, lua_upvalueindex(2)) != LUA_TNIL || !level) return lua_pushnil(L), 1;
-  const char *name = lua_tostring(L, 2), *hint = ltide_global_hint(L, name, 0);
+  if (!level || (is_strict && lua_rawget(L, lua_upvalueindex(2)) != LUA_TNIL)) return lua_pushnil(L), 1;
+  const char *hint = ltide_global_hint(L, name, 0);
   luaL_where(L, level);
   lua_pushfstring(L, "undefined global '%s'%s", name, hint);
   lua_concat(L, 2);
@@ -84,12 +92,12 @@ static void wrap(lua_State *L, const char *key, lua_CFunction fn) {
   lua_setfield(L, -3, key);
 }
 
-void globals_strict(lua_State *L) {
+void globals_check(lua_State *L, bool is_strict) {
   lua_pushglobaltable(L);
   if (!lua_getmetatable(L, -1)) lua_newtable(L);
-  lua_newtable(L);
-  wrap(L, "__index", strict_index);
-  wrap(L, "__newindex", strict_newindex);
+  is_strict ? lua_newtable(L) : lua_pushboolean(L, false);
+  wrap(L, "__index", checked_index);
+  if (is_strict) wrap(L, "__newindex", strict_newindex);
   lua_pop(L, 1);
   lua_setmetatable(L, -2);
   lua_pop(L, 1);

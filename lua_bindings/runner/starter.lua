@@ -48,7 +48,7 @@ return M
 ]]
 
 local spec = [[
--- usage: tide spec/main_spec.lua     (busted runs it, too)
+-- usage: tide spec/main_spec.lua     (busted, too, where LUA_CPATH leads to tide)
 local tide = require "tide"
 local heat = require "main"
 

@@ -76,7 +76,8 @@ describe("tide.kernel", function()
     end
     tide.kernel.set_source_reader()
     fails "its file cannot be read"
-    local globals = getmetatable(_G) and getmetatable(_G).__index or _G
+    local globals = getmetatable(_G) and getmetatable(_G).__index
+    if type(globals) ~= "table" then globals = _G end
     local before = rawget(globals, "love")
     rawset(globals, "love", { filesystem = { read = function(wanted) return wanted == name and text or nil, "no such file" end } })
     ok, said = pcall(triples)

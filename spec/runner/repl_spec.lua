@@ -42,7 +42,10 @@ describe("the prompt", function()
       { "x:device()", "x:to('cuda')" }, { "x(1)", "x[1]" }, { "x:is_cuda()", "x.is_cuda" }, { "x:ndim()", "x.ndim" }, { "tide.int32(3)", "x:to(tide" }, { "tide.Tensor(2)", "tide.empty(2, 3)" }, { "torch.ones(2)", "the module is tide" },
       { "len(x)", "#x" }, { "sqrt(4)", "math.sqrt, and tide.sqrt of tensors" }, { "relu(x)", "tide.relu" }, { "math.sin(x)", "tide.sin takes tensors" },
       { "for row in x do end", "ipairs(x)" }, { "for v in {1} do end", "ipairs(list)" }, { "for i = 1, x do end", "#x" },
-      { "x.item + 1", "x:item()" }, { "x:repeat(2)", "x:tile" }, { "x:and(x)", "x:logical_and" }, { "no_such(1)", "(global 'no_such')\n" },
+      { "x.item + 1", "x:item()" }, { "x:repeat(2)", "x:tile" }, { "x:and(x)", "x:logical_and" },
+      { "(x == 1):sum()", "x:eq(y)" }, { "(x == 1) * 3", "x:eq(y)" }, { "y = [1, 2]", "{1, 2, 3}" }, { "'a' + 'b'", "joined by .." },
+      { "'a' .. x.shape", "tostring(x.shape)" }, { "enumerate(x)", "ipairs(list)" }, { "y = {keepdim = True}", "stdin:1: undefined global 'True'; Lua's word is true\n" },
+      { "help matmul", "batches broadcast" }, { "?matmul", "batches broadcast" }, { "x:matmul?", "batches broadcast" }, { "no_such(1)", "(global 'no_such')\n" },
     }
     for _, case in ipairs(cases) do
       local text, code = session("x = tide.ones(2, 3)\n" .. case[1] .. "\nprint('go' .. 'on')\n")
@@ -114,6 +117,8 @@ describe("the prompt", function()
     assert.is_true(#text > 100)
     text = session "help(print)\n"
     has(text, "help: name: got function")
+    lacks(text, "tide: stdin:1") -- as in Lua's prompt no program's name stands in front
+    lacks(text, D.runner .. ": ")
   end)
 
   it("helps with every function and class of the tables of tide, and with objects", function()

@@ -78,6 +78,12 @@ describe("the runner", function()
     assert.are.equal("5\n", out) -- the script has set its own
     _, err = D.run({ "--strict" }, { input = "print(undefined_one)" })
     assert.is_truthy(err:find("undefined global 'undefined_one'", 1, true), err)
+    for word, says in pairs { True = "true", False = "false", None = "nil" } do -- without --strict, too
+      _, err, code = D.run { "-e", "x = {keepdim = " .. word .. "}" }
+      assert.are.equal(1, code)
+      assert.is_truthy(err:find(":1: undefined global '" .. word .. "'; Lua's word is " .. says .. "\n", 1, true), err)
+    end
+    assert.are.equal("nil\t4\tnil\n", (D.run { "-e", "True = 4 print(rawget(_G, 'None'), True, Nothing)" }))
     _, err, code = D.run { "--strct" }
     assert.are.equal(2, code)
     assert.is_truthy(err:find("did you mean --strict?", 1, true), err)
@@ -128,6 +134,9 @@ describe("the runner", function()
     assert.are.equal(0, code)
     assert.are.equal(3, select(2, text:gsub("kept   ", "")), text)
     assert.are.equal("-- mine\n", text_of "main.lua")
+    text, code = run "--init mygame"
+    assert.are.equal(2, code)
+    assert.is_truthy(text:find("it writes to this folder, got 'mygame'", 1, true), text)
     os.remove(folder .. "/main.lua")
     os.remove(folder .. "/spec/main_spec.lua")
     text = run "--init"
