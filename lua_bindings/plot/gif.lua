@@ -40,8 +40,20 @@ local function check(opts, h, w)
   end
 end
 
+-- A simulation that keeps its tensor, not a copy, in each step has a list of one tensor, or of two that take turns.
+local function warn_of_one(frames)
+  local seen, n = {}, 0
+  for _, x in next, frames do
+    if not seen[x] then seen[x], n = true, n + 1 end
+  end
+  if n < 3 and #frames > 4 then warn("save_gif: all " .. #frames .. " frames are " .. (n == 1 and "one tensor" or "two tensors") .. ": keep x:clone() of one that changes") end
+end
+
 function M.save(path, frames, opts)
-  if type(frames) == "table" and not getmeta(frames) then frames = stack(frames) end
+  if type(frames) == "table" and not getmeta(frames) then
+    warn_of_one(frames)
+    frames = stack(frames)
+  end
   local of = getmeta(frames) == class "tide.Tensor" and text(frames.dtype)
   if not of then refuse(frames, "frames", "a tensor, or a list of pictures") end
   if find(of, "complex") then fail("DtypeError", "save_gif: frames: got " .. describe(frames) .. ", expected real values: x:abs()") end

@@ -60,6 +60,17 @@ describe("save_gif", function()
     end
   end)
 
+  it("warns of a list whose pictures are one tensor, or two that take turns", function()
+    local function warning(list)
+      local _, err = D.simulate(1, "local a, b = tide.zeros(4, 4), tide.ones(4, 4) tide.save_gif('" .. path .. "', {" .. list .. "})")
+      return err:match "Lua warning: ([^\n]*)"
+    end
+    assert.are.equal("save_gif: all 5 frames are one tensor: keep x:clone() of one that changes", warning "a, a, a, a, a")
+    assert.are.equal("save_gif: all 6 frames are two tensors: keep x:clone() of one that changes", warning "a, b, a, b, a, b")
+    assert.is_nil(warning "a, b, a, b")
+    assert.is_nil(warning "a, b, a:clone(), b, a")
+  end)
+
   it("writes long runs and noise, through the whole table of codes", function()
     local x = tide.zeros(2, 200, 300, { dtype = tide.uint8 })
     same(colors(x), saved(x), "one color")
