@@ -10,6 +10,7 @@
 
 #include "call/class.h"
 #include "distributed.h"
+#include "tide/profiler.h"
 
 #define WORK_META  "tide.distributed.Work"
 #define GROUP_META "tide.distributed.Group"
@@ -31,17 +32,32 @@ static const tide_distributed *get_joined(lua_State *L) {
 
 /* {==== Waiting */
 
+static int script_line(lua_State *L, const char **file);
+
+/* A trace shows the wait. An error that ends it leaves the range open until the thread's next wait. */
+static _Thread_local uint64_t waiting;
+static void begin_range(lua_State *L) {
+  const char *file;
+  char text[300];
+  int line = script_line(L, &file);
+  snprintf(text, sizeof text, "%s  %s:%d", ltide_function_name(L), file, line);
+  tide_nvtx_scope_leave(waiting);
+  waiting = tide_nvtx_scope_enter(text);
+}
+
 static void wait_on_host(lua_State *L, tide_work *work) {
   const tide_distributed *d = ltide_distributed_opened();
   const char *why = tide_refuse_waits(NULL), *notice;
   tide_refuse_waits(why);
-  for (bool done = false;;) {
+  begin_range(L);
+  for (bool done = false; !done;) {
     ltide_try(L, d->poll(&done, work, &notice));
     if (notice) ltide_distributed_tell(notice);
-    if (done) return;
+    if (done) break;
     if (why) ltide_error(L, "StateError", "%s: this would wait for other ranks%s", ltide_function_name(L), why);
     ltide_poll_hooks(L);
   }
+  tide_nvtx_scope_leave(waiting);
 }
 
 /* The current stream waits, or the host does. */
@@ -133,7 +149,6 @@ static int get_device(const tide_distributed *d) {
   return is_simulated || d->local_size() <= devices ? device : -1;
 }
 
-static int script_line(lua_State *L, const char **file);
 static void connect_ranks(lua_State *L, const tide_distributed *d, tide_group *group, bool must) {
   const char *file;
   int line = script_line(L, &file);

@@ -1,6 +1,6 @@
 -- tide.distributed.cart: ranks in a grid, and fields that are cut over them.
 --
--- A grid is {dims, periodic, coords, rank, size, group, fields}. Grids have one group for their messages, which meet no
+-- A grid is {dims, periodic, coords, rank, size, group, fields, compared}. Grids have one group for their messages, which meet no
 -- others: an MPI has few communicators, and they are never freed. All ranks exchange in the order of their program, so
 -- messages of two grids do not mix.
 -- A field is a tensor of this rank's piece with a halo on every side; grid.fields, whose keys are weak, knows of each
@@ -22,7 +22,7 @@ local new_object, region, size_of_dtype, copy_region = use("distributed/distribu
 local is_capturing, new_buffer, start_message, pack = use("distributed/distributed_grid.c", "is_capturing", "new_buffer", "start_message", "pack")
 local finish_message, close_buffer, is_message_done = use("distributed/distributed_grid.c", "finish_message", "close_buffer", "is_message_done")
 local sizes_of = use("tensor/compose.c", "sizes_of")
-local rank_of, world_size, make_group, broadcast = public("tide.distributed", "get_rank", "get_world_size", "new_group", "broadcast")
+local rank_of, world_size, make_group, broadcast, all_gather = public("tide.distributed", "get_rank", "get_world_size", "new_group", "broadcast", "all_gather_object")
 local make_zeros, make_tensor = public("tide", "zeros", "tensor")
 
 -- "{2, 3}"
@@ -164,7 +164,7 @@ function M.new(dims, periodic)
   if dims == nil then refuse(dims, "dims", "a table of integers") end
   local given = check_integers(dims, "dims", nil, 0)
   if #given < 1 or #given > 8 then fail("ValueError", called() .. ": dims: got " .. #given .. " integers, expected 1 to 8") end
-  local grid = { size = world_size(), rank = rank_of(), periodic = {}, fields = setmeta({}, { __mode = "k" }) }
+  local grid = { size = world_size(), rank = rank_of(), periodic = {}, compared = {}, fields = setmeta({}, { __mode = "k" }) }
   grid.dims = choose_dims(given, grid.size)
   if type(periodic) == "table" and rawlen(periodic) ~= #given then
     fail("ValueError", called() .. ": periodic: got " .. rawlen(periodic) .. " values, expected one for each of the " .. #given .. " dimensions")
@@ -329,8 +329,10 @@ local function start_round(grid, x, directions, before)
         local out, into, count = regions(grid, x.known[k], direction, x.width[k], before, x.faces)
         local numel = numel_of(count)
         if numel > 0 then
-          p.plan[#p.plan + 1], p.fields[#p.fields + 1] = { u = u, out = out, into = into, count = count, at = p.bytes }, u
-          p.bytes = (p.bytes + numel * size_of_dtype(u) + 15) // 16 * 16
+          local size = size_of_dtype(u)
+          local at = (p.bytes + size - 1) // size * size
+          p.plan[#p.plan + 1], p.fields[#p.fields + 1] = { u = u, out = out, into = into, count = count, at = at }, u
+          p.bytes = at + numel * size
         end
       end
       if p.bytes > 0 then parts[#parts + 1] = p end
@@ -408,8 +410,26 @@ local function read_fields(grid, fields, width)
   return x
 end
 
+-- Ranks that cut fields of other sizes would fill halos with values of the wrong places. All ranks compare theirs once
+-- for each set of sizes: at the first exchange, which all of them call.
+local function check_sizes(grid, x)
+  local texts, given = {}, {}
+  for i = 1, #x.known do texts[i] = list_text(x.known[i].sizes) .. " with a halo of " .. list_text(x.known[i].halo) end
+  local own = join(texts, ", ")
+  if grid.compared[own] or grid.size == 1 or is_capturing() then return end
+  all_gather(given, own)
+  for i = 1, grid.size do
+    if given[i] ~= own then
+      fail("ShapeError", called() .. ": fields: got " .. own .. " on rank " .. grid.rank .. " and " .. given[i] .. " on rank " .. i - 1
+        .. ", expected the same on all: grid:field takes the sizes of the whole field")
+    end
+  end
+  grid.compared[own] = true
+end
+
 function M.exchange(grid, fields, async, corners, dims, width)
   local x = read_fields(grid, fields, width)
+  check_sizes(grid, x)
   local chosen = dims and read_dims(grid, dims) or {}
   for d = 1, dims and 0 or #grid.dims do chosen[d] = d end
   if not grid.lower then

@@ -604,10 +604,11 @@ describe("distributed: traces", function()
       local whole = json.decode(file:read "a")
       file:close()
       os.remove(path)
-      local names, marks, arrows = {}, {}, {}
+      local names, marks, arrows, waits = {}, {}, {}, {}
       for _, e in ipairs(whole.traceEvents) do
         if e.ph == "M" and e.name == "process_name" then names[e.args.name] = e.pid end
         if e.ph == "i" and e.name == 'here "pid":1, "ts":2' then marks[e.pid // 1000] = e.ts end
+        if e.ph == "X" and e.name:find "^barrier  distributed_spec%.lua:%d+$" then waits[e.pid // 1000] = (waits[e.pid // 1000] or 0) + 1 end
         if e.ph == "s" then
           assert.is_nil(arrows[e.id])
           arrows[e.id] = true
@@ -616,6 +617,7 @@ describe("distributed: traces", function()
       for r = 0, size - 1 do
         assert.are.equal(1000 * r + 1, names["rank " .. r .. ": host"])
         assert.is_true(math.abs(marks[r] - marks[0]) < 5e4)
+        assert.are.equal(3, waits[r])
       end
     end
     raises("boom", dist.trace, function() error "boom" end, path)
