@@ -75,7 +75,7 @@ local instead = {
   ["math.sign"] = "x > 0 and 1 or x < 0 and -1 or 0", ["math.clamp"] = "math.min(math.max(x, low), high)",
   ["tide.rand"] = "tide.random.uniform(seed, i)", ["tide.randn"] = "tide.random.normal(seed, i)", ["tide.where"] = "condition and a or b",
   ["tide.maximum"] = "math.max", ["tide.minimum"] = "math.min", ["tide.relu"] = "math.max(x, 0)", ["tide.sigmoid"] = "1 / (1 + math.exp(-x))",
-  ["tide.sync"] = "tide.barrier()",
+  ["tide.sync"] = "tide.barrier()", ["tide.syncthreads"] = "tide.barrier()", ["tide.tid"] = "the first parameters, which are the place",
 }
 for name in next, { pow = 1, tanh = 1, sinh = 1, cosh = 1, log10 = 1, atan2 = 1, round = 1, sign = 1 } do instead["tide." .. name] = instead["math." .. name] end
 for name in next, { zeros = 1, ones = 1, empty = 1, tensor = 1 } do instead["tide." .. name] = "a tensor that is passed, or tide.shared(tide.float32, 256)" end

@@ -167,7 +167,7 @@ local function set_words(run, now, place)
 end
 
 local function new_words(run, is_threads)
-  return { thread = {}, block = {}, block_size = run.block, float = run.float, is_threads = is_threads, arrays = {}, made = 0 }
+  return { thread = {}, block = {}, block_size = run.block, float = run.float, is_threads = is_threads, arrays = {}, made = 0, epoch = 0 }
 end
 
 local function run_places(run)
@@ -187,7 +187,7 @@ end
 -- Lets a thread run until it wants something: its want is {word, value}, or nil when it has ended.
 local function go_on(run, now, t, ...)
   set_words(run, now, t.place)
-  now.made = t.made
+  now.made, now.number = t.made, t.number
   local function asked(ok, word, value)
     if not ok then throw(word) end
     t.made = now.made
@@ -240,6 +240,7 @@ local function meet(run, now, threads, size)
   end
   for _, word in next, { "barrier", "block_sum" } do
     if all_want(threads, 1, size, word) then
+      now.epoch = now.epoch + 1
       release(run, now, threads, 1, size, word == "block_sum" and sum_of(threads, 1, size) or nil)
       return true
     end
@@ -269,9 +270,9 @@ local function number_of(sizes, place)
   return at + 1
 end
 
-local function new_thread_at(run, place)
+local function new_thread_at(run, place, number)
   local at = number_of(run.sizes, place)
-  return { place = place, made = 0, ended = false, co = kernel_thread(function() call_at(run, place, at) end) }
+  return { place = place, number = number, made = 0, ended = false, co = kernel_thread(function() call_at(run, place, at) end) }
 end
 
 local function run_blocks(run)
@@ -291,7 +292,7 @@ local function run_blocks(run)
         place[d] = (block[d] - 1) * run.block[d] + inner[d]
         inside = inside and place[d] <= run.sizes[d]
       end
-      threads[at] = inside and new_thread_at(run, place) or false
+      threads[at] = inside and new_thread_at(run, place, at) or false
     end)
     run_threads(run, now, threads, size)
   end)

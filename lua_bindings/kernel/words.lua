@@ -6,6 +6,9 @@
 --
 -- Atomic operations work on boxes and on tensors of the cpu by the same arithmetic.
 --
+-- An array of tide.shared knows which threads have read and written each element since the last barrier. Two accesses by
+-- different threads that no barrier orders raise, if one is a write, and so does a read of what no thread has written.
+--
 -- The words of a block ask `running`, what interpret.lua runs now. Until it has seen one that needs threads beside
 -- each other it runs one after the other; the first such word raises `needs_threads`, and it begins again.
 --
@@ -23,6 +26,38 @@ local function fail_index(box, dim, i, n)
     fail("IndexError", "kernel: index out of range" .. where .. ", got " .. text(i) .. ", but the dimension is empty")
   end
   fail("IndexError", "kernel: index out of range" .. where .. ", got " .. text(i) .. ", expected 1 to " .. n)
+end
+
+local running -- what interpret.lua runs
+
+local conflicts = { reads = { "writes", "adds" }, writes = { "reads", "writes", "adds" }, adds = { "reads", "writes" } }
+
+local function fail_race(root, at, message, ...)
+  local name = root.columns and (at - 1) // root.columns + 1 .. ", " .. (at - 1) % root.columns + 1 or at
+  fail("StateError", "kernel: thread " .. running.number .. " " .. message .. " element " .. name .. " of an array of tide.shared, which " .. join({ ... }, ""))
+end
+
+-- The running thread reads, writes or adds to (by an atomic operation) an element; is_same: it writes what is there.
+local function watch(root, at, access, is_same)
+  local own, seen = running.number, root.seen[at]
+  if not seen then
+    if access ~= "writes" then fail_race(root, at, access == "adds" and "changes" or access, "no thread has written, expected a write and tide.barrier() before") end
+    seen = {}
+    root.seen[at] = seen
+  end
+  if seen.epoch ~= running.epoch then
+    seen = { epoch = running.epoch }
+    root.seen[at] = seen
+  end
+  for _, other in next, conflicts[access] do
+    local thread = seen[other]
+    if thread == own then thread = seen[other .. " too"] end
+    if thread and not (is_same and other == "writes") then
+      fail_race(root, at, access == "adds" and "changes" or access, "thread ", thread, " ", other == "adds" and "changes" or other,
+        ", expected tide.barrier() between them")
+    end
+  end
+  if not seen[access] then seen[access] = own elseif seen[access] ~= own then seen[access .. " too"] = own end
 end
 
 -- The place of an index in the first dimension that is left, from 0.
@@ -66,15 +101,18 @@ function meta.__index(box, key)
   end
   local inner, i, left = last_of(box, key)
   if left > 1 then return row_of(inner, i) end
-  return inner[DATA][offset_of(inner, i) + 1]
+  local at = offset_of(inner, i) + 1
+  if inner[ROOT].seen then watch(inner[ROOT], at, "reads") end
+  return inner[DATA][at]
 end
 
-local function write(box, i, value)
+local function write(box, i, value, access)
   local at = offset_of(box, i) + 1
   local kept = stored(box[ROOT][DTYPE], value)
   if kept == nil then
     fail("ArgumentError", "kernel: " .. box[ROOT][NAME] .. ": got " .. describe(value) .. ", expected a number or a boolean")
   end
+  if box[ROOT].seen then watch(box[ROOT], at, access or "writes", kept == box[DATA][at]) end
   box[DATA][at] = kept
   box[ROOT].written = true
 end
@@ -176,16 +214,16 @@ function M.atomic(kind, x, index, v, w)
   if element then there = element:item() else there = box[DATA][offset_of(box, i) + 1] end
   local old = operand("x", there, float)
   local value = next_value(kind, old, v, expected, float)
-  if element then element:fill_(stored(dtype, value)) else write(box, i, value) end
+  if element then element:fill_(stored(dtype, value)) else write(box, i, value, "adds") end
   return old
 end
 
 -- {==== The words of a block
 
-local running
 M.needs_threads = {}
 
--- What interpret.run runs: {place, block, block_size (lists), float, is_threads, arrays = {}, made}; returns the one before.
+-- What interpret.run runs: {place, block, block_size (lists), float, is_threads, arrays = {}, made, number and epoch: of the
+-- thread in its block, and how many barriers the block has passed}; returns the one before.
 function M.run_block(now)
   local before = running
   running = now
@@ -198,9 +236,10 @@ local function make_shared(dtype, n, m)
   running.made = at
   local array = running.arrays[at]
   if not array then
-    local sizes, count, values = { n, m }, n * (m or 1), {}
+    local sizes, count, values, root = { n, m }, n * (m or 1), {}, nil
     for i = 1, count do values[i] = stored(dtype, false) end
-    array = M.new_box(dtype, sizes, values, "an array of tide.shared")
+    array, root = M.new_box(dtype, sizes, values, "an array of tide.shared")
+    root.seen, root.columns = {}, m
     running.arrays[at] = array
   end
   return array

@@ -163,7 +163,7 @@ describe("kernel interpret", function()
       local tile, t, n = tide.shared(tide.float32, 4), tide.thread(), tide.block_size()
       tile[t] = x[i]
       tide.barrier()
-      local other = tile[n + 1 - t]
+      local other = i <= 8 and tile[n + 1 - t] or 0
       local all = tide.block_sum(x[i])
       if t == 1 then sums[tide.block()] = all end
       return other, all, tide.warp_sum(1)
@@ -191,6 +191,45 @@ describe("kernel interpret", function()
     raises("StateError", "barrier: it is a word of kernels, got a call outside of one", tide.barrier)
     raises("StateError", "thread: it is a word of kernels", tide.thread)
     raises("ArgumentError", "shared: n: got number 0, expected an integer of at least 1", interpret, function() tide.shared(tide.int32, 0) end, 1)
+  end)
+
+  it("finds accesses of tide.shared that no barrier orders", function()
+    local x, bins = tide.zeros(8, 2), tide.zeros(4)
+    local function fails(message, fn) raises("StateError", message, interpret, fn, 8, x, bins, { block = 8 }) end
+    fails("thread 5 reads element 4 of an array of tide.shared, which thread 4 writes, expected tide.barrier() between them", function()
+      local s, t = tide.shared(tide.int32, 8), tide.thread()
+      s[t] = t
+      if t > 4 then s[t] = s[9 - t] end
+    end)
+    fails("thread 1 reads element 8, 2 of an array of tide.shared, which no thread has written, expected a write and tide.barrier() before", function(i, x)
+      local s, t = tide.shared(tide.float32, 8, 2), tide.thread()
+      s[t] = tide.vec2(x[i])
+      x[i][1] = s[9 - t][2]
+    end)
+    fails("thread 8 writes element 8 of an array of tide.shared, which thread 1 reads, expected", function()
+      local s, t = tide.shared(tide.int32, 8), tide.thread()
+      s[t] = t
+      tide.barrier()
+      local last = t == 1 and s[8] or 0
+      if t == 8 then s[t] = last end
+    end)
+    fails("thread 2 changes element 1 of an array of tide.shared, which thread 1 writes, expected", function()
+      local s, t = tide.shared(tide.int32, 8), tide.thread()
+      if t % 2 == 1 then s[(t + 1) // 2] = 0 end
+      tide.atomic.add(s, (t + 1) // 2, 1)
+    end)
+    local function count(i, x, bins)
+      local s, t = tide.shared(tide.int32, 8), tide.thread()
+      s[1] = 0 -- all threads write the same value
+      tide.barrier()
+      tide.atomic.add(s, 1, i)
+      tide.barrier()
+      if t == 1 then s[2] = s[1] end
+      bins[1] = tide.block_sum(1)
+      bins[2] = s[2]
+    end
+    interpret(count, 8, x, bins, { block = 8 })
+    D.eq({ 8, 36, 0, 0 }, bins)
   end)
 
   it("says what a compiled kernel gives, where an integer comes from a float", function()
