@@ -278,6 +278,9 @@ static bool parse_options(ltide_options *o, char **argv) {
     o->ignore_env |= a[1] == 'E';
   }
   o->script = argv[i] ? i : 0;
+  bool is_stdin = !o->script || !strcmp(argv[o->script], "-"); /* it reaches rank 0 alone */
+  if (o->launch.ranks && is_stdin && !o->evaluated && !o->doctor)
+    return refuse_option("expected a script or -e text behind", "--ranks n", NULL);
   return true;
 }
 

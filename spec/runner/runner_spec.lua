@@ -279,6 +279,11 @@ describe("the runner", function()
         assert.is_truthy(err:find(case[2], 1, true) and err:find "\nusage: [^\n]*\n$", err) -- two lines, so that the first is seen
       end
     end
+    for _, words in ipairs { { "--ranks", "2" }, { "--ranks=2", "-" } } do -- standard input reaches one rank
+      local out, err, code = D.run(words)
+      assert.are.same({ "", 2 }, { out, code })
+      assert.is_truthy(err:find("expected a script or -e text behind '--ranks n'", 1, true), err)
+    end
     local _, err, code = D.run({ "--ranks", "900000", "-e", "print 'ran'" }, { env = { TIDE_MPIRUN = "false" } })
     assert.is_truthy(code == 2 and err:find "got 900000, expected at most %d+ on %d+ cores", err)
   end)
