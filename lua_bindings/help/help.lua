@@ -13,11 +13,13 @@ local function full(path, name) return path .. (in_module(path) and "." or ":") 
 
 -- ---- text ----
 
--- Does the sentence end at this ". "? Not in brackets, and not behind "e.g".
+-- Does the sentence end at this ". "? Not in brackets, behind "e.g" or between "..." and a small letter.
 local function ends_sentence(text, at)
   local before = sub(text, 1, at)
   local open, close = #replace(before, "(", "((") - at, #replace(before, ")", "))") - at
   local word = sub(text, at > 3 and at - 3 or 1, at)
+  local next_letter = sub(text, at + 2, at + 2)
+  if sub(word, #word - 2) == "..." and next_letter == lower(next_letter) then return false end
   return open == close and word ~= "e.g." and word ~= "i.e."
 end
 
