@@ -158,8 +158,13 @@ local cases = {
   { "SIGTERM in a wait, caught once", "if rank == 1 then local pid = io.open '/proc/self/stat':read 'n' os.execute('(sleep 1; kill -TERM ' .. pid .. ') &') "
     .. "local ok = pcall(dist.barrier) io.stderr:write('saved ', tostring(ok), '\\n') else dist.recv(tide.ones(1), 1) end", "saved false" },
   { "another number of fields", "local g = dist.cart { dims = { 0 }, periodic = true } local u, v = g:field { 40 }, g:field { 40 } "
-    .. "g:halo_exchange(rank == 1 and { u, v } or { u })", "case%.lua:%d+: halo_exchange: got a message of %d+ bytes %(float32[^)]*%) from rank %d, expected the %d+ bytes %(float32", any = true },
-  { "no exchange", "local g = dist.cart { dims = { 0 }, periodic = true } local u = g:field { 40 } if rank ~= 1 then g:halo_exchange(u) end dist.barrier()",
+    .. "g:halo_exchange(u) g:halo_exchange { u, v } g:halo_exchange(rank == 1 and { u, v } or { u })", "case%.lua:%d+: halo_exchange: got a message of %d+ bytes %(float32[^)]*%) from rank %d, expected the %d+ bytes %(float32", any = true },
+  { "another cut of a field", "local g = dist.cart { dims = { 0 } } g:halo_exchange(g:field { rank == 1 and 41 or 40 })",
+    "case%.lua:%d+: halo_exchange: fields: got {40} with a halo of {1} on rank 0 and {41} with a halo of {1} on rank 1, expected the same", any = true },
+  { "no first exchange", "local g = dist.cart { dims = { 0 } } local u = g:field { 40 } if rank ~= 1 then g:halo_exchange(u) end dist.barrier()",
+    "halo_exchange: ranks do not agree on operation %d+ of the group: ranks 0, 2: all_gather_object.-rank 1: barrier", any = true },
+  { "no exchange", "local g = dist.cart { dims = { 0 }, periodic = true } local u = g:field { 40 } g:halo_exchange(u) "
+    .. "if rank ~= 1 then g:halo_exchange(u) end dist.barrier()",
     "case%.lua:%d+: gave up after %d+ s in halo_exchange %(case%.lua:%d+%).-rank 1 is in barrier", limits = true, any = true },
   { "late", "if rank == 1 then local t = os.time() while os.time() - t < 600 do end end dist.barrier()",
     "case%.lua:%d+: gave up after %d+ s in barrier %(case%.lua:%d+%), operation %d+ of the group: rank 1 has not come", limits = true },
