@@ -253,8 +253,8 @@ static tide_status open_file(tide_archive *a, int64_t most) {
   TIDE_TRY(tide__source_read(s, digits, sizeof digits));
   for (int i = 7; i >= 0; i--) length = length << 8 | digits[i];
   if (length > LONGEST || (int64_t)length > s->left)
-    return tide__source_fail(s, "got a head of %llu bytes, expected at most %lld", (unsigned long long)length,
-                             (long long)(s->left < LONGEST ? s->left : LONGEST));
+    return tide__source_fail(s, "its first bytes are no length of a head, got %llu, expected at most %lld",
+                             (unsigned long long)length, (long long)(s->left < LONGEST ? s->left : LONGEST));
   if (!(a->text = malloc((size_t)length + 1))) return tide__fail(TIDE_MEMORY, "%s: no host memory", a->kind->load);
   TIDE_TRY(tide__source_read(s, a->text, (size_t)length));
   a->text[length] = 0;

@@ -71,7 +71,7 @@ local function unusable(c, node, v, expected)
   end
   if v.what == "row" then
     local missing = M.ndim(c, v.base) - #v.index
-    bad(c, node, "got a row of a tensor, expected " .. expected .. ": " .. missing .. (missing > 1 and " more indexes are" or " more index is") .. " missing; tide.vec3(row) reads a row of 3 numbers")
+    bad(c, node, "got a row of a tensor, expected " .. expected .. ": " .. missing .. (missing > 1 and " more indexes are" or " more index is") .. " missing; " .. (missing == 2 and "tide.mat3(rows) reads 3 rows of 3 numbers" or "tide.vec3(row) reads a row of 3 numbers"))
   end
   if v.what == "tensor" and not v.shared and M.ndim(c, v) == 0 then
     bad(c, node, "got tensor '" .. v.name .. "' of no dimensions, expected " .. expected .. ": pass x:item(), or x:view(1) for x[1]")

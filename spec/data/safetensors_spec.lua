@@ -118,8 +118,8 @@ describe("load_safetensors", function()
     local shape, dtype, at = '"shape":[2],', '"dtype":"F32",', '"data_offsets":[0,8]'
     local eight = "12345678"
     for _, case in ipairs {
-      { string.pack("<I8", 1 << 62) .. eight, "head of" }, { string.pack("<i8", -1) .. eight, "head of" },
-      { string.pack("<I8", 100000001) .. eight, "head of" }, { "", "too early" },
+      { string.pack("<I8", 1 << 62) .. eight, "no length of a head" }, { string.pack("<i8", -1) .. eight, "no length of a head" },
+      { string.pack("<I8", 100000001) .. eight, "no length of a head" }, { "", "too early" },
       { file(" {}", ""), "first byte" }, { file("", ""), "first byte" }, { file("[]", ""), "first byte" },
       { file("{}", "x"), "got 1 bytes of values, expected 0" }, { file("{} x", ""), "behind the dict" }, { file("{}\0", ""), "zero" },
       { file('{"a":1}', ""), "dtype, shape" }, { file('{"a":{}}', ""), "a string" }, { file('{"a"{}}', ""), "colon" },
