@@ -34,6 +34,17 @@ describe("an argument that cannot be meant is refused:", function()
     D.eq({}, tide.range(5, 1, on)) -- as a loop of Lua
   end)
 
+  it("a number for a text, which Lua's own functions would take", function()
+    for _, name in ipairs { "from_string", "load", "load_csv", "load_npy", "load_npz", "load_png", "load_safetensors", "kernel", "cmdline" } do
+      local e = D.raises("ArgumentError", tide[name], 12)
+      assert.truthy(e.message:find("got number 12, expected a", 1, true), e.message)
+    end
+    for _, name in ipairs { "save", "save_csv", "save_gif", "save_npy", "save_png" } do
+      local e = D.raises("ArgumentError", tide[name], 12, tide.zeros(2, 3, { dtype = tide.uint8 }))
+      assert.truthy(e.message:find("got number 12, expected a", 1, true), e.message)
+    end
+  end)
+
   it("an n beside values that does not count them", function()
     D.raises("ArgumentError", tide.zeros, { 2, 3, n = 5 })
     D.raises("ArgumentError", tide.tensor, { 1, 2, n = 3 })

@@ -52,6 +52,23 @@ describe("error objects", function()
     block:close()
   end)
 
+  it("say what they got, then what they expected", function()
+    local x = tide.ones(2, 3)
+    for _, case in ipairs {
+      { "1 dimensions, expected 2", x.movedim, x, { 1, 2 }, 1 }, { "1 values, expected 3", x.as_strided, x, { 2, 2, 1 }, { 1 } },
+      { "1 values, expected 3", tide.empty_strided, { 2, 2, 1 }, { 1 } }, { "3, expected 2", x.roll, x, { 1, 2, 3 }, { 1, 2 } },
+      { "1, expected at least 2", x.repeat_tensor, x, 2 }, { "1 values, expected 3", tide.tensor, { { 1, 2, 3 }, { 1 } } },
+      { "9 from 2, expected at most 2", x.narrow, x, 2, 2, 9 }, { "5, expected 1 to 3", x.narrow, x, 2, 5, 1 },
+      { "5, expected 1 to 2 or -2 to -1", x.sum, x, 5 }, { "9 to 10 of a dimension of 3", x.slice, x, 2, 9, 10 },
+      { "1, expected 2", tide.einsum, "ab,c", x }, { "5, expected 3", tide.trapezoid, x, tide.ones(5) },
+      { "1, expected 2", x.permute, x, 1 }, { "[2, 3] to [2]", x.expand, x, 2 }, { "[4] for a tensor of 6", x.view, x, 4 },
+      { "2 names, expected 3", tide.save_csv, "/dev/null", x, { header = { "a", "b" } } },
+      { "5 bytes, expected 4", tide.from_string, "abcde", { dtype = "int32" } } } do
+      local ok, e = pcall(table.unpack(case, 2))
+      assert.is_true(not ok and e.message:find("got " .. case[1], 1, true) ~= nil, case[1] .. ": " .. tostring(e))
+    end
+  end)
+
   it("name every kind", function()
     for _, kind in ipairs { "ArgumentError", "ValueError", "IndexError", "ShapeError", "DtypeError", "DeviceError", "StateError",
       "OutOfMemoryError", "AcceleratorError", "NotSupportedError", "LibraryError", "FileError", "Interrupted" } do

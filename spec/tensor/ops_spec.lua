@@ -369,6 +369,20 @@ end
 describe("elementwise", function()
   D.watch(before_each, after_each)
 
+  it("refuses a dtype in either place", function()
+    local kinds = {}
+    for k, dtype in ipairs { "bool", "int32", "float32", "complex64" } do kinds[k] = tide.ones(2, { dtype = dtype, device = D.dev }) end
+    for _, name in ipairs(order) do
+      local call = operands[name] == 2 and caller(name)
+      for i = 1, call and #kinds or 0 do
+        for j = 1, i - 1 do
+          local there, back = pcall(call, kinds[i], kinds[j], with()), pcall(call, kinds[j], kinds[i], with())
+          assert.are.equal(there, back, ("%s of %s and %s"):format(name, D.dtype_name(kinds[i]), D.dtype_name(kinds[j])))
+        end
+      end
+    end
+  end)
+
   it("has a row for every line of op.def", function()
     for _, name in ipairs(order) do assert.is_truthy(ops[name], name) end
     for name in pairs(ops) do assert.is_truthy(rule[name], name) end
