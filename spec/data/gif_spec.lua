@@ -71,6 +71,14 @@ describe("save_gif", function()
     assert.is_nil(warning "a, b, a:clone(), b, a")
   end)
 
+  it("writes every layout alike", function()
+    local x = tide.arange(0, 72, { dtype = tide.int32 }):mul(37):remainder(256)
+    for what, frames in pairs { grey = x:to(tide.uint8):view(2, 6, 6), color = x:to(tide.uint8):view(2, 4, 3, 3), life = x:view(2, 6, 6):gt(99) } do
+      local want = saved(frames)
+      for _, layout in ipairs(D.layouts(frames:to(D.dev))) do same(want, saved(layout[2]), what .. ", " .. layout[1]) end
+    end
+  end)
+
   it("writes long runs and noise, through the whole table of codes", function()
     local x = tide.zeros(2, 200, 300, { dtype = tide.uint8 })
     same(colors(x), saved(x), "one color")

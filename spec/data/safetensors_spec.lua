@@ -153,6 +153,21 @@ describe("load_safetensors", function()
     os.remove(F.path)
     F.refused("No such file", tide.load_safetensors)
   end)
+
+  it("takes no mark of JSON twice, none less and none more", function()
+    local head = '{"__metadata__":{"k":"v","l":"w"},"a":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]},"b":{"dtype":"U8","shape":[0],"data_offsets":[8,8]}}'
+    F.put(file(head, "12345678"))
+    assert.is_truthy(tide.load_safetensors(F.path).a)
+    for at, mark in head:gmatch '()([%]%[{}":,])' do
+      local before, after = head:sub(1, at - 1), head:sub(at + 1)
+      local comma = mark == '"' and mark or "," -- in a string it is a letter
+      for _, text in ipairs { before .. after, before .. mark .. mark .. after, before .. comma .. mark .. after, before .. mark .. comma .. after } do
+        F.put(file(text, "12345678"))
+        local ok, e = pcall(tide.load_safetensors, F.path)
+        assert.is_true(not ok and e.kind == "FileError", text)
+      end
+    end
+  end)
 end)
 
 describe("save_safetensors", function()

@@ -192,6 +192,24 @@ describe("tensors of another process", function()
     assert.are.equal(before, cuda.memory_allocated())
   end)
 
+  it("leave no file open in the other process", function()
+    local handles = {}
+    for i = 1, 5 do handles[i] = tide.full({ 100 }, i, { device = "cuda" }):ipc_handle() end
+    local finish = other([[
+      local files = {}
+      for i = 1, 5 do
+        local x = cuda.tensor_from_ipc(handle:sub(#handle // 5 * (i - 1) + 1, #handle // 5 * i))
+        assert(x:sum():item() == 100 * i)
+        x:free()
+        cuda.synchronize()
+        local pipe = io.popen "ls /proc/$PPID/fd | wc -l"
+        files[i] = pipe:read "n"
+        pipe:close()
+      end
+      print(files[5] - files[1])]], table.concat(handles))
+    assert.are.equal("0\n", finish())
+  end)
+
   it("are taken back from a process that died with them", function()
     local before = cuda.memory_allocated()
     do
