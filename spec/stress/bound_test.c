@@ -232,6 +232,40 @@ static void test_speed(void) {
   }
 }
 
+/* {==== Sorting */
+
+/* McIlroy's adversary: items whose order is chosen while they are compared, so that each split leaves nearly all of
+ * them. */
+static struct {
+  int value[2001], solid, candidate;
+  char *lowest, *highest; /* of the frames that have compared */
+} adversary;
+
+static int compare(lua_State *L) {
+  enum { GAS = 1 << 30 };
+  int a = (int)lua_tointeger(L, 1), b = (int)lua_tointeger(L, 2), *v = adversary.value;
+  char *frame = __builtin_frame_address(0);
+  if (!adversary.lowest || frame < adversary.lowest) adversary.lowest = frame;
+  if (frame > adversary.highest) adversary.highest = frame;
+  if (v[a] == GAS && v[b] == GAS) v[a == adversary.candidate ? a : b] = adversary.solid++;
+  if (v[a] == GAS || v[b] == GAS) adversary.candidate = v[a] == GAS ? a : b;
+  return lua_pushboolean(L, v[a] < v[b]), 1;
+}
+
+/* The host's stack is no deeper for items in the worst order. */
+static void test_sort(void) {
+  enum { ITEMS = sizeof adversary.value / sizeof *adversary.value - 1 };
+  lua_State *L = open_state(NULL);
+  lua_newtable(L);
+  for (int i = 1; i <= ITEMS; i++) adversary.value[i] = 1 << 30, lua_pushinteger(L, i), lua_rawseti(L, -2, i);
+  lua_setglobal(L, "items");
+  lua_register(L, "compare", compare);
+  check(run(L, "table.sort(items, compare)") == LUA_OK, "table.sort", message(L));
+  check(run(L, "for i = 2, #items do assert(compare(items[i - 1], items[i])) end") == LUA_OK, "table.sort", message(L));
+  check(adversary.highest - adversary.lowest < 16 << 10, "table.sort", "it has gone deep into the stack");
+  lua_close(L);
+}
+
 /* {==== Hooks of the host */
 
 static int hooked;
@@ -457,6 +491,7 @@ int main(int argc, char **argv) {
   opener = (lua_CFunction)(size_t)dlsym(tide, "luaopen_tide");
   bool is_full = argc > 2 && !strcmp(argv[2], "--full");
   alarm(is_full ? 36000 : 3000);
+  test_sort();
   test_hooks();
   test_times();
   test_host_coroutines();

@@ -223,6 +223,22 @@ static void test_jobs(void) {
   lua_close(L);
 }
 
+/* A frame without a bound ends when all jobs wait for devices, not when one does. */
+static void test_waiting_job(void) {
+  lua_State *L = open_state();
+  tide_frame_options o = options(TIDE_FRAME_WAIT_YIELDS);
+  tide_frame_stats s = {.struct_size = sizeof s};
+  run(L, "x, turns = tide.ones(4, {device = 'cuda'}), 0 tide.cuda.synchronize()");
+  o.budget = INT64_MAX;
+  CHECK(tide_frame_begin(L, &o), "begin");
+  CHECK(call(L, "for i = 1, 10 do turns = i coroutine.yield() end", 0) == LUA_YIELD, "it does not yield");
+  CHECK(call(L, "tide.cuda._sleep(400000000) x[1]:item()", 0) == LUA_YIELD, "it does not wait");
+  CHECK(tide_frame_resume(L) == LUA_OK && tide_frame_end(L, &s) && s.jobs <= 1, "%d jobs are left", s.jobs);
+  run(L, "assert(turns == 10, turns)");
+  CHECK(frames(L, TIDE_FRAME_WAIT_YIELDS) > 0, "it did not wait");
+  lua_close(L);
+}
+
 /* A block that a function leaves open ends with its coroutine, not in the next one's. */
 static void test_open_block(void) {
   lua_State *L = open_state();
@@ -440,6 +456,7 @@ int main(int argc, char **argv) {
   test_yields();
   test_resumed();
   test_jobs();
+  test_waiting_job();
   test_open_block();
   test_selection();
   test_endless();

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/quota.h"
 #include "check.h"
 #include "tide/graph.h"
 #include "tide/quota.h"
@@ -292,6 +293,7 @@ int main(void) {
   tide_tensor_release(kept);
   tide_quota_release(NULL);
   tide_shutdown();
+  CHECK(!tide__quota_any()); /* nothing that was counted has kept it */
   printf("quota_test: %s\n", failures ? "failed" : "passed");
   return failures != 0;
 }

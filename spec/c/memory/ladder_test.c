@@ -235,6 +235,32 @@ static void between_blocks_of_others(bool interrupt) {
   tide_shutdown();
 }
 
+/* A block at any place of its segment is counted as before where the wait that would borrow it ends early. */
+static void interrupted_borrow(int place) {
+  start(1, 64 * MiB);
+  OK(tide_allocator_configure("expandable_segments:False"));
+  tide_stream *other;
+  tide_storage *foreign;
+  tide_block *held[9], *b;
+  OK(tide_stream_new(&other, 0, 0));
+  for (int i = 0; i < 9; i++) OK(tide__block_alloc(&held[i], other, 6 * MiB)); /* three in a segment of 20 MiB */
+  for (int i = place; i < 9; i += 3) tide__block_free(held[i]);
+  OK(tide_stream_sleep(other, 20000000));
+  const tide_memory_stats before = stats(0);
+  OK(tide__storage_wrap(&foreign, &foreign, 8, 0, keep_busy, other));
+  tide__storage_use(foreign, other);
+  tide_storage_release(foreign);
+  CHECK(tide__block_alloc(&b, current(0), 6 * MiB) == TIDE_INTERRUPTED);
+  tide_interrupt_set(NULL, NULL);
+  CHECK(stats(0).inactive_split[ALL].current == before.inactive_split[ALL].current);
+  CHECK(stats(0).inactive_split_bytes[ALL].current == before.inactive_split_bytes[ALL].current);
+  for (int i = 0; i < 9; i++)
+    if (i % 3 != place) tide__block_free(held[i]);
+  CHECK(stats(0).inactive_split[ALL].current == 0 && stats(0).inactive_split_bytes[ALL].current == 0);
+  tide_stream_release(other);
+  tide_shutdown();
+}
+
 /* ---- a hook that only asks its thread ---- */
 
 static struct {
@@ -331,6 +357,7 @@ int main(void) {
   cache_of_others();
   between_blocks_of_others(false);
   between_blocks_of_others(true);
+  for (int place = 0; place < 3; place++) interrupted_borrow(place);
   answers_of_threads();
   stream_without_events();
   failures_and_halves();
