@@ -560,6 +560,13 @@ describe("distributed: objects", function()
     dist.scatter_object_list(out, rank == last and parts or nil, last)
     assert.are.same({ { rank + 1 } }, out)
     if rank == 0 then raises("list: got", dist.scatter_object_list, {}, {}, 0) end
+    for _, value in ipairs(rank == 0 and { ("x"):rep(size), size, true, tide.zeros(size) } or {}) do -- the root finds it alone
+      raises("list: got .*, expected a table", dist.scatter_object_list, {}, value, 0)
+      raises("list: got .*, expected a table", dist.gather_object, 1, value, 0)
+      raises("list: got .*, expected a table", dist.all_gather_object, value, 1)
+      raises("list: got .*, expected a table", dist.broadcast_object_list, value, 0)
+      raises("out: got .*, expected a table", dist.scatter_object_list, value, {}, 0)
+    end
     if size > 1 and rank > 0 then assert.truthy(rank) end
   end)
 

@@ -195,6 +195,28 @@ describe("plot", function()
     assert.is_false(tide.equal(plain, tide.plot({ 1, 2 }, { ylabel = "y" })))
   end)
 
+  it("leaves the same room between a legend's words and each side of its frame", function()
+    local function ends(x, dim) -- the first and last place where anything is
+      local at = x:any(dim):nonzero()
+      return at[1]:item(), at[-1]:item()
+    end
+    for _, kind in ipairs { "line", "scatter", "hist" } do
+      for _, labels in ipairs { { "H" }, { "HHHH" }, { "HH", "HHH" } } do
+        local y = { { 1, 2, 3 }, labels[2] and { 1, 2, 2 } }
+        local plain, named = tide.plot(y, { kind = kind }):int(), tide.plot(y, { kind = kind, labels = labels }):int()
+        local differs, ink = plain:ne(named):any(3), named:sum(3):lt(640)
+        local left, right = ends(differs, 1)
+        local top, bottom = ends(differs, 2)
+        local inside = ink:narrow(1, top + 1, bottom - top - 1):narrow(2, left + 1, right - left - 1)
+        local from, to = ends(inside, 1) -- a dot or a bar begins further inside
+        local high, low = ends(inside, 2)
+        for _, room in ipairs { kind == "line" and from or 9, inside:size(2) + 1 - to, high, inside:size(1) + 1 - low } do
+          assert.is_true(room >= 9 and room <= 11, ("%s, %s: %d, %d, %d, %d"):format(kind, labels[1], left, right, top, bottom))
+        end
+      end
+    end
+  end)
+
   it("has sensible ends where there is little or nothing to draw", function()
     local function drawn(list, options)
       options.width, options.height = 200, 150
