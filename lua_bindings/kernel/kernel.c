@@ -260,9 +260,9 @@ static bool push_destinations(lua_State *L, call *c, const ltide_special *s) {
 }
 
 /* Does each block write one result? Simulated devices run the text of the CPU. */
-static bool is_joined(lua_State *L, const ltide_special *s, int device) {
+static bool is_joined(lua_State *L, const call *c, const ltide_special *s, int device) {
   const tide_device_props *props;
-  if (s->rounds == 1 || device == TIDE_CPU) return false;
+  if (s->rounds == 1 || c->k->reduce < 0 || device == TIDE_CPU) return false;
   ltide_try(L, tide_device_get_props(&props, device));
   return !props->simulated;
 }
@@ -281,7 +281,7 @@ static void count_blocks(int64_t *size, const call *c, const ltide_special *s) {
 static void push_new(lua_State *L, call *c, const ltide_special *s, int device) {
   tide_operand *to = c->operand + c->args + s->passed;
   int64_t blocks[TIDE_KERNEL_DIMS];
-  bool joined = is_joined(L, s, device);
+  bool joined = is_joined(L, c, s, device);
   if (joined) count_blocks(blocks, c, s);
   for (int i = 0; i < s->results; i++) {
     const tide_options o = {s->dtype[i], device, false};

@@ -14,7 +14,9 @@
 #define TIDE_COLD static __device__ __noinline__
 #define TIDE_TABLE static __constant__
 #if __CUDA_ARCH__ >= 900
-#define TIDE_WAIT asm volatile("griddepcontrol.launch_dependents;\ngriddepcontrol.wait;" ::: "memory");
+#define TIDE_WAIT \
+  if ((unsigned long long)gridDim.x * gridDim.y * gridDim.z <= TIDE_FEW) \
+    asm volatile("griddepcontrol.launch_dependents;\ngriddepcontrol.wait;" ::: "memory");
 #else
 #define TIDE_WAIT
 #endif
@@ -124,6 +126,12 @@ TIDE_FN int tk_imod(TIDE_S s, int site, int a, int b) {
   if (b == 0) { tk_report(s, site, a, 0, TIDE_ZERO); return 0; }
   return tk_remainder(a, b);
 }
+@tk_apart_imod(
+template <class T> TIDE_COLD T tk_apart_imod(TIDE_S s, int site, T a, T b) { return tk_imod(s, site, a, b); }
+@tk_wrap(
+TIDE_FN int tk_wrap(int a, int b) { return a < 0 ? a + b : a >= b ? a - b : a; }
+@tk_same(
+TIDE_FN bool tk_same(tide_i a, tide_r b) { return (tide_r)a == b && TIDE_R(tk_whole)((tide_r)a) == a; }
 @tk_fmin(
 TIDE_FN tide_r tk_fmin(tide_r a, tide_r b) { return b < a ? b : a; }
 @tk_fmax(
@@ -140,6 +148,11 @@ TIDE_FN tide_r tk_fdiv(tide_r a, tide_r b) { return TIDE_M(floor)(a / b); }
 TIDE_FN tide_r tk_fmodulo(tide_r a, tide_r b) {
   tide_r m = TIDE_M(fmod)(a, b);
   return (m > 0 ? b < 0 : m < 0 && b > 0) ? m + b : m;
+}
+@tk_fmodulo_2(
+TIDE_FN tide_r tk_fmodulo_2(tide_r a, tide_r b) {
+  const tide_r m = a - TIDE_M(floor)(a / b) * b;
+  return m > 0 ? m : m < 0 ? m + b : m == 0 ? TIDE_M(copysign)(m, a) : m;
 }
 @tk_pow(
 TIDE_FN tide_r tk_pow(tide_r a, tide_r b) { return b == 2 ? a * a : TIDE_M(pow)(a, b); }
@@ -422,7 +435,8 @@ TIDE_COLD void tk_stopped(TIDE_S s, int site) {
   const tide_i ms = ((const volatile tide_i *)s[5])[1];
   if (ms && !*(const volatile unsigned *)s[3]) tk_report(s, site, ms, 0, TIDE_STOPPED);
 }
-#define tk_stops(s) tk_look(s, ++tk_looks % 64 == 0)
+TIDE_COLD bool tk_look_again(TIDE_S s, unsigned looks) { return tk_look(s, looks % 64 == 0); }
+#define tk_stops(s) tk_look_again(s, ++tk_looks)
 #define TIDE_LATE(blocks) \
   if ((tide_u)gridDim.x * gridDim.y * gridDim.z > blocks && tk_look(s, blockIdx.x % 1024 == 0)) { \
     if (threadIdx.x == 0) tk_stopped(s, 0); \

@@ -10,7 +10,7 @@
 -- Invariant: numbers that are computed with are below 2^40 in size, else the run is not `fast`: nothing wraps around.
 
 local M = ...
-local out, typed, known, times, inside, decided, asked, numbers, any, count, alone, block
+local out, typed, known, times, inside, wraps, decided, asked, numbers, late, any, count, alone, block
 
 local function put(text) out[#out + 1] = text end
 
@@ -74,7 +74,13 @@ local ranges = {
   end,
   var = function(e)
     local r = known[e.n]
-    if r then return r[1], r[2] end
+    if not r then return end
+    if r.of then
+      local value = r.of
+      r.of = nil
+      r[1], r[2] = range(value)
+    end
+    return r[1], r[2]
   end,
   add = function(e)
     local a, b, c, d = both(e)
@@ -116,8 +122,23 @@ local ranges = {
     if e.b.op ~= "size" then return end
     local a, b = range(e.b)
     put("fast &= " .. a .. " > 0;\n")
+    local c, d
+    if alone and e.narrow and e.a.narrow and e.b.narrow then c, d = range(e.a) end
+    if c then
+      put("near &= (" .. c .. " >= -" .. a .. ") & ((tide_i)" .. d .. " - " .. a .. " < " .. a .. ");\n")
+      wraps[e] = true
+    end
     local _, last = hold(a .. " - 1", b .. " - 1", e.b)
     return "0", last
+  end,
+  band = function(e) -- with a mask of 31 bits, which the lower ones of the other operand are enough for
+    if small_constant(e.b) and e.b.value >= 0 then return number(0), number(e.b.value) end
+    local a, b
+    if alone then a, b = range(e.b) end
+    if not a then return end
+    put("fast &= (" .. a .. " >= 0) & (" .. b .. " <= 0x7fffffff);\n")
+    inside[e] = true
+    return "0", b
   end,
   choose = function(e)
     local a, b = range(e.yes)
@@ -238,6 +259,7 @@ local walk
 
 local function walk_if(n)
   local var, less = narrowed(n.cond)
+  for k = 1, var and #late or 0 do range(late[k]) end
   local before = var and known[var]
   if var then known[var] = less end
   walk(n.yes)
@@ -256,7 +278,10 @@ walk = function(list)
     end
     local a, b
     if n.op == "let" and times[n.var] == 1 then
-      a, b = range(n.value)
+      if n.value.type == "i" then
+        late[#late + 1] = { op = "var", n = n.var, type = "i" }
+        known[n.var], set[#set + 1] = { of = n.value }, n.var
+      end
     elseif n.op == "for" and times[n.var] == 1 and small_constant(n.step) and n.step.value ~= 0 then
       local first, last = n.from, n.to
       if n.step.value < 0 then first, last = last, first end
@@ -287,20 +312,20 @@ local function count_sets(list)
   end
 end
 
--- M.write(typed [, block]): {text =, inside =, decided =, any =}: statements that clear `fast` where an index may lie outside or
+-- M.write(typed [, block]): {text =, inside =, wraps =, decided =, any =}: statements that clear `fast` where an index may lie outside or
 -- an innermost stride is not 1, and `holds` where a comparison may not hold; the accesses and comparisons that these speak
 -- for; and whether there are any accesses. With the sizes of a block they speak of one thread and its own place, whatever the
 -- strides are.
 function M.write(of, block_of)
   alone, block = block_of ~= nil, block_of
-  out, typed, known, times, inside, decided, asked, numbers, any, count = {}, of, {}, {}, {}, {}, {}, {}, false, 0
+  out, typed, known, times, inside, wraps, decided, asked, numbers, late, any, count = {}, of, {}, {}, {}, {}, {}, {}, {}, {}, false, 0
   count_sets(of.body)
   walk(of.body)
   for k = 1, #of.operands do
     local x = of.operands[k]
     if x.kind == "tensor" and x.ndim > 0 and not alone then put("fast &= s" .. k .. "_" .. x.ndim .. " == 1;\n") end
   end
-  local result = { text = join(out), inside = inside, decided = decided, any = any or of.results > 0 }
-  out, typed, known, times, inside, decided, asked, numbers = nil, nil, nil, nil, nil, nil, nil, nil
+  local result = { text = join(out), inside = inside, wraps = wraps, decided = decided, any = any or of.results > 0 }
+  out, typed, known, times, inside, wraps, decided, asked, numbers, late = nil, nil, nil, nil, nil, nil, nil, nil, nil, nil
   return result
 end

@@ -3,6 +3,8 @@
 -- A loop that counts from one constant to another, some dozens of times with all that such loops within it do, ends before
 -- anybody would ask. Every other loop may go on, because of a number that a script gives or a size that it chooses.
 --
+-- One that goes round less than 32 times does not look either; one around it does.
+--
 -- Invariant: between two looks of a thread there are a bounded number of steps, whatever the kernel is given.
 
 local M = ...
@@ -11,7 +13,7 @@ local most = 256 -- times, of loops that do not look
 local function is_number(e) return e.op == "const" and type(e.value) == "number" end
 
 -- How often the loop goes round, where constants say it, or nil.
-local function rounds(n)
+function M.rounds(n)
   if n.op ~= "for" or not (is_number(n.from) and is_number(n.to) and is_number(n.step)) or n.step.value == 0 then return end
   local left = (n.to.value - n.from.value) / n.step.value + 1.0
   return left < 1 and 1.0 or left
@@ -28,7 +30,7 @@ local function look(list, stops)
     elseif n.body then
       times = look(n.body, stops)
       if n.op == "loop" or n.op == "for" then
-        local own = rounds(n)
+        local own = M.rounds(n)
         if own and n.narrow and own * times <= most then times = own * times else stops[n], times = true, 1.0 end
       end
     end
@@ -44,16 +46,24 @@ function M.find(body)
   return stops
 end
 
+-- How many statements there are; those of a loop by constants as often as they are done.
 local function count(list)
   local all = #list
   for k = 1, #list do
     local n = list[k]
-    if n.op == "for" or n.op == "loop" then all = all + 100 end
+    local loop, once = n.op == "for" or n.op == "loop", M.rounds(n)
+    if loop and not once or n.op == "barrier" or n.op == "block_sum" or n.op == "warp_sum" then all = all + 100 end
     if n.yes then all = all + count(n.yes) end
     if n.no and not n.type then all = all + count(n.no) end
-    if n.body then all = all + count(n.body) end
+    if n.body then all = all + count(n.body) * (once or 1) end
   end
   return all
+end
+
+-- M.is_short(n): is a loop by constants around others so short that it may be written out?
+function M.is_short(n)
+  local once = M.rounds(n)
+  return once and once * count(n.body) <= 64
 end
 
 -- M.unrolls(n, typed): so many rounds of a loop without end are written behind each other, where they are short, so that

@@ -15,8 +15,8 @@
 -- Invariant: what was not shown to lie inside is tested.
 
 local M = ...
-local kernel, own, prelude, range_tests = use "kernel/kernel", use "kernel/own", use "kernel/prelude", use "kernel/ranges"
-local loop_stops, expressions, statements = use "kernel/stops", use "kernel/text_expressions", use "kernel/text_statements"
+local kernel, flat, own, prelude = use "kernel/kernel", use "kernel/flat", use "kernel/own", use "kernel/prelude"
+local range_tests, loop_stops, expressions, statements = use "kernel/ranges", use "kernel/stops", use "kernel/text_expressions", use "kernel/text_statements"
 local storage, kinds = expressions.storage, expressions.kinds
 local integer_text, float_text = expressions.integer_text, expressions.float_text
 local put, write_all, write_body, end_line = statements.put, statements.write_all, statements.write_body, statements.end_line
@@ -117,17 +117,22 @@ end
 
 -- The body for one thread. Where the indexes of its place are known, they are tested together, and a thread whose indexes
 -- all lie inside tests none of them on its way: so it may begin all that it reads at once. Those of a block that wait for
--- each other go the same way. What the other threads do is rare, and takes a compiler longer than all the rest; so their
+-- each other go the same way. There are two of it where indexes wrap around: once at most, which is compared, or more, which
+-- divides. What the other threads do is rare, and takes a compiler longer than all the rest; so their
 -- accesses are calls, where there are more than a few.
 local function write_copies(w, typed, of_gpu)
   local ranges = of_gpu and w.check and range_tests.write(typed, w.block)
   if ranges and next(ranges.inside) then
-    put(w, "bool fast = true;\n" .. ranges.text)
-    if typed.barriers then put(w, "fast = __syncthreads_and(fast);\n") end
-    put(w, "if (fast) {\n")
-    w.fast, w.inside, w.copy, w.wanted = true, ranges.inside, 2, {}
-    write_body(w)
-    put(w, end_line(w) .. "return;\n}\n")
+    local copies = next(ranges.wraps) and 2 or 1
+    put(w, "bool fast = true, near = true;\n" .. ranges.text)
+    if typed.barriers then put(w, "fast = __syncthreads_and(fast);\n" .. (copies > 1 and "near = __syncthreads_and(near);\n" or "")) end
+    w.fast, w.inside = true, ranges.inside
+    for k = copies, 1, -1 do
+      w.copy, w.wanted, w.line, w.wraps = k + 1, {}, nil, k > 1 and ranges.wraps or {}
+      put(w, k > 1 and "if (fast & near) {\n" or "if (fast) {\n")
+      write_body(w)
+      put(w, end_line(w) .. "return;\n}\n")
+    end
     w.fast, w.copy, w.wanted, w.line, w.outside = false, 1, {}, nil, true
     if w.accesses > 3 then w.apart = "apart_" end
   end
@@ -170,15 +175,17 @@ local function write_thread(w, typed, head, of_block, of_gpu)
   put(w, end_line(w) .. "}\n")
 end
 
--- ---- results that a GPU reduces ----
+-- ---- several places of a thread ----
 
--- A block joins what its threads return, and writes one value for all of them. A thread does several places, whose reads are in
--- flight together where the indexes of all of them lie inside.
+-- A thread of a GPU does several places of a kernel whose results are reduced, or that computes little: their reads are in flight
+-- together where the indexes of all of them lie inside.
+local rounds_of_join, rounds_of_flat = 8, 4
+
+-- A block joins what its threads return, and writes one value for all of them.
 local joins = {
   sum = { "a + b", "0", "0" }, prod = { "a * b", "1", "1" },
   min = { "a < b || a != a ? a : b", "INF_", "0x7fffffffffffffffll" }, max = { "a > b || a != a ? a : b", "-INF_", "-0x7fffffffffffffffll - 1" },
 }
-local rounds = 8 -- places of a thread
 
 local function result_of(typed, n) return typed.operands[#typed.operands - typed.results + n] end
 
@@ -196,7 +203,7 @@ local function kind_of(typed, n) return result_of(typed, n).dtype == "int64" and
 
 -- None of anything, in a result of that name.
 local function write_none(w, typed, name)
-  for n = 1, typed.results do
+  for n = 1, w.joined and typed.results or 0 do
     local kind = kind_of(typed, n)
     put(w, kind .. " " .. name .. n .. " = " .. joins[w.joined][kind == "tide_i" and 3 or 2] .. ";\n")
   end
@@ -211,49 +218,71 @@ local function write_joins(w, typed)
   end
 end
 
+local function write_round(w, typed, unroll)
+  put(w, "#pragma unroll " .. unroll .. "\nfor (unsigned round = 0; round < " .. w.rounds .. "; round++) {\n")
+  write_place(w, typed, w.of_block, true)
+end
+
 -- The places of a thread, one after the other; those outside of the grid return nothing where that is looked at.
-local function write_rounds(w, typed, of_block, unroll, outside)
-  put(w, "#pragma unroll " .. unroll .. "\nfor (unsigned round = 0; round < " .. rounds .. "; round++) {\n")
-  write_place(w, typed, of_block, true)
+local function write_rounds(w, typed, unroll, outside)
+  write_round(w, typed, unroll)
   write_none(w, typed, "q")
   put(w, "const auto one = [&]() {\n" .. (outside and "if (" .. outside .. ") return;\n" or ""))
   write_vars(w, typed)
   write_all(w, typed.body)
   put(w, end_line(w) .. "};\none();\n")
-  for n = 1, typed.results do put(w, "r" .. n .. " = join" .. n .. "(r" .. n .. ", q" .. n .. ");\n") end
+  for n = 1, w.joined and typed.results or 0 do put(w, "r" .. n .. " = join" .. n .. "(r" .. n .. ", q" .. n .. ");\n") end
   put(w, "}\n")
 end
 
-local function write_bodies(w, typed, of_block)
+-- What is written waits until all places have read.
+local function write_later(w, typed, unroll)
+  local later = {}
+  w.later = not w.joined and later
+  local reads = written(w, write_rounds, typed, unroll)
+  w.later = nil
+  for k = 1, #later do put(w, later[k].kind .. " k" .. k .. "[" .. w.rounds .. "];\n") end
+  put(w, reads)
+  if #later == 0 then return end
+  write_round(w, typed, unroll)
+  for k = 1, #later do put(w, later[k].to .. " = k" .. k .. "[round];\n") end
+  put(w, "}\n")
+end
+
+local function write_bodies(w, typed)
   local ranges, outside = w.check and range_tests.write(typed, w.block), outside_of(typed)
-  local unroll = next(w.stops) and "1" or "4"
-  put(w, "bool fast = true, some = false;\nfor (unsigned round = 0; round < " .. rounds .. "; round++) {\n")
-  write_place(w, typed, of_block, true)
+  put(w, "bool fast = true, near = true, some = false;\nfor (unsigned round = 0; round < " .. w.rounds .. "; round++) {\n")
+  write_place(w, typed, w.of_block, true)
   put(w, "const bool in = !(" .. outside .. ");\nsome |= in, fast &= in;\n" .. (ranges and ranges.text or "") .. "}\nif (fast) {\n")
   w.fast, w.inside, w.copy, w.wanted = ranges and true or false, ranges and ranges.inside or {}, 2, {}
-  write_rounds(w, typed, of_block, unroll)
+  write_later(w, typed, next(w.stops) and "1" or "4")
   put(w, "} else {\n")
   w.fast, w.copy, w.wanted, w.line, w.outside = false, 1, {}, nil, true
   if w.accesses > 3 then w.apart = "apart_" end
-  write_rounds(w, typed, of_block, "1", outside)
+  write_rounds(w, typed, "1", outside)
   put(w, "}\n")
 end
 
--- The first thread writes, unless its block is one that was left over.
-local function write_joined(w, typed, head)
-  local of_block, first = "(blockIdx.x * " .. rounds .. "u + round)", kernel.slots(typed)
-  local inner = written(w, write_bodies, typed, of_block)
+-- The kernel of a GPU whose threads do several places each. Of a block that joins them the first thread writes, unless its block
+-- is one that was left over.
+local function write_several(w, typed, head)
+  local first = kernel.slots(typed)
+  w.rounds = w.joined and rounds_of_join or rounds_of_flat
+  w.of_block = "(blockIdx.x * " .. w.rounds .. "u + round)"
+  local inner = written(w, write_bodies, typed)
   put(w, head)
   write_looks(w, true, inner)
   write_operands(w, typed)
   write_none(w, typed, "r")
-  write_joins(w, typed)
+  if w.joined then write_joins(w, typed) end
   put(w, inner)
-  for n = 1, typed.results do put(w, "r" .. n .. " = tk_join(r" .. n .. ", t, join" .. n .. ");\n") end
-  put(w, "if (t != 0 || !some) return;\nconst tide_i at = (blockIdx.z * 65535ll + blockIdx.y) * gridDim.x + blockIdx.x;\n")
-  for n = 1, typed.results do
-    local x = storage[result_of(typed, n).dtype]
-    put(w, "((" .. x .. " *)s[" .. first[#typed.operands - typed.results + n] .. "])[at] = (" .. x .. ")r" .. n .. ";\n")
+  if w.joined then
+    for n = 1, typed.results do put(w, "r" .. n .. " = tk_join(r" .. n .. ", t, join" .. n .. ");\n") end
+    put(w, "if (t != 0 || !some) return;\nconst tide_i at = (blockIdx.z * 65535ll + blockIdx.y) * gridDim.x + blockIdx.x;\n")
+    for n = 1, typed.results do
+      local x = storage[result_of(typed, n).dtype]
+      put(w, "((" .. x .. " *)s[" .. first[#typed.operands - typed.results + n] .. "])[at] = (" .. x .. ")r" .. n .. ";\n")
+    end
   end
   put(w, "}\n")
 end
@@ -261,7 +290,7 @@ end
 -- The writer of a text, at its begin.
 local function begin(typed, opts, host)
   local w = {
-    out = {}, typed = typed, host = host, check = opts.check ~= false, clear = opts.clear, small = opts.small, units = opts.unit, plain = opts.plain, ndims = {}, sums = {}, wanted = {}, copy = 1, inside = {}, sure = {}, decided = {}, accesses = 0, apart = "",
+    out = {}, typed = typed, host = host, check = opts.check ~= false, clear = opts.clear, small = opts.small, units = opts.unit, plain = opts.plain, ndims = {}, sums = {}, wanted = {}, copy = 1, inside = {}, wraps = {}, sure = {}, decided = {}, accesses = 0, apart = "",
     block = opts.block or (typed.ndim == 1 and { 256 } or typed.ndim == 2 and { 1, 256 } or { 1, 1, 256 }),
   }
   w.threads, w.stops, w.turns = 1, loop_stops.find(typed.body), "0u"
@@ -286,7 +315,7 @@ local function finish(w, typed, opts, host)
   local body = written(w, write_tables, typed) .. join(w.out)
   return prelude.write({
     host = host, float = typed.float, slots = slots, threads = w.threads, small = w.small, ndims = w.ndims, sums = w.sums, apart = kernel.mail_apart, meets = w.meets,
-    random = w.random, index = kernel.mail_index, zero = kernel.mail_zero, stopped = kernel.mail_stopped, stops = next(w.stops) ~= nil or w.late,
+    random = w.random, index = kernel.mail_index, zero = kernel.mail_zero, few = kernel.few_blocks, stopped = kernel.mail_stopped, stops = next(w.stops) ~= nil or w.late,
   }, body) .. body
 end
 
@@ -295,7 +324,7 @@ local function device_text(typed, opts)
   local head = "extern \"C\" __global__ void __launch_bounds__(" .. w.threads
     .. ") tide_kernel(const __grid_constant__ tide_slots s) {\nTIDE_WAIT\nconst unsigned t = threadIdx.x;\n"
   w.joined = is_joined(typed, opts) and opts.reduce
-  if w.joined then write_joined(w, typed, head) else write_thread(w, typed, head, "blockIdx.x", true) end
+  if w.joined or not opts.reduce and flat.is_flat(typed) then write_several(w, typed, head) else write_thread(w, typed, head, "blockIdx.x", true) end
   return finish(w, typed, opts, false), w
 end
 
@@ -412,12 +441,11 @@ end
 -- M.write(typed, opts): opts.plain leaves out from which lines of the script it comes, so that a kernel that has moved is
 -- the same text; opts.reduce: how its results are joined. It gives {device =, host =, block =, host_block =,
 -- waits =, rounds =}; waits: the text for a GPU waits itself for the kernel before it, so that it may be launched
--- while that one ends; rounds: how many places a thread of it does, where it writes one result for each block, in their order,
--- else 1.
+-- while that one ends; rounds: how many places a thread of it does; where results are reduced it writes one for each block.
 function M.write(typed, opts)
   local result = { waits = true }
   local device, w = device_text(typed, opts)
-  result.device, result.block, result.rounds = device, w.block, w.joined and rounds or 1
+  result.device, result.block, result.rounds = device, w.block, w.rounds or 1
   if typed.barriers then
     result.host, result.host_block = turns_text(typed, opts), w.block
   else

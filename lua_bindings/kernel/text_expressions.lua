@@ -93,6 +93,7 @@ local float_signs = { add = " + ", sub = " - ", mul = " * ", div = " / " }
 local compare_signs = { eq = " == ", ne = " != ", lt = " < ", le = " <= ", gt = " > ", ge = " >= " }
 local bit_signs = { band = " & ", bor = " | ", bxor = " ^ " }
 local float_calls = { abs = "TIDE_M(fabs)", min = "tk_fmin", max = "tk_fmax" } -- the others are those of C
+local powers_of_2 = { [1.0] = true, [2.0] = true, [4.0] = true, [8.0] = true, [16.0] = true }
 local float_functions = { idiv = "tk_fdiv", mod = "tk_fmodulo", pow = "tk_pow" }
 
 local function wide(w, e) return "(tide_i)" .. write(w, e) end
@@ -109,16 +110,18 @@ local function arithmetic(w, e)
   local op = e.op
   if e.type == "f" then
     if float_signs[op] then return pair(w, e, float_signs[op]) end
-    return float_functions[op] .. "(" .. write(w, e.a) .. ", " .. write(w, e.b) .. ")"
+    local exact = op == "mod" and e.b.op == "const" and powers_of_2[e.b.value] and "_2" or "" -- a quotient that is rounded at most below 1
+    return float_functions[op] .. exact .. "(" .. write(w, e.a) .. ", " .. write(w, e.b) .. ")"
   end
   if e.narrow and e.a.narrow and e.b.narrow and narrow_signs[op] then return pair(w, e, narrow_signs[op]) end
   local cast = e.narrow and "(int)" or ""
   if op == "idiv" or op == "mod" then
+    if w.wraps[e] then return "tk_wrap(" .. write(w, e.a) .. ", " .. write(w, e.b) .. ")" end
     local name = op == "idiv" and "tk_div_floor" or "tk_remainder"
     if e.b.op == "const" and e.b.value ~= 0 then return cast .. call_pair(w, name, e.a, e.b) end
     local short = e.narrow and e.a.narrow and e.b.narrow
     local a, b = short and "(int)" .. write(w, e.a) or wide(w, e.a), short and "(int)" .. write(w, e.b) or wide(w, e.b)
-    return cast .. (op == "idiv" and "tk_idiv" or "tk_imod") .. "(s, " .. (e.site - 1) .. ", " .. a .. ", " .. b .. ")"
+    return cast .. (op == "idiv" and "tk_idiv" or "tk_" .. w.apart .. "imod") .. "(s, " .. (e.site - 1) .. ", " .. a .. ", " .. b .. ")"
   end
   return cast .. "tk_" .. op .. "(" .. wide(w, e.a) .. ", " .. wide(w, e.b) .. ")"
 end
@@ -126,6 +129,9 @@ end
 -- An integer beside a float, exactly: tk_order gives -1, 0, 1, or 2 beside nan.
 local function compare_mixed(w, e)
   local a, b, op = e.a, e.b, e.op
+  local i, f = a.type == "i" and a or b, a.type == "i" and b or a
+  if i.lo >= -16777216 and i.hi <= 16777216 then return "((tide_r)" .. write(w, a) .. compare_signs[op] .. "(tide_r)" .. write(w, b) .. ")" end
+  if not i.narrow and (op == "eq" or op == "ne") then return (op == "eq" and "tk_same(" or "!tk_same(") .. wide(w, i) .. ", " .. write(w, f) .. ")" end
   if a.narrow or b.narrow then return "((double)" .. write(w, a) .. compare_signs[op] .. "(double)" .. write(w, b) .. ")" end
   if a.type == "i" then
     local order = "tk_order(" .. write(w, a) .. ", " .. write(w, b) .. ")"
@@ -200,8 +206,18 @@ local writers = {
   uniform = random_text, normal = random_text, integer = random_text,
 }
 for op in next, { add = 1, sub = 1, mul = 1, div = 1, idiv = 1, mod = 1, pow = 1, shl = 1, shr = 1 } do writers[op] = arithmetic end
+
+-- The lowest 32 bits of an integer.
+local function low(w, e)
+  local sign = bit_signs[e.op] or narrow_signs[e.op]
+  return sign and "(" .. low(w, e.a) .. sign .. low(w, e.b) .. ")" or "(unsigned)" .. write(w, e)
+end
+
 for op, sign in next, bit_signs do
-  writers[op] = function(w, e) return (e.narrow and "(int)" or "") .. pair(w, e, sign) end
+  writers[op] = function(w, e)
+    if w.fast and w.inside[e] then return "(int)" .. low(w, e) end
+    return (e.narrow and "(int)" or "") .. pair(w, e, sign)
+  end
 end
 for op, sign in next, compare_signs do
   writers[op] = function(w, e)

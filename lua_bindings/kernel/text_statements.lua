@@ -96,7 +96,7 @@ local function is_inner(list)
 end
 
 local function once(w, node)
-  if w.host or not w.outside and is_inner(node.body) then return "" end
+  if w.host or not w.outside and (is_inner(node.body) or loop_stops.is_short(node)) then return "" end
   return "#pragma unroll 1\n"
 end
 
@@ -125,7 +125,7 @@ local function counted(w, n, type, from, to, constant)
   if two then
     put(w, "{ " .. type .. " " .. h .. " = " .. from .. ";\nfor (const " .. type .. " to = " .. to .. "; " .. h .. sign .. "to;) {\n"
       .. "const tide_u all = " .. (up and "(tide_u)to - (tide_u)" .. h or "(tide_u)" .. h .. " - (tide_u)to") .. ";\n"
-      .. "const int some = all > TIDE_ROUNDS * " .. size .. " ? TIDE_ROUNDS * " .. size .. " : (int)all;\n" .. stops(n, "1 + some / " .. size)
+      .. "const int some = all > TIDE_ROUNDS * " .. size .. " ? TIDE_ROUNDS * " .. size .. " : (int)all;\nif (some >= 32 * " .. size .. ") " .. stops(n, "1 + some / " .. size)
       .. once(w, n) .. "for (const " .. type .. " upto = " .. h .. (up and " + " or " - ") .. "some; " .. h .. sign .. "upto; " .. h .. " += " .. step .. ") {\n" .. var)
   else
     put(w, once(w, n) .. "for (" .. type .. " " .. h .. " = " .. from .. ", to = " .. to .. "; " .. h .. sign .. "to; " .. h .. " += " .. step .. ") {\n" .. var
@@ -175,17 +175,26 @@ local function hoisted(w, n, constant)
   return true
 end
 
+-- Where what is written to an element is put: there, or, where a thread reads for several places first, in what is kept for it.
+local function later(w, to, kind)
+  local list = w.later
+  if not list then return to end
+  list[#list + 1] = { to = to, kind = kind }
+  return "k" .. #list .. "[round]"
+end
+
 local statements = {
   let = function(w, n) put(w, "v" .. n.var .. " = " .. write(w, n.value) .. ";\n") end,
   store = function(w, n)
     local value, kept = write(w, n.value), dtype_of(w, n)
-    if tests(w, n) then
+    local to = not tests(w, n) and later(w, element_text(w, n), storage[kept])
+    if not to then
       local place, ndim = place_text(w, n)
       put(w, "{ const auto x = " .. value .. "; if (auto at = " .. tested(w, "at", ndim) .. "(" .. place .. ")) tk_put(*at, x); }\n")
     elseif packed[kept] or n.value.type == "f" and not find(kept, "float") then
-      put(w, "tk_put(" .. element_text(w, n) .. ", " .. value .. ");\n")
+      put(w, "tk_put(" .. to .. ", " .. value .. ");\n")
     else
-      put(w, element_text(w, n) .. " = (" .. storage[kept] .. ")" .. value .. ";\n")
+      put(w, to .. " = (" .. storage[kept] .. ")" .. value .. ";\n")
     end
   end,
   ["if"] = function(w, n)
@@ -254,7 +263,7 @@ local statements = {
     end
     local k, offset = #operands - typed.results + n.n, {}
     for d = 1, typed.ndim do offset[d] = "(tide_x)(i" .. d .. " - 1) * " .. (w.unit and d == typed.ndim and "1" or "s" .. k .. "_" .. d) end
-    put(w, "tk_put(p" .. k .. "[" .. join(offset, " + ") .. "], " .. write(w, n.value) .. ");\n")
+    put(w, "tk_put(" .. later(w, "p" .. k .. "[" .. join(offset, " + ") .. "]", storage[operands[k].dtype]) .. ", " .. write(w, n.value) .. ");\n")
   end,
 }
 statements.warp_sum = statements.block_sum

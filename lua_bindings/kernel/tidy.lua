@@ -7,7 +7,7 @@
 -- Invariant: what may report an error stays, also where its value is of no use.
 
 local M = ...
-local build = use "kernel/build"
+local build, loop_stops = use "kernel/build", use "kernel/stops"
 
 -- ---- lists ----
 
@@ -142,36 +142,47 @@ end
 local function note(range, n, lo, hi)
   local r = range[n]
   if not r then
-    r = { lo = lo, hi = hi }
+    r = { lo = lo, hi = hi, less = 0.0, more = 0.0 }
     range[n] = r
   end
   if lo < r.lo then r.lo = lo end
   if hi > r.hi then r.hi = hi end
+  return r
 end
 
-local function find_ranges(c, list, range)
+-- times: how often the list is done at most. A variable that only grows by so much each time has a range, too.
+local function find_ranges(c, list, range, times)
   for k = 1, #list do
     local s = list[k]
     if s.op == "for" then
       note(range, s.var, s.lo, s.hi)
     elseif s.var and c.vars[s.var].type == "i" then
-      if s.op == "let" then note(range, s.var, s.value.lo, s.value.hi) else note(range, s.var, -1 / 0, 1 / 0) end
+      local e = s.value
+      if s.op == "let" and e.op == "add" and e.a.op == "var" and e.a.n == s.var then
+        local r = note(range, s.var, 1 / 0, -1 / 0)
+        r.less, r.more = r.less + (e.b.lo < 0 and e.b.lo * times or 0), r.more + (e.b.hi > 0 and e.b.hi * times or 0)
+      elseif s.op == "let" then
+        note(range, s.var, e.lo, e.hi)
+      else
+        note(range, s.var, -1 / 0, 1 / 0)
+      end
     end
-    if s.body then find_ranges(c, s.body, range) end
+    local loop = s.op == "for" or s.op == "loop"
+    if s.body then find_ranges(c, s.body, range, loop and times * (loop_stops.rounds(s) or 1 / 0) or times) end
     if s.op == "if" then
-      find_ranges(c, s.yes, range)
-      find_ranges(c, s.no, range)
+      find_ranges(c, s.yes, range, times)
+      find_ranges(c, s.no, range, times)
     end
   end
 end
 
 local function number_all(c, body)
   local range, vars, renamed, sites, site_numbers, seen = {}, {}, {}, {}, {}, {}
-  find_ranges(c, body, range)
+  find_ranges(c, body, range, 1.0)
   local function rename(n)
     if not renamed[n] then
       local r = range[n]
-      vars[#vars + 1] = { type = c.vars[n].type, narrow = r ~= nil and r.lo >= -2147483648.0 and r.hi <= 2147483647.0 }
+      vars[#vars + 1] = { type = c.vars[n].type, narrow = r ~= nil and r.lo <= r.hi and r.lo + r.less >= -2147483648.0 and r.hi + r.more <= 2147483647.0 }
       renamed[n] = #vars
     end
     return renamed[n]

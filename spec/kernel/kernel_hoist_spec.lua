@@ -130,4 +130,40 @@ describe("loops of kernels whose bounds are data", function()
       assert.is_truthy(slow:find("tk_load1", 1, true))
     end
   end)
+
+  it("lets a thread of a GPU do several places that compute little, reading for all before it writes", function()
+    local x, y = D.tensor({ 1, 2, 3, 4 }, "float32"), D.tensor({ 0, 0, 0, 0 }, "float32")
+    local function places(fn)
+      local k = tide.kernel(fn)
+      k(4, x, y)
+      return tonumber(k:source("cuda"):match "round < (%d+)")
+    end
+    assert.are.equal(4, places(function(i, x, y) y[i] = x[i] end))
+    assert.are.equal(4, places(function(i, x, y) y[i] = x[i] > 2 and x[i] or -y[i] end))
+    assert.are.equal(4, places(function(i, x, _) return x[i] + 1 end))
+    D.eq({ -1, -2, 3, 4 }, y) -- by the first and the second
+    assert.is_nil(places(function(i, x, y) for k = 1, #x do y[i] = y[i] + x[k] end end))
+    assert.is_nil(places(function(i, x, y) tide.atomic.add(y, 1, x[i]) end))
+    assert.is_nil(places(function(i, x, y) y[i] = x[i]; x[i] = y[i] end)) -- reads behind what it writes
+    assert.is_nil(places(function(i, x, y) if x[i] > 2 then y[i] = x[i] end end))
+    assert.is_nil(places(function(i, x, y) y[math.floor(x[i])] = x[i] end))
+  end)
+
+  it("compares on a GPU where an index wraps around once, and writes out short loops", function()
+    local around = tide.kernel(function(i, j, x, y)
+      local n, all = #x, 0
+      for di = -1, 1 do
+        for dj = -1, 1 do if x[(i + di - 1) % n + 1][(j + dj - 1) % n + 1] > 0 then all = all + 1 end end
+      end
+      y[i][j] = all
+    end)
+    local x, y = D.tensor({ { 1, 0, 0 }, { 0, 0, 0 }, { 0, 1, 1 } }, "float32"), D.tensor({ { 0, 0, 0 }, { 0, 0, 0 }, { 0, 0, 0 } }, "float32")
+    around({ 3, 3 }, x, y)
+    D.eq({ { 3, 3, 3 }, { 3, 3, 3 }, { 3, 3, 3 } }, y)
+    local text = around:source "cuda"
+    local slow = text:find("}\nif (fast) {", 1, true)
+    local pragma = text:find("#pragma unroll 1", 1, true)
+    assert.is_truthy(text:find("if (fast & near) {", 1, true) and slow and pragma > slow)
+    assert.is_truthy(text:find("tk_wrap(", 1, true) < slow and text:find("int v1 = 0;", 1, true))
+  end)
 end)

@@ -158,13 +158,14 @@ static tide_status pack(tide__jit_bound *out, int64_t *s, tide_kernel *p, const 
   TIDE_TRY(count_blocks(blocks, p, grid, l->compiler->host));
   TIDE_TRY(check_threads(p, l));
   const int64_t *block = p->block;
+  const bool few = (uint64_t)blocks[0] * blocks[1] * blocks[2] <= TIDE__FEW_BLOCKS;
   out->compiler = l->compiler, out->function = !blocks[0] ? NULL : l->ready ? l->function : p->interpreted;
   out->launch =
       (tide_launch){.grid = {blocks[0], blocks[1], blocks[2]},
                     .block = {(uint32_t)(block[0] * (p->ndim > 1 ? block[1] : 1) * (p->ndim > 2 ? block[2] : 1)), 1, 1},
                     .device = device,
                     .moved = bytes_of(args, n),
-                    .elementwise = l->compiler->host ? !(p->unordered && tide__deterministic()) : p->waits,
+                    .elementwise = l->compiler->host ? !(p->unordered && tide__deterministic()) : p->waits && few,
                     .interpreted = !l->ready,
                     .pointers = (uint16_t)p->pointers,
                     .bytes = (uint16_t)(p->slots * 8),
