@@ -30,18 +30,18 @@ end
 
 local running -- what interpret.lua runs
 
-local conflicts = { reads = { "writes", "adds" }, writes = { "reads", "writes", "adds" }, adds = { "reads", "writes" } }
+local conflicts = { reads = { "writes", "changes" }, writes = { "reads", "writes", "changes" }, changes = { "reads", "writes" } }
 
 local function fail_race(root, at, message, ...)
   local name = root.columns and (at - 1) // root.columns + 1 .. ", " .. (at - 1) % root.columns + 1 or at
   fail("StateError", "kernel: thread " .. running.number .. " " .. message .. " element " .. name .. " of an array of tide.shared, which " .. join({ ... }, ""))
 end
 
--- The running thread reads, writes or adds to (by an atomic operation) an element; is_same: it writes what is there.
+-- The running thread reads, writes or changes (by an atomic operation) an element; is_same: it writes what is there.
 local function watch(root, at, access, is_same)
   local own, seen = running.number, root.seen[at]
   if not seen then
-    if access ~= "writes" then fail_race(root, at, access == "adds" and "changes" or access, "no thread has written, expected a write and tide.barrier() before") end
+    if access ~= "writes" then fail_race(root, at, access, "no thread has written, expected a write and tide.barrier() before") end
     seen = {}
     root.seen[at] = seen
   end
@@ -53,8 +53,7 @@ local function watch(root, at, access, is_same)
     local thread = seen[other]
     if thread == own then thread = seen[other .. " too"] end
     if thread and not (is_same and other == "writes") then
-      fail_race(root, at, access == "adds" and "changes" or access, "thread ", thread, " ", other == "adds" and "changes" or other,
-        ", expected tide.barrier() between them")
+      fail_race(root, at, access, "thread ", thread, " ", other, ", expected tide.barrier() between them")
     end
   end
   if not seen[access] then seen[access] = own elseif seen[access] ~= own then seen[access .. " too"] = own end
@@ -214,7 +213,7 @@ function M.atomic(kind, x, index, v, w)
   if element then there = element:item() else there = box[DATA][offset_of(box, i) + 1] end
   local old = operand("x", there, float)
   local value = next_value(kind, old, v, expected, float)
-  if element then element:fill_(stored(dtype, value)) else write(box, i, value, "adds") end
+  if element then element:fill_(stored(dtype, value)) else write(box, i, value, "changes") end
   return old
 end
 
