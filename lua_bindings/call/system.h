@@ -9,6 +9,7 @@
 int ltide_columns(void); /* of the terminal that the standard output goes to; 0: nobody knows */
 /* The standard error output: "terminal", with its columns or 0; "log", a file; "pipe", all else. */
 const char *ltide_place_of_errors(int *columns);
+#define LTIDE_NOTEBOOK "tide.notebook" /* in the registry: standard error is shown below a cell of a notebook */
 /* The local time of day, "12:34:56.789". */
 void ltide_clock_text(char *text, size_t size);
 /* Seconds of processors that this process has taken. */

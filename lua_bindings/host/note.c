@@ -63,10 +63,11 @@ static int script_clock(lua_State *L) {
   return lua_pushnumber(L, (double)now.tv_sec + 1e-9 * (double)now.tv_nsec), 1;
 }
 
-/* where(): where lines go: "terminal", "log" or "pipe"; columns of the terminal. */
+/* where(): where lines go: "terminal", "notebook", "log" or "pipe"; columns of it. */
 static int script_where(lua_State *L) {
   int columns = 0;
   const char *place = tide_log(NULL) ? "log" : ltide_place_of_errors(&columns);
+  if (lua_getfield(L, LUA_REGISTRYINDEX, LTIDE_NOTEBOOK) != LUA_TNIL) place = "notebook";
   lua_pushstring(L, place);
   lua_pushinteger(L, columns > 0 ? columns : 80);
   return 2;

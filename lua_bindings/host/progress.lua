@@ -1,7 +1,7 @@
 -- tide.progress: a loop that shows how far it is.
 --
--- On a terminal one line is drawn again and again; in a log whole lines are written now and then. Of loops inside of
--- each other the outermost one is shown.
+-- On a terminal one line is drawn again and again; in a log whole lines are written now and then. A notebook is drawn to
+-- as a terminal that knows no escape sequences. Of loops inside of each other the outermost one is shown.
 
 local M = ...
 local floor, clock, where, draw = use("host/note.c", "floor", "clock", "where", "draw")
@@ -65,12 +65,17 @@ end
 
 -- ---- when ----
 
+-- Draws the line over the one before; `more` ends it.
+local function draw_line(p, drawn, more)
+  draw((p.is_notebook and "\r" .. pad(drawn .. "      ", -80) or "\r\27[K" .. drawn) .. more)
+end
+
 local function show(p, now)
   p.due = now + (p.is_terminal and 0.1 or p.every)
   if shown[1] ~= p then return end
   if p.is_terminal then
     local _, width = where()
-    draw("\r\27[K" .. line(p, now - p.began, width) .. "\r")
+    draw_line(p, line(p, now - p.began, width), "\r")
   else
     note(line(p, now - p.began, 0))
   end
@@ -82,7 +87,7 @@ local function finish(p)
   if shown[1] ~= p then return end
   shown[1] = nil
   local sum = last_line(p, clock() - p.began)
-  if p.is_terminal then draw("\r\27[K" .. sum .. "\n") else note(sum) end
+  if p.is_terminal then draw_line(p, sum, "\n") else note(sum) end
 end
 
 local function count_step(p, first, ...)
@@ -121,17 +126,18 @@ end
 local function is_shown(wanted)
   if wanted == false or (is_initialized() and get_rank() > 0) then return false end
   local place = where()
-  return wanted or place == "terminal" or place == "log", place == "terminal"
+  local is_notebook = place == "notebook"
+  return wanted or place ~= "pipe", is_notebook or place == "terminal", is_notebook
 end
 
 function M.progress(of, label, total, wanted, every)
   if not (every >= 0) then refuse(every, "every", "seconds, at least 0") end
   local step, n = steps_of(of)
-  local visible, is_terminal = is_shown(wanted)
+  local visible, is_terminal, is_notebook = is_shown(wanted)
   if not visible then return step end
   local now = clock()
   local p = { label = label or "", total = total or n, n = 0, began = now, due = now + (is_terminal and 0.1 or every),
-    every = every, is_terminal = is_terminal }
+    every = every, is_terminal = is_terminal, is_notebook = is_notebook }
   shown[1] = shown[1] or p
   local over = setmeta({}, { __close = function() finish(p) end })
   return function(_, last) return count_step(p, step(_, last)) end, nil, nil, over

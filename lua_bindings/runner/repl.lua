@@ -509,8 +509,8 @@ local function behind_first(_, ...) return ... end
 -- A chunk whose values are the expression's; nil where it is none. The nil keeps a call from being a tail call, which no
 -- traceback shows.
 local function load_result(before, expression)
-  local chunk = load_chunk(before .. "return nil," .. expression)
-  return chunk and function() return behind_first(chunk()) end
+  local cell = load_chunk(before .. "return nil," .. expression)
+  return cell and function() return behind_first(cell()) end
 end
 
 -- M.cell_load(text): as prompt_load. What the last line of the cell begins is an expression, if it can be one, whose values

@@ -18,6 +18,7 @@
 #include "runner.h"
 #include "call/script.h"
 #include "call/handle.h"
+#include "call/system.h"
 
 static int requests; /* a file descriptor */
 static const char *folder;
@@ -92,6 +93,8 @@ static void open_pictures(lua_State *L) {
   static const luaL_Reg own[] = {
       {"show_picture", script_show_picture}, {"picture_shown", script_picture_shown}, {NULL, NULL}};
   ltide_script_give(L, "runner/runner_notebook.c", own);
+  lua_pushboolean(L, true);
+  lua_setfield(L, LUA_REGISTRYINDEX, LTIDE_NOTEBOOK);
   lua_newtable(L);
   lua_createtable(L, 0, 1);
   lua_pushliteral(L, "k");

@@ -8,6 +8,7 @@ usage: notebook.py TIDE [--update]
 import base64
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -62,8 +63,9 @@ def check_cells():
         "local x = tide.ones(2)\nprint('hello')\nx * 3", "x:sum():item()", "y = 5;", "for i = 1, 2 do\n  print(i)\nend",
         "io.stderr:write('warn\\n')\nlocal function f(v)\n  error('deep ' .. v)\nend\nf(1)", "x +", "tide.plot({1, 2, 3}, {width = 200, height = 120})",
         "tide.rand(8, 8):imshow()\nprint 'after'", "io.read()", "local k = tide.kernel(function(i, x) return x[i] + 1 end)\nk(2, x)",
-        ":mem", "undefined_name", "print('\\27]tide no mark')", "tide.ones(2):imshow({text = true})", "os.exit(3)", "x")
-    hello, number, hidden, loop, failing, syntax, plot, image, nothing, kernel, memory, undefined, mark, _, ended, anew = cells
+        ":mem", "undefined_name", "print('\\27]tide no mark')", "tide.ones(2):imshow({text = true})",
+        "for i in tide.progress(3, 'train') do end", "os.exit(3)", "x")
+    hello, number, hidden, loop, failing, syntax, plot, image, nothing, kernel, memory, undefined, mark, _, bar, ended, anew = cells
     expect(hello[0].output_type == "stream" and hello[0].text == "hello\n", hello)
     expect(hello[1].output_type == "execute_result" and hello[1].data["text/plain"] == "tensor([3., 3.])", hello)
     expect(text_of(number) == "2.0", number)
@@ -71,7 +73,7 @@ def check_cells():
     expect(text_of(loop) == "1\n2\n", loop)
     expect(failing[0].name == "stderr" and failing[0].text == "warn\n", failing)
     expect(failing[1].evalue == "In [5]:3: deep 1", failing)
-    expect(any("In [5]:5:" in line for line in failing[1].traceback), failing)
+    expect(any("In [5]:5: in upvalue 'cell'" in line for line in failing[1].traceback), failing)
     expect(syntax[0].evalue.startswith("In [6]:1: "), syntax)
     for outputs in (plot, image):
         png = base64.b64decode(outputs[0].data["image/png"])
@@ -83,6 +85,7 @@ def check_cells():
     expect("MiB in tensors" in text_of(memory), memory)
     expect("undefined global 'undefined_name'" in text_of(undefined), undefined)
     expect(text_of(mark) == "\x1b]tide no mark\n", mark)
+    expect(re.fullmatch(r"\rtrain 3 in [^\r\x1b]*\n", text_of(bar)), bar)
     expect(ended[0].evalue == "the runner has ended with code 3; the next cell starts a new one", ended)
     expect("undefined global 'x'" in text_of(anew) and text_of(anew).endswith("nil"), anew)
 
