@@ -131,11 +131,22 @@ tide_status tide__group_join(const tide_distributed_config *config) {
   return tide__world ? TIDE_OK : no_memory(1);
 }
 
+/* A message that is left at the end had another rank or tag than its receiver expected. */
+static void report_unreceived(void) {
+  int status[TIDE__MPI_STATUS], flag = 0;
+  if (mpi->Iprobe(mpi_const.any_source, mpi_const.any_tag, tide__world->data, &flag, status) || !flag) return;
+  fprintf(stderr, "tide: rank %d: a message from rank %d with tag %d was not received\n", tide__world->rank,
+          status[mpi_const.status_source], status[mpi_const.status_tag]);
+}
+
 void tide__group_leave(void) {
   int flag = 0;
   tide__progress_end();
   if (tide__world) host.nccl_rank_release(tide__world->nccl), tide__world->nccl = NULL;
-  if (is_ours && !mpi->Finalized(&flag) && !flag) mpi->Finalize();
+  if (is_ours && !mpi->Finalized(&flag) && !flag) {
+    report_unreceived();
+    mpi->Finalize();
+  }
   tide_group *world = tide__world;
   is_ours = false, tide__world = NULL;
   tide__message_end();
