@@ -5,11 +5,6 @@
 #include "graph.h"
 #include "tensor/tensor.h"
 
-static const char *on_device(lua_State *L, const tide_tensor *x) {
-  int device = tide_tensor_device(x);
-  return device < 0 ? " on cpu" : lua_pushfstring(L, " on cuda:%d", device);
-}
-
 /* Raises unless the tensor at arg is like the static input. */
 static void check_like(lua_State *L, ltide_state *S, int arg, const tide_tensor *input) {
   tide_tensor *x = ltide_test_tensor(L, S, arg);
@@ -22,8 +17,8 @@ static void check_like(lua_State *L, ltide_state *S, int arg, const tide_tensor 
   u->t = (tide_tensor *)input;
   const char *expected = ltide_typename(L, lua_gettop(L)), *got = ltide_typename(L, arg);
   ltide_error(L, x ? "ShapeError" : "ArgumentError",
-              "graphed callable: argument %d: got %s%s, expected %s on cuda:%d, like the sample", arg, got,
-              x ? on_device(L, x) : "", expected, tide_tensor_device(input));
+              "graphed callable: argument %d: got %s%s, expected %s, like the sample", arg, got,
+              x && tide_tensor_device(x) < 0 ? " on cpu" : "", expected);
 }
 
 /* The captured tensor at 1 by a new handle. Upvalue: the graph, which the caller holds. */

@@ -69,6 +69,18 @@ describe("graphed callables", function()
     for i = 1, 4 do D.eq(3 * i + 3, f[2](f[1](tide.full({ 4 }, i + 0.0, dev)))[2]) end
   end)
 
+  it("of a list each have their own arguments", function()
+    local fns, samples = {}, {}
+    for i = 1, 3 do fns[i], samples[i] = function(a, b) return b and a:sum() + b or a:sum() + i end, { tide.zeros(i, dev), i == 3 and tide.zeros(1, dev) or nil } end
+    local f = cuda.make_graphed_callables(fns, samples, { num_warmup_iters = 1 })
+    for i = 1, 2 do D.eq(3.5 * i, f[i](tide.full({ i }, 2.5, dev))) end
+    D.eq({ 13 }, f[3](tide.full({ 3 }, 2.5, dev), tide.full({ 1 }, 5.5, dev)))
+    local e = D.raises("ShapeError", f[2], tide.zeros(3, dev))
+    assert.is_truthy(e.message:find("got a float32 tensor [3] on cuda:0, expected a float32 tensor [2] on cuda:0, like the sample", 1, true), e.message)
+    e = D.raises("ShapeError", f[1], tide.zeros(1))
+    assert.is_truthy(e.message:find("got a float32 tensor [1] on cpu, expected a float32 tensor [1] on cuda:0,", 1, true), e.message)
+  end)
+
   it("draw new random numbers at each call", function()
     local f = cuda.make_graphed_callables(function(a) return a + tide.rand(4, dev) end, { tide.zeros(4, dev) })
     local x = tide.zeros(4, dev)
