@@ -163,4 +163,27 @@ describe("math in kernels", function()
     end
     compare(list, "float32", "float32", 1e-6, values)
   end)
+
+  it("stores numbers of every dtype as conversions do", function()
+    local copy = tide.kernel(function(i, h, b, f, d, from, places)
+      h[i], b[i], f[i], d[i], places[i] = from[i], from[i], from[i], from[i], i + 250
+    end)
+    local numbers, to = { 0, 1, 127, 259, 261, 263, 2049, 2051, 4099, 16777217, -129, -259, -2049, -4101, 0.1, -1 / 3, 1e30 }, { "float16", "bfloat16", "float32", "float64" }
+    for _, from in ipairs { "bool", "uint8", "int16", "int64", "float32", "float64" } do
+      local values, places = {}, {}
+      for _, v in ipairs(numbers) do
+        local fits = D.kind[from] == "F" or v % 1 == 0 and math.abs(v) < (from == "int16" and 32768 or 1 << 30) and (from ~= "uint8" or v >= 0 and v < 256)
+        if fits then values[#values + 1] = v end
+      end
+      for i = 1, #values do places[i] = i + 250 end
+      local x, y = tide.tensor(values, { dtype = "float64" }):to(from):to(D.dev), {}
+      for _ = 1, 2 do -- interpreted perhaps, then compiled
+        for k = 1, 5 do y[k] = tide.zeros(#values, { dtype = to[k] or "bfloat16", device = D.dev }) end
+        copy(#values, y[1], y[2], y[3], y[4], x, y[5])
+        for k, dtype in ipairs(to) do D.eq(x:to(dtype):double(), y[k]:double(), 0, from .. " to " .. dtype) end
+        D.eq(tide.tensor(places):bfloat16():double(), y[5]:double(), 0, "places")
+        if D.compiler then copy:wait() end
+      end
+    end
+  end)
 end)

@@ -288,6 +288,23 @@ describe("the runner", function()
     assert.is_truthy(code == 2 and err:find "got 900000, expected at most %d+ on %d+ cores", err)
   end)
 
+  it("passes ranks and hosts on to the launcher", function()
+    local launcher = write '[ "$1" = --version ] && echo "$FAMILY" || printf "%s " "$@"'
+    os.execute("chmod +x " .. launcher)
+    local script = { "script.lua", "-x" }
+    for _, case in ipairs {
+      { { "--ranks", "2" }, "Open MPI", "^%-n 2 %-%-oversubscribe " }, { { "--ranks", "2" }, "HYDRA", "^%-n 2 /" },
+      { { "--ranks", "900000", "--hosts", "a,b:2" }, "HYDRA", "^%-n 900000 %-hosts a,b:2 /" },
+      { { "--ranks", "3", "--hosts", "a,b:2" }, "Open MPI", "^%-n 3 %-%-oversubscribe .*%-%-host a,b:2 /" },
+      { { "--ranks", "900000" }, "HYDRA", "^%-n 900000 /", "SLURM_JOB_ID" } } do
+      local args, env = table.move(script, 1, 2, #case[1] + 1, { table.unpack(case[1]) }), { TIDE_MPIRUN = launcher, FAMILY = case[2] }
+      if case[4] then env[case[4]] = "1" end
+      local out, err, code = D.run(args, { env = env })
+      assert.is_true(code == 0 and out:find(case[3]) ~= nil and out:find " script.lua %-x $" ~= nil, out .. err)
+    end
+    os.remove(launcher)
+  end)
+
   it("reads options as lua does", function()
     local path = write "print('script', arg[0] ~= nil, ...)"
     for _, case in ipairs {

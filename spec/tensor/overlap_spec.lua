@@ -135,6 +135,26 @@ end
 describe("operands and destinations", function()
   D.watch(before_each, after_each)
 
+  it("that are an empty view of an operand are refused, or get memory of their own", function()
+    local refusing = { add = true, sum = true, cumsum = true, index_select = true, mm = true, matmul = true,
+      bmm = true, addmm = true, baddbmm = true }
+    local refused = {}
+    for _, c in ipairs((callable "float32")) do
+      for k, x in ipairs(c.list) do
+        if is_tensor(x) and x.dtype == c.result.dtype and c.result:numel() > 0 then
+          local list = { table.unpack(c.list) }
+          list[k] = x:clone()
+          local out = list[k]:flatten():narrow(1, 1, 0)
+          local went = call(c.row, list, { out = out })
+          if went then check(c.result, out, c, "its own memory") else assert(out:numel() == 0, c.row.name) end
+          check(x, list[k], c, "beside an empty view")
+          refused[c.row.name] = not went
+        end
+      end
+    end
+    for name in pairs(refusing) do assert.is_true(refused[name], name) end
+  end)
+
   for _, dtype in ipairs { "float32", "int64", "bool" } do
     it("in every layout: " .. dtype, function()
       local found, n = callable(dtype)
