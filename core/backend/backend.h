@@ -30,6 +30,7 @@ typedef struct tide_backend_host {
   tide_status (*wait_on)(int device, const char *what);
   /* Stream-ordered scratch memory from the caching allocator, for the length of the queued work. */
   tide_status (*scratch_get)(void **out, tide_stream *stream, size_t bytes);
+  tide_status (*scratch_try)(void **out, tide_stream *stream, size_t bytes); /* for work that can do without */
   void (*scratch_put)(tide_stream *stream, void *ptr);
   /* A kernel met a bad index: to be called by the backend's wait functions when they find its mailbox filled. */
   tide_status (*fail_index)(int device, uint32_t site, int64_t value, int64_t length, int index_base);

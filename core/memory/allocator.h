@@ -92,7 +92,8 @@ struct tide_block {
   bool oversize; /* at least max_split_size, when it was handed out */
   bool plain;    /* small, of the default pool: allocator_quick.c may keep it */
   tide__deferred_free deferred;
-  tide__note note; /* who asked for it: set while it is in use */
+  tide__note note;   /* who asked for it: set while it is in use */
+  tide_quota *quota; /* of a scratch block: where it counts, or NULL */
 };
 /* Does a tensor hold it, or work that is queued? */
 static inline bool tide__block_busy(const tide_block *b) {

@@ -5,8 +5,9 @@
  *
  * Invariant: a block is in the list or the table, linked by `right`, from its taking to its giving back. */
 #include "allocator.h"
+#include "base/quota.h"
 
-/* ---- scratch memory for backends ---- */
+/* ---- scratch memory for backends: counts in the bound quota from its taking to its giving back ---- */
 
 _Thread_local tide__scratch_list *tide__scratch_listens;
 
@@ -23,20 +24,37 @@ static tide_status give_again(void **out, tide__scratch_list *list, size_t bytes
   return TIDE_OK;
 }
 
-tide_status tide__scratch_get(void **out, tide_stream *stream, size_t bytes) {
+static tide_status get(void **out, tide_stream *stream, size_t bytes,
+                       tide_status (*charge)(tide_quota **out, size_t bytes, int device)) {
   tide__scratch_list *list = tide__scratch_listens;
+  tide_quota *quota = NULL;
   if (list && list->again) return give_again(out, list, bytes);
   if (stream->device < 0)
     return tide__fail(TIDE_SUPPORT, "scratch: the CPU has no streams, expected one of an accelerator");
+  if (tide__quota_bound() && !tide__pool_counts(stream)) TIDE_TRY(charge(&quota, bytes, stream->device));
   tide_block *b;
-  TIDE_TRY(tide__block_alloc(&b, stream, bytes));
+  tide_status status = tide__block_alloc(&b, stream, bytes);
+  if (status != TIDE_OK) {
+    if (quota) tide__quota_give(quota, bytes, stream->device);
+    return status;
+  }
   tide__allocator *a = b->owner;
   tide__allocator_enter(a);
-  b->right = a->scratch, a->scratch = b;
+  b->right = a->scratch, a->scratch = b, b->quota = quota;
   tide__allocator_unlock(a);
   *out = b->ptr;
   if (list) listen(list, b->ptr, bytes);
   return TIDE_OK;
+}
+
+static tide_status take_now(tide_quota **out, size_t bytes, int device) { return tide__quota_take(out, bytes, device); }
+
+tide_status tide__scratch_get(void **out, tide_stream *stream, size_t bytes) {
+  return get(out, stream, bytes, tide__quota_charge);
+}
+
+tide_status tide__scratch_try(void **out, tide_stream *stream, size_t bytes) {
+  return get(out, stream, bytes, take_now);
 }
 
 /* Few pieces are out at a time: a backend gives them back as soon as the work is queued. */
@@ -49,6 +67,7 @@ void tide__scratch_put(tide_stream *stream, void *ptr) {
   tide_block *b = *at;
   if (b) *at = b->right;
   tide__allocator_unlock(a);
+  if (b && b->quota) tide__quota_give(b->quota, b->requested, stream->device);
   tide__block_free(b);
 }
 

@@ -66,6 +66,7 @@ tide_status tide__allocator_reap(int device);
 void tide__allocator_orphan(int device, uint64_t stream);
 /* Scratch memory for backends: a block by its address. */
 tide_status tide__scratch_get(void **out, tide_stream *stream, size_t bytes);
+tide_status tide__scratch_try(void **out, tide_stream *stream, size_t bytes); /* no garbage is collected for a quota */
 void tide__scratch_put(tide_stream *stream, void *ptr);
 /* What a call was given, while `listens` points at it; `again`: another call is given the same, in the same order. */
 typedef struct tide__scratch_list {

@@ -37,5 +37,6 @@ void tide__memory_start(void) {
   tide__stream_hooks = &hooks;
   tide__device_on_first_open(tide__idle_watch_forks);
   tide__backend_host.scratch_get = tide__scratch_get;
+  tide__backend_host.scratch_try = tide__scratch_try;
   tide__backend_host.scratch_put = tide__scratch_put;
 }

@@ -187,7 +187,7 @@ static int product(void *handle, const tide_gemm_args *a) {
 static tide_status with_workspace(const cuda_stream *s, tide_stream *stream, blas_handle *h, const tide_gemm_args *a) {
   size_t bytes = tide__cuda_devices[s->device].major >= 9 ? (size_t)32 << 20 : (size_t)8 << 20;
   void *workspace = NULL;
-  if (tide__cuda_host->scratch_get(&workspace, stream, bytes) != TIDE_OK) workspace = NULL, bytes = 0;
+  if (tide__cuda_host->scratch_try(&workspace, stream, bytes) != TIDE_OK) workspace = NULL, bytes = 0;
   int status = workspace && workspace == h->workspace ? 0 : blas.set_workspace(h->handle, workspace, bytes);
   if (!status) h->workspace = workspace, status = product(h->handle, a);
   if (workspace) tide__cuda_host->scratch_put(stream, workspace);

@@ -107,6 +107,7 @@ static const tide_backend_host host = {
     .fail_driver = host_fail_driver,
     .wait_on = host_wait_on,
     .scratch_get = host_scratch_get,
+    .scratch_try = host_scratch_get,
     .scratch_put = host_scratch_put,
     .fail_index = host_fail_index,
 };

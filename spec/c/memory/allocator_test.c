@@ -6,6 +6,7 @@
 #include "memory_test.h"
 
 #include "memory/idle.h"
+#include "tide/quota.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -398,6 +399,61 @@ static void faults(void) {
   tide_shutdown();
 }
 
+static tide_storage *garbage;
+static int drop_garbage(void *unused, int device, size_t bytes) {
+  bool drops = garbage && bytes && !device;
+  (void)unused;
+  if (drops) tide_storage_release(garbage), garbage = NULL;
+  return drops;
+}
+
+/* Scratch memory counts while it is out, in the quota of its taking, unless a pool counts it. */
+static void scratch_in_a_quota(void) {
+  start(1, 64 * MiB);
+  tide_quota *quota = NULL;
+  tide_mempool *pool = NULL;
+  tide_current *bound = tide_current_new(NULL);
+  void *p = NULL, *q = NULL;
+  OK(tide_quota_new(&quota));
+  OK(tide_reclaim_add(drop_garbage, NULL));
+  tide_current_set_quota(bound, quota);
+  tide_current_bind(bound);
+  tide_quota_limit(quota, TIDE_QUOTA_DEVICE_BYTES, 10 * (int64_t)MiB);
+  OK(tide__scratch_get(&p, current(0), 6 * MiB));
+  CHECK(tide_quota_used(quota, TIDE_QUOTA_DEVICE_BYTES) == (int64_t)(6 * MiB) + 512);
+  size_t held = tide_memory_allocated(0);
+  CHECK(tide__scratch_get(&q, current(0), 6 * MiB) == TIDE_QUOTA && !q && tide_memory_allocated(0) == held);
+  CHECK(strstr(tide_error_get()->message, "6291456 more bytes beside 6291968"));
+  CHECK(tide__storage_new(&garbage, 6 * MiB, 0, false) == TIDE_QUOTA);
+  tide__fault_alloc(1);
+  CHECK(tide__scratch_get(&q, current(0), MiB) == TIDE_MEMORY && !q);
+  CHECK(tide_quota_used(quota, TIDE_QUOTA_DEVICE_BYTES) == (int64_t)(6 * MiB) + 512);
+  tide_current_bind(NULL); /* it counts where it was taken */
+  tide__scratch_put(current(0), p);
+  tide_current_bind(bound);
+  CHECK(tide_quota_used(quota, TIDE_QUOTA_DEVICE_BYTES) == 0);
+  OK(tide__storage_new(&garbage, 6 * MiB, 0, false));
+  CHECK(tide__scratch_try(&p, current(0), 6 * MiB) == TIDE_QUOTA && garbage);
+  OK(tide__scratch_get(&p, current(0), 6 * MiB));
+  CHECK(!garbage);
+  tide__scratch_put(current(0), p);
+  tide_quota_limit(quota, TIDE_QUOTA_DEVICE_BYTES, 30 * (int64_t)MiB);
+  OK(tide_mempool_new(&pool, 0));
+  OK(tide_current_set_pool(pool, 0));
+  OK(tide__scratch_get(&p, current(0), 6 * MiB));
+  CHECK(tide_quota_used(quota, TIDE_QUOTA_DEVICE_BYTES) == (int64_t)tide_memory_reserved(0) - (int64_t)(6 * MiB));
+  tide__scratch_put(current(0), p);
+  OK(tide_current_set_pool(NULL, 0));
+  tide_mempool_release(pool);
+  tide_current_bind(NULL);
+  tide_current_free(bound);
+  OK(tide_memory_empty_cache(0));
+  CHECK(tide_quota_used(quota, TIDE_QUOTA_DEVICE_BYTES) == 0 && tide_memory_allocated(0) == 0);
+  tide_quota_release(quota);
+  tide_reclaim_remove(drop_garbage, NULL);
+  tide_shutdown();
+}
+
 /* ---- storages ---- */
 
 static int released;
@@ -556,6 +612,7 @@ int main(void) {
   pools();
   fraction();
   faults();
+  scratch_in_a_quota();
   storages();
   outliving();
   threads();
