@@ -155,20 +155,13 @@ tide_status tide__elements_read(tide_tensor **out, tide__source *s, const tide__
   TIDE_TRY(count_elements(&n, s, e, size, ndim));
   for (int d = 0; fortran && n && d < ndim; d++) stride[d] = step, step *= size[d];
   TIDE_TRY(fortran && n ? tide_empty_strided(&x, size, stride, ndim, &o) : tide_empty(&x, size, ndim, &o));
-  tide_status status = n ? read_values(tide__tensor_ptr(x), s, e, n) : TIDE_OK;
-  if (status == TIDE_OK)
-    *out = x;
-  else
-    tide_tensor_release(x);
-  return status;
+  return tide__hand_out(out, x, n ? read_values(tide__tensor_ptr(x), s, e, n) : TIDE_OK);
 }
 
 tide_status tide__elements_host(tide_tensor **out, const tide_tensor *x) {
   if (tide__tensor_device(x) < 0) return tide__as_contiguous(out, x, (tide_dtype)x->dtype);
   const tide_options host = {(tide_dtype)x->dtype, TIDE_CPU, false};
-  tide_tensor *copy;
+  TIDE_OWNED tide_tensor *copy = NULL;
   TIDE_TRY(tide_to(&copy, x, &host, false, false));
-  tide_status status = tide__as_contiguous(out, copy, (tide_dtype)x->dtype);
-  tide_tensor_release(copy);
-  return status;
+  return tide__as_contiguous(out, copy, (tide_dtype)x->dtype);
 }

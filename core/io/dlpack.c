@@ -223,7 +223,7 @@ static void release_reading(void *user) {
 }
 
 static tide_status import_copy(tide_tensor **out, struct DLManagedTensorVersioned *m, tide_stream *producer) {
-  tide_tensor *x;
+  TIDE_OWNED tide_tensor *x = NULL;
   reading *r = malloc(sizeof *r);
   if (!r) return tide__fail(TIDE_MEMORY, "from_dlpack: no host memory");
   *r = (reading){m, false};
@@ -232,10 +232,9 @@ static tide_status import_copy(tide_tensor **out, struct DLManagedTensorVersione
     free(r);
     return status;
   }
-  status = tide_clone(out, x);
-  r->copied = status == TIDE_OK;
-  tide_tensor_release(x);
-  return status;
+  TIDE_TRY(tide_clone(out, x));
+  r->copied = true;
+  return TIDE_OK;
 }
 
 tide_status tide_from_dlpack_unversioned(tide_tensor **out, struct DLManagedTensor *m, tide_stream *producer) {

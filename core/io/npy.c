@@ -183,7 +183,7 @@ size_t tide__npy_head(char out[TIDE__NPY_HEAD], const tide_tensor *x) {
 
 tide_status tide_npy_save(const char *path, const tide_tensor *x) {
   char head[TIDE__NPY_HEAD];
-  tide_tensor *host;
+  TIDE_OWNED tide_tensor *host = NULL;
   tide_file *file;
   if (!path) return tide__fail(TIDE_ARGUMENT, "save_npy: no path, got a null pointer, expected a file name");
   TIDE_TRY(tide__check(x, "save_npy", "x"));
@@ -191,13 +191,9 @@ tide_status tide_npy_save(const char *path, const tide_tensor *x) {
   if (!n)
     return tide__fail(TIDE_DTYPE, "save_npy: got bfloat16, which NumPy lacks, expected x:float() or another dtype");
   TIDE_TRY(tide__elements_host(&host, x));
-  tide_status status = tide_file_new(&file, "save_npy", path);
-  if (status == TIDE_OK) {
-    fwrite(head, 1, n, tide_file_stream(file));
-    if (host->numel)
-      fwrite(tide__tensor_ptr(host), (size_t)tide__itemsize(host->dtype), (size_t)host->numel, tide_file_stream(file));
-    status = tide_file_finish(file);
-  }
-  tide_tensor_release(host);
-  return status;
+  TIDE_TRY(tide_file_new(&file, "save_npy", path));
+  fwrite(head, 1, n, tide_file_stream(file));
+  if (host->numel)
+    fwrite(tide__tensor_ptr(host), (size_t)tide__itemsize(host->dtype), (size_t)host->numel, tide_file_stream(file));
+  return tide_file_finish(file);
 }

@@ -190,11 +190,7 @@ static tide_status read_array(tide_tensor **out, tide__source *s, const tide__en
   tide_status status = s->left            ? tide__source_fail(s, "got %lld bytes behind its array", (long long)s->left)
                        : s->crc != e->crc ? tide__source_fail(s, "its checksum is wrong: the bytes were changed")
                                           : TIDE_OK;
-  if (status == TIDE_OK)
-    *out = x;
-  else
-    tide_tensor_release(x);
-  return status;
+  return tide__hand_out(out, x, status);
 }
 
 /* Says why a part whose record shows that it is no array that can be read is none. */
@@ -323,11 +319,9 @@ static void put_end(FILE *f, int64_t count, int64_t at, int64_t bytes) {
 
 static tide_status put_parts(FILE *f, part *p, int64_t *at, const tide_archive_content *c) {
   for (int64_t i = 0; i < c->count; i++) {
-    tide_tensor *host;
+    TIDE_OWNED tide_tensor *host = NULL;
     TIDE_TRY(tide__elements_host(&host, c->tensor[i]));
-    tide_status status = put_part(f, &p[i], at, c->name[i], host, c->compressed);
-    tide_tensor_release(host);
-    if (status != TIDE_OK) return status;
+    TIDE_TRY(put_part(f, &p[i], at, c->name[i], host, c->compressed));
   }
   return TIDE_OK;
 }

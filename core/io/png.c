@@ -140,20 +140,15 @@ static tide_status write_picture(FILE *file, const char *path, const tide_tensor
 tide_status tide_png_save(const char *path, const tide_tensor *image) {
   if (!path) return tide__fail(TIDE_ARGUMENT, "save_png: no path, got a null pointer, expected a file name");
   TIDE_TRY(check_picture(image));
-  tide_tensor *host, *packed = NULL;
+  TIDE_OWNED tide_tensor *host = NULL, *packed = NULL;
   tide_file *file;
   TIDE_TRY(tide__elements_host(&host, image));
   bool wide = image->dtype == TIDE_INT32;
-  tide_status status = wide ? pack_samples(&packed, host) : TIDE_OK;
-  if (status == TIDE_OK) status = tide_file_new(&file, "save_png", path);
-  if (status == TIDE_OK) {
-    status = write_picture(tide_file_stream(file), path, wide ? packed : host, wide ? 16 : 8);
-    if (status == TIDE_OK)
-      status = tide_file_finish(file);
-    else
-      tide_file_free(file);
-  }
-  tide_tensor_release(host), tide_tensor_release(packed);
+  if (wide) TIDE_TRY(pack_samples(&packed, host));
+  TIDE_TRY(tide_file_new(&file, "save_png", path));
+  tide_status status = write_picture(tide_file_stream(file), path, wide ? packed : host, wide ? 16 : 8);
+  if (status == TIDE_OK) return tide_file_finish(file);
+  tide_file_free(file);
   return status;
 }
 
@@ -223,12 +218,7 @@ static tide_status read_picture(tide_tensor **out, picture *p, const char *path)
   if (!guard(p, choose_samples)) return fail_file("load_png", path, p->reason);
   const tide_options o = {p->bits == 16 ? TIDE_INT32 : TIDE_UINT8, TIDE_CPU, false};
   TIDE_TRY(tide_empty(&image, p->size, 3, &o));
-  tide_status status = read_into(image, p, path);
-  if (status == TIDE_OK)
-    *out = image;
-  else
-    tide_tensor_release(image);
-  return status;
+  return tide__hand_out(out, image, read_into(image, p, path));
 }
 
 tide_status tide_png_load_as(tide_tensor **out, const char *path, int bits, bool gamma) {

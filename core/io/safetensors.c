@@ -274,7 +274,7 @@ static tide_status open_file(tide_archive *a, int64_t most) {
 static tide_status get_tensor(tide_tensor **out, tide_archive *a, const tide__entry *e) {
   int64_t size[TIDE_MAX_DIMS], bytes = e->end - e->begin;
   int ndim = get_shape(a, e, size), part = e->elements.kind == 'c' ? 4 : e->elements.bytes;
-  tide_tensor *raw, *flat;
+  TIDE_OWNED tide_tensor *raw = NULL, *flat = NULL;
   if (!part)
     return tide__source_foreign(&a->source, tide__source_fail(&a->source,
                                                               "got the dtype '%.40s', expected BOOL, "
@@ -286,20 +286,14 @@ static tide_status get_tensor(tide_tensor **out, tide_archive *a, const tide__en
   if (!bytes) return tide_empty(out, size, ndim, &(tide_options){e->elements.dtype, TIDE_CPU, false});
   TIDE_TRY(tide_mapping_tensor(&raw, a->mapping, e->begin, bytes));
   const char *at = tide__tensor_ptr(raw);
-  tide_status status;
   if (tide__elements_plain(&e->elements) && !((uintptr_t)at % (size_t)part)) {
-    status = tide_view_dtype(&flat, raw, e->elements.dtype);
-    if (status == TIDE_OK) {
-      status = tide_view(out, flat, size, ndim);
-      tide_tensor_release(flat);
-    }
-  } else {
-    tide__source s = a->source;
-    s.memory = at, s.left = bytes;
-    status = tide__elements_read(out, &s, &e->elements, size, ndim, false);
-    a->source.foreign = s.foreign;
+    TIDE_TRY(tide_view_dtype(&flat, raw, e->elements.dtype));
+    return tide_view(out, flat, size, ndim);
   }
-  tide_tensor_release(raw);
+  tide__source s = a->source;
+  s.memory = at, s.left = bytes;
+  tide_status status = tide__elements_read(out, &s, &e->elements, size, ndim, false);
+  a->source.foreign = s.foreign;
   return status;
 }
 
@@ -378,10 +372,9 @@ static tide_status write_all(FILE *file, const char *path, const tide_archive_co
   fprintf(file, "%*s", (int)(whole - n), "");
   free(head.at);
   for (int64_t i = 0; i < c->count; i++) {
-    tide_tensor *host;
+    TIDE_OWNED tide_tensor *host = NULL;
     TIDE_TRY(tide__elements_host(&host, c->tensor[i]));
     if (host->numel) fwrite(tide__tensor_ptr(host), 1, (size_t)tide__elements_nbytes(host), file);
-    tide_tensor_release(host);
   }
   return TIDE_OK;
 }

@@ -131,19 +131,13 @@ static tide_status put_length(tide_values *v, int64_t n) {
 /* All bytes of the storage of x, as a tensor of uint8 in host memory. */
 static tide_status read_storage(tide_tensor **out, const tide_tensor *x) {
   const int64_t zero = 0, one = 1, n = (int64_t)tide_storage_nbytes(tide_tensor_storage(x));
-  tide_tensor *empty, *none, *bytes;
+  TIDE_OWNED tide_tensor *empty = NULL, *none = NULL, *bytes = NULL;
   tide_options o = {TIDE_DTYPE_NONE, TIDE_CPU, false};
   TIDE_TRY(tide_as_strided(&empty, x, &zero, &one, 1, 0));
-  tide_status status = tide_view_dtype(&none, empty, TIDE_UINT8);
-  tide_tensor_release(empty);
-  if (status != TIDE_OK) return status;
-  status = tide_as_strided(&bytes, none, &n, &one, 1, 0);
-  tide_tensor_release(none);
-  if (status != TIDE_OK) return status;
+  TIDE_TRY(tide_view_dtype(&none, empty, TIDE_UINT8));
+  TIDE_TRY(tide_as_strided(&bytes, none, &n, &one, 1, 0));
   /* Pinned values may be on their way still: a copy finds out. */
-  status = tide_to(out, bytes, &o, false, tide_storage_is_pinned(tide_tensor_storage(x)));
-  tide_tensor_release(bytes);
-  return status;
+  return tide_to(out, bytes, &o, false, tide_storage_is_pinned(tide_tensor_storage(x)));
 }
 
 /* What would keep the bytes from being read, a capture or an error of the device, comes now instead. */
@@ -168,11 +162,9 @@ static tide_status put_storage(tide_values *v, const tide_tensor *x) {
   int64_t n = (int64_t)tide_storage_nbytes(s);
   TIDE_TRY(put_length(v, n));
   if (!n || !v->config.file) return n ? wait_for(device) : TIDE_OK;
-  tide_tensor *host;
+  TIDE_OWNED tide_tensor *host = NULL;
   TIDE_TRY(read_storage(&host, x));
-  tide_status status = put(v, tide_tensor_data(host), (size_t)n);
-  tide_tensor_release(host);
-  return status;
+  return put(v, tide_tensor_data(host), (size_t)n);
 }
 
 static tide_status put_tensor(tide_values *v, const tide_tensor *x) {
@@ -329,26 +321,18 @@ static tide_status add_storage(tide_values *v) {
     if (!bytes) return no_memory(v);
     v->bytes = bytes, v->room = room;
   }
-  tide_tensor *bytes = NULL;
-  tide_status status = get_bytes(&bytes, v);
-  if (status == TIDE_OK)
-    v->bytes[v->storages++] = bytes;
-  else
-    tide_tensor_release(bytes);
-  return status;
+  TIDE_OWNED tide_tensor *bytes = NULL;
+  TIDE_TRY(get_bytes(&bytes, v));
+  return tide__owned_give(&v->bytes[v->storages++], &bytes);
 }
 
 /* The view of a storage's bytes as elements. */
 static tide_status view(tide_tensor **out, const tide_tensor *bytes, const tide_values *v) {
   int64_t each = (int64_t)tide_dtype_size(v->dtype), whole = tide_tensor_numel(bytes) / each * each;
-  tide_tensor *part, *elements;
+  TIDE_OWNED tide_tensor *part = NULL, *elements = NULL;
   TIDE_TRY(tide_narrow(&part, bytes, 0, 0, whole));
-  tide_status status = tide_view_dtype(&elements, part, v->dtype);
-  tide_tensor_release(part);
-  if (status != TIDE_OK) return status;
-  status = tide_as_strided(out, elements, v->size, v->stride, v->ndim, v->offset);
-  tide_tensor_release(elements);
-  return status;
+  TIDE_TRY(tide_view_dtype(&elements, part, v->dtype));
+  return tide_as_strided(out, elements, v->size, v->stride, v->ndim, v->offset);
 }
 
 static tide_status make_tensor(tide_values *v, tide_saved *out, const tide_tensor *bytes) {

@@ -110,31 +110,20 @@ static tide_status turned(tide_tensor **out, const tide_tensor *w, const tide_co
 static tide_status launch(tide_conv_args *a, const tide_tensor *result, const tide_tensor *x, const tide_tensor *w,
                           const tide_tensor *bias) {
   tide__queue q;
-  int device = x->storage->device;
-  TIDE_TRY(tide__queue_begin(&q, device));
-  tide__head_begin(&a->head, device, bias ? 4 : 3);
-  tide__head_set(&a->head, 0, result, &q);
-  tide__head_set(&a->head, 1, x, &q);
-  tide__head_set(&a->head, 2, w, &q);
-  a->head.ptr[3] = NULL;
-  if (bias) tide__head_set(&a->head, 3, bias, &q);
+  TIDE_TRY(tide__operands(&a->head, &q, x->storage->device, 4, (const tide_tensor *[]){result, x, w, bias}));
   a->dtype = x->dtype, a->tf32 = tide_get_tf32();
   return TIDE_LAUNCH(&q, conv, a, 0);
 }
 
 static tide_status run(tide_conv_args *a, const tide_tensor *result, const tide_tensor *x, const tide_tensor *w,
                        const tide_tensor *bias, bool transposed) {
-  tide_tensor *in = NULL, *by = NULL, *add = NULL;
+  TIDE_OWNED tide_tensor *in = NULL, *by = NULL, *add = NULL;
   tide_dtype dtype = (tide_dtype)x->dtype;
   if (result->numel == 0) return TIDE_OK;
-  tide_status status = tide__as_contiguous(&in, x, dtype);
-  if (status == TIDE_OK) status = transposed ? turned(&by, w, a) : tide__as_contiguous(&by, w, dtype);
-  if (status == TIDE_OK && bias) status = tide__as_contiguous(&add, bias, dtype);
-  if (status == TIDE_OK) status = launch(a, result, in, by, add);
-  tide_tensor_release(in);
-  tide_tensor_release(by);
-  tide_tensor_release(add);
-  return status;
+  TIDE_TRY(tide__as_contiguous(&in, x, dtype));
+  TIDE_TRY(transposed ? turned(&by, w, a) : tide__as_contiguous(&by, w, dtype));
+  if (bias) TIDE_TRY(tide__as_contiguous(&add, bias, dtype));
+  return launch(a, result, in, by, add);
 }
 
 static tide_status convolve(tide_tensor **out, const tide_tensor *x, const tide_tensor *w, const tide_tensor *bias,
@@ -164,12 +153,7 @@ static tide_status convolve(tide_tensor **out, const tide_tensor *x, const tide_
   }
   size[first - 1] = a.results;
   TIDE_TRY(tide__tensor_new(&result, size, x->ndim, (tide_dtype)x->dtype, x->storage->device));
-  tide_status status = run(&a, result, x, w, bias, transposed);
-  if (status == TIDE_OK)
-    *out = result;
-  else
-    tide_tensor_release(result);
-  return status;
+  return tide__hand_out(out, result, run(&a, result, x, w, bias, transposed));
 }
 
 tide_status tide_conv(tide_tensor **out, const tide_tensor *x, const tide_tensor *w, const tide_tensor *bias, int rank,

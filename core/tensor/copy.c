@@ -48,11 +48,9 @@ tide_status tide__copy_queued(tide__queue *q, const tide_tensor *dst, const tide
 static tide_status copy_here(tide_tensor *dst, const tide_tensor *src) {
   if (!tide__tensor_overlaps(dst, src)) return tide__copy_kernel(dst, src);
   if (tide__same_elements(dst, src)) return dst->dtype == src->dtype ? TIDE_OK : tide__copy_kernel(dst, src);
-  tide_tensor *apart;
+  TIDE_OWNED tide_tensor *apart = NULL;
   TIDE_TRY(tide_clone(&apart, src));
-  tide_status status = tide__copy_kernel(dst, apart);
-  tide_tensor_release(apart);
-  return status;
+  return tide__copy_kernel(dst, apart);
 }
 
 tide_status tide__as_contiguous(tide_tensor **out, const tide_tensor *x, tide_dtype dtype) {
@@ -62,13 +60,7 @@ tide_status tide__as_contiguous(tide_tensor **out, const tide_tensor *x, tide_dt
   }
   tide_tensor *copy;
   TIDE_TRY(tide__tensor_new(&copy, x->size, x->ndim, dtype, x->storage->device));
-  tide_status status = tide__copy_kernel(copy, x);
-  if (status != TIDE_OK) {
-    tide_tensor_release(copy);
-    return status;
-  }
-  *out = copy;
-  return TIDE_OK;
+  return tide__hand_out(out, copy, tide__copy_kernel(copy, x));
 }
 
 tide_status tide__as_dtype(tide_tensor **out, const tide_tensor *x, tide_dtype dtype) {
@@ -78,13 +70,7 @@ tide_status tide__as_dtype(tide_tensor **out, const tide_tensor *x, tide_dtype d
   }
   tide_tensor *copy;
   TIDE_TRY(tide__tensor_new_like(&copy, x, dtype, x->storage->device));
-  tide_status status = tide__copy_kernel(copy, x);
-  if (status != TIDE_OK) {
-    tide_tensor_release(copy);
-    return status;
-  }
-  *out = copy;
-  return TIDE_OK;
+  return tide__hand_out(out, copy, tide__copy_kernel(copy, x));
 }
 
 /* ---- between devices ---- */
@@ -148,12 +134,10 @@ static tide_status transfer(const tide_tensor *dst, const tide_tensor *src, bool
 static tide_status land(tide_tensor *dst, const tide_tensor *packed, bool non_blocking) {
   if (dst->contiguous && dst->dtype == packed->dtype && tide__same_size(dst, packed))
     return transfer(dst, packed, non_blocking);
-  tide_tensor *staging;
+  TIDE_OWNED tide_tensor *staging = NULL;
   TIDE_TRY(tide__tensor_new(&staging, packed->size, packed->ndim, (tide_dtype)packed->dtype, dst->storage->device));
-  tide_status status = transfer(staging, packed, non_blocking);
-  if (status == TIDE_OK) status = tide__copy_kernel(dst, staging);
-  tide_tensor_release(staging);
-  return status;
+  TIDE_TRY(transfer(staging, packed, non_blocking));
+  return tide__copy_kernel(dst, staging);
 }
 
 /* The dtype that travels: the cast is done where it makes the journey shorter. */
@@ -170,11 +154,9 @@ bool tide__copy_travels(const tide_tensor *dst, const tide_tensor *src) {
 
 static tide_status route(tide_tensor *dst, const tide_tensor *src, bool non_blocking) {
   if (tide__copy_travels(dst, src)) return transfer(dst, src, non_blocking);
-  tide_tensor *packed;
+  TIDE_OWNED tide_tensor *packed = NULL;
   TIDE_TRY(tide__as_contiguous(&packed, src, wire_dtype(dst, src)));
-  tide_status status = land(dst, packed, non_blocking);
-  tide_tensor_release(packed);
-  return status;
+  return land(dst, packed, non_blocking);
 }
 
 /* A blocking copy to a device counts as done for every stream, though its last step may still be queued. */
@@ -251,13 +233,7 @@ tide_status tide_to(tide_tensor **out, const tide_tensor *x, const tide_options 
   tide_tensor *made;
   bool pinned = o.pin_memory || (non_blocking && from >= 0 && device < 0);
   TIDE_TRY(new_for(&made, x, dtype, device, pinned));
-  tide_status status = copy_named(made, x, non_blocking, "to");
-  if (status != TIDE_OK) {
-    tide_tensor_release(made);
-    return status;
-  }
-  *out = made;
-  return TIDE_OK;
+  return tide__hand_out(out, made, copy_named(made, x, non_blocking, "to"));
 }
 
 tide_status tide_clone(tide_tensor **out, const tide_tensor *x) {
@@ -266,13 +242,7 @@ tide_status tide_clone(tide_tensor **out, const tide_tensor *x) {
   TIDE_TRY(tide__replay_check(x, "clone"));
   tide_tensor *copy;
   TIDE_TRY(tide__tensor_new_like(&copy, x, (tide_dtype)x->dtype, x->storage->device));
-  tide_status status = tide__copy_kernel(copy, x);
-  if (status != TIDE_OK) {
-    tide_tensor_release(copy);
-    return status;
-  }
-  *out = copy;
-  return TIDE_OK;
+  return tide__hand_out(out, copy, tide__copy_kernel(copy, x));
 }
 
 tide_status tide_contiguous(tide_tensor **out, const tide_tensor *x) {
@@ -350,9 +320,7 @@ tide_status tide_fill(tide_tensor *x, tide_scalar value) {
   if (x->numel == 0) return TIDE_OK;
   tide__queue q;
   tide_fill_args a;
-  TIDE_TRY(tide__queue_begin(&q, x->storage->device));
-  tide__head_begin(&a.head, x->storage->device, 1);
-  tide__head_set(&a.head, 0, x, &q);
+  TIDE_TRY(tide__operands(&a.head, &q, x->storage->device, 1, (const tide_tensor *[]){x}));
   a.dtype = x->dtype, a.numel = x->numel;
   tide__scalar_pack(a.bits, value, (tide_dtype)x->dtype);
   if (x->contiguous) {

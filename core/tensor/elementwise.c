@@ -338,12 +338,7 @@ static tide_status call_finish(tide_tensor **out, call *c, const tide_scalar *pa
     TIDE_TRY(call_overlap(c, into));
   else
     TIDE_TRY(call_new(&result, c));
-  tide_status status = result->numel ? call_run(c, result, params) : TIDE_OK;
-  if (status != TIDE_OK) {
-    if (!direct) tide_tensor_release(result);
-    return status;
-  }
-  return tide__deliver(out, result, into);
+  return tide__deliver(out, result, into, result->numel ? call_run(c, result, params) : TIDE_OK);
 }
 
 static tide_status general_path(tide_tensor **out, tide_op op, const tide_op_info *info, const tide_operand *in,
@@ -375,15 +370,12 @@ static inline bool is_polar(tide_op op, const tide_operand *in) {
 static tide_status polar_path(tide_tensor **out, tide_op op, const tide_tensor *x, tide_tensor *into) {
   tide_op of_parts = op == TIDE_OP_abs ? TIDE_OP_hypot : TIDE_OP_atan2;
   tide_op_info info = *tide_op_get(of_parts);
-  tide_tensor *re = NULL, *im = NULL;
+  TIDE_OWNED tide_tensor *re = NULL, *im = NULL;
   info.name = tide_op_get(op)->name;
-  tide_status status = tide_real(&re, x);
-  if (status == TIDE_OK) status = tide_imag(&im, x);
+  TIDE_TRY(tide_real(&re, x));
+  TIDE_TRY(tide_imag(&im, x));
   tide_operand parts[2] = {{.tensor = op == TIDE_OP_abs ? re : im}, {.tensor = op == TIDE_OP_abs ? im : re}};
-  if (status == TIDE_OK) status = general_path(out, of_parts, &info, parts, NULL, into);
-  tide_tensor_release(re);
-  tide_tensor_release(im);
-  return status;
+  return general_path(out, of_parts, &info, parts, NULL, into);
 }
 
 /* ---- the entries ---- */

@@ -66,11 +66,7 @@ static tide_status make_contiguous(tide_tensor **out, const int64_t *size, int n
 /* Hands x out if its filling went well. */
 static tide_status finish(tide_tensor **out, tide_tensor *x, tide_status status) {
   tide__made_here(x);
-  if (status == TIDE_OK)
-    *out = x;
-  else
-    tide_tensor_release(x);
-  return status;
+  return tide__hand_out(out, x, status);
 }
 
 tide_status tide_empty(tide_tensor **out, const int64_t *size, int ndim, const tide_options *options) {
@@ -131,9 +127,7 @@ static tide_status count(tide_tensor *x, tide_value start, tide_value step, tide
   if (x->numel == 0) return TIDE_OK;
   tide__queue q;
   tide_arange_args a;
-  TIDE_TRY(tide__queue_begin(&q, x->storage->device));
-  tide__head_begin(&a.head, x->storage->device, 1);
-  tide__head_set(&a.head, 0, x, &q);
+  TIDE_TRY(tide__operands(&a.head, &q, x->storage->device, 1, (const tide_tensor *[]){x}));
   a.dtype = x->dtype, a.symmetric = symmetric, a.numel = x->numel;
   a.start = start, a.step = step, a.last = last;
   return TIDE_LAUNCH(&q, arange, &a, 0);
@@ -164,12 +158,9 @@ tide_status tide_arange(tide_tensor **out, tide_scalar start, tide_scalar step, 
 static tide_status linspace_wide(tide_tensor **out, double a, double b, int64_t n, const tide_options *o) {
   tide_options wide = *o;
   wide.dtype = TIDE_FLOAT64;
-  tide_tensor *x, *made;
+  TIDE_OWNED tide_tensor *x = NULL;
   TIDE_TRY(tide_linspace(&x, a, b, n, &wide));
-  tide_status status = tide_to(&made, x, o, false, false);
-  tide_tensor_release(x);
-  if (status == TIDE_OK) *out = made;
-  return status;
+  return tide_to(out, x, o, false, false);
 }
 
 tide_status tide_linspace(tide_tensor **out, double a, double b, int64_t n, const tide_options *options) {
@@ -188,17 +179,15 @@ tide_status tide_linspace(tide_tensor **out, double a, double b, int64_t n, cons
 tide_status tide_eye(tide_tensor **out, int64_t n, int64_t m, const tide_options *options) {
   int64_t size[2] = {n, m}, stride;
   tide_options o;
-  tide_tensor *x, *diagonal;
+  TIDE_OWNED tide_tensor *diagonal = NULL;
+  tide_tensor *x;
   TIDE_TRY(resolve(&o, out, options, tide_get_default_dtype(), "eye"));
   TIDE_TRY(make_contiguous(&x, size, 2, &o, "eye"));
   int64_t length = n < m ? n : m;
   stride = m + 1;
   tide_status status = tide_fill(x, tide_int(0));
   if (status == TIDE_OK) status = tide__tensor_view(&diagonal, x, &length, &stride, 1, 0);
-  if (status == TIDE_OK) {
-    status = tide_fill(diagonal, tide_int(1));
-    tide_tensor_release(diagonal);
-  }
+  if (status == TIDE_OK) status = tide_fill(diagonal, tide_int(1));
   return finish(out, x, status);
 }
 
@@ -253,7 +242,7 @@ tide_status tide_tril_indices(tide_tensor **out, int64_t n, int64_t m, int64_t k
                               const tide_options *options) {
   const char *what = upper ? "triu_indices" : "tril_indices";
   tide_options o, host = {TIDE_INT64, TIDE_CPU, false};
-  tide_tensor *x, *made;
+  TIDE_OWNED tide_tensor *x = NULL;
   TIDE_TRY(resolve(&o, out, options, TIDE_INT64, what));
   TIDE_TRY(check_countable(&o, n, what));
   TIDE_TRY(check_countable(&o, m, what));
@@ -261,11 +250,8 @@ tide_status tide_tril_indices(tide_tensor **out, int64_t n, int64_t m, int64_t k
   int64_t size[2] = {2, triangle_count(&t)};
   TIDE_TRY(make_contiguous(&x, size, 2, &host, what));
   int64_t *values = size[1] ? (int64_t *)tide__tensor_ptr(x) : NULL;
-  tide_status status = values ? triangle_write(values, values + size[1], &t, tide_get_index_base(), what) : TIDE_OK;
-  if (status == TIDE_OK) status = tide_to(&made, x, &o, false, false);
-  tide_tensor_release(x);
-  if (status == TIDE_OK) *out = made;
-  return status;
+  if (values) TIDE_TRY(triangle_write(values, values + size[1], &t, tide_get_index_base(), what));
+  return tide_to(out, x, &o, false, false);
 }
 
 /* ---- the host's memory ---- */

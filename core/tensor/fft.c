@@ -126,10 +126,7 @@ static tide_status request_begin(request *r, tide_fft_kind kind, const tide_tens
 
 /* ---- the input: cropped, padded, of the right dtype ---- */
 
-static void input_end(input *in) {
-  tide_tensor_release(in->x);
-  in->x = NULL;
-}
+static void input_end(input *in) { tide_tensor_release(in->x); }
 
 static void input_replace(input *in, tide_tensor *x, bool ours) {
   tide_tensor_release(in->x);
@@ -141,25 +138,17 @@ static tide_status common_part(tide_tensor **a, tide_tensor **b, const tide_tens
   int64_t size[TIDE_MAX_DIMS];
   for (int d = 0; d < x->ndim; d++) size[d] = x->size[d] < y->size[d] ? x->size[d] : y->size[d];
   TIDE_TRY(tide__tensor_view(a, x, size, x->stride, x->ndim, x->offset));
-  tide_status status = tide__tensor_view(b, y, size, y->stride, y->ndim, y->offset);
-  if (status != TIDE_OK) tide_tensor_release(*a);
-  return status;
+  return tide__tensor_view(b, y, size, y->stride, y->ndim, y->offset);
 }
 
 static tide_status pad(input *in, const request *r) {
-  tide_tensor *whole, *from, *to;
+  TIDE_OWNED tide_tensor *whole = NULL, *from = NULL, *to = NULL;
   TIDE_TRY(tide__tensor_new(&whole, r->in_size, r->ndim, r->in_dtype, in->x->storage->device));
-  tide_status status = tide_fill(whole, tide_int(0));
-  if (status == TIDE_OK) status = common_part(&from, &to, in->x, whole);
-  if (status == TIDE_OK) {
-    status = to->numel ? tide__copy_kernel(to, from) : TIDE_OK;
-    tide_tensor_release(from), tide_tensor_release(to);
-  }
-  if (status == TIDE_OK)
-    input_replace(in, whole, true);
-  else
-    tide_tensor_release(whole);
-  return status;
+  TIDE_TRY(tide_fill(whole, tide_int(0)));
+  TIDE_TRY(common_part(&from, &to, in->x, whole));
+  if (to->numel) TIDE_TRY(tide__copy_kernel(to, from));
+  input_replace(in, tide__tensor_ref(whole), true);
+  return TIDE_OK;
 }
 
 static tide_status fit(input *in, const request *r) {
@@ -390,14 +379,11 @@ static tide_status arrange(input *in, const request *r, int *order, bool planned
   bool destroyed = r->type == TIDE_FFT_C2R && (planned || r->ndims > 1) && !in->ours;
   dims_order(order, r, in->x, !fitting);
   if (fitting && !destroyed) return TIDE_OK;
-  tide_tensor *copy;
+  TIDE_OWNED tide_tensor *copy = NULL;
   TIDE_TRY(new_ordered(&copy, in->x->size, order, in->x->ndim, r->in_dtype, in->x->storage->device));
-  tide_status status = tide__copy_kernel(copy, in->x);
-  if (status == TIDE_OK)
-    input_replace(in, copy, true);
-  else
-    tide_tensor_release(copy);
-  return status;
+  TIDE_TRY(tide__copy_kernel(copy, in->x));
+  input_replace(in, tide__tensor_ref(copy), true);
+  return TIDE_OK;
 }
 
 /* The groups of complex dims besides the first, in place. */
@@ -480,11 +466,9 @@ static tide_status compute_any(tide_tensor **result, const request *r, const tid
                                tide_fft_norm norm, tide_tensor *into) {
   if (is_of_real(r, x))
     return tide__fft_of_real(result, x, r->out_size, r->out_dtype, r->dim, n, r->ndims, norm, r->what);
-  input in;
-  tide_status status = input_begin(&in, r, x);
-  if (status == TIDE_OK) status = compute(result, r, &in, into);
-  input_end(&in);
-  return status;
+  __attribute__((cleanup(input_end))) input in = {0};
+  TIDE_TRY(input_begin(&in, r, x));
+  return compute(result, r, &in, into);
 }
 
 tide_status tide_fft(tide_tensor **out, tide_fft_kind kind, const tide_tensor *x, const int *dims, const int64_t *n,
@@ -495,13 +479,9 @@ tide_status tide_fft(tide_tensor **out, tide_fft_kind kind, const tide_tensor *x
   if (into) TIDE_TRY(check_into(&r, x, into));
   tide_tensor *result = NULL;
   tide_status status = compute_any(&result, &r, x, n, norm, into);
-  if (status != TIDE_OK) {
-    tide_tensor_release(result);
-    return status;
-  }
-  if (into && tide_tensor_same_view(result, into)) { /* a second reference to the destination itself */
+  if (status != TIDE_OK || (into && tide_tensor_same_view(result, into))) { /* the destination itself, once more */
     tide_tensor_release(result);
     result = into;
   }
-  return tide__deliver(out, result, into);
+  return tide__deliver(out, result, into, status);
 }

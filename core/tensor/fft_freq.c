@@ -18,23 +18,13 @@ tide_status tide_fft_freq(tide_tensor **out, int64_t n, double d, bool half, con
   if (o.dtype == TIDE_DTYPE_NONE) o.dtype = tide_get_default_dtype();
   if (n < 1)
     return tide__fail(TIDE_VALUE, "%s: wrong number of points, got %lld, expected at least 1", what, (long long)n);
-  if (tide__category(o.dtype) != 2)
-    return tide__fail(TIDE_DTYPE, "%s: dtype not accepted, got %s, expected a floating one", what,
-                      tide_dtype_name(o.dtype));
-  tide_tensor *x, *rolled;
+  if (tide__category(o.dtype) != 2) return tide__fail_dtype(what, o.dtype, "a floating one");
+  TIDE_OWNED tide_tensor *x = NULL, *rolled = NULL;
   const int dim = 0;
   TIDE_TRY(tide_arange(&x, tide_int(half ? 0 : -(n / 2)), tide_int(1), half ? n / 2 + 1 : n, &o));
-  tide_status status = TIDE_OK;
-  if (!half && (status = tide_fft_shift(&rolled, x, &dim, 1, true)) == TIDE_OK) {
-    tide_tensor_release(x);
-    x = rolled;
-  }
-  if (status == TIDE_OK) status = scaled(x, 1 / ((double)n * d));
-  if (status == TIDE_OK)
-    *out = x;
-  else
-    tide_tensor_release(x);
-  return status;
+  if (!half) TIDE_TRY(tide_fft_shift(&rolled, x, &dim, 1, true));
+  TIDE_TRY(scaled(half ? x : rolled, 1 / ((double)n * d)));
+  return tide__owned_give(out, half ? &x : &rolled);
 }
 
 tide_status tide_fft_shift(tide_tensor **out, const tide_tensor *x, const int *dims, int ndims, bool inverse) {

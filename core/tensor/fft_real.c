@@ -36,13 +36,11 @@ static tide_status fill(tide_tensor *result, const tide_tensor *x, const int *di
                         tide_fft_norm norm, const char *what) {
   int last = dims[ndims - 1];
   int64_t size[TIDE_MAX_DIMS];
-  tide_tensor *half;
+  TIDE_OWNED tide_tensor *half = NULL;
   memcpy(size, result->size, sizeof size);
   size[last] = size[last] / 2 + 1;
   TIDE_TRY(tide__tensor_view(&half, result, size, result->stride, result->ndim, 0));
-  tide_status status = tide_fft(NULL, TIDE_FFT_RFFT, x, &last, n ? n + ndims - 1 : NULL, 1, norm, half, what);
-  tide_tensor_release(half);
-  TIDE_TRY(status);
+  TIDE_TRY(tide_fft(NULL, TIDE_FFT_RFFT, x, &last, n ? n + ndims - 1 : NULL, 1, norm, half, what));
   TIDE_TRY(mirror(result, last));
   if (ndims == 1) return TIDE_OK;
   return tide_fft(NULL, TIDE_FFT_FFT, result, dims, NULL, ndims - 1, norm, result, what);
@@ -52,10 +50,5 @@ tide_status tide__fft_of_real(tide_tensor **out, const tide_tensor *x, const int
                               const int *dims, const int64_t *n, int ndims, tide_fft_norm norm, const char *what) {
   tide_tensor *result;
   TIDE_TRY(tide__tensor_new(&result, size, x->ndim, dtype, x->storage->device));
-  tide_status status = fill(result, x, dims, n, ndims, norm, what);
-  if (status == TIDE_OK)
-    *out = result;
-  else
-    tide_tensor_release(result);
-  return status;
+  return tide__hand_out(out, result, fill(result, x, dims, n, ndims, norm, what));
 }

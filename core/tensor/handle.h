@@ -26,12 +26,7 @@ void tide__tensor_layout(tide_tensor *x); /* sets numel and contiguous from size
 /* A new contiguous tensor. */
 tide_status tide__tensor_new(tide_tensor **out, const int64_t *size, int ndim, tide_dtype dtype, int device);
 static inline char *tide__tensor_ptr(const tide_tensor *x) {
-  static const uint8_t bytes[] = {
-#define DTYPE(name, NAME, type, size_, kind, alias) size_,
-#include "tide/dtype.def"
-#undef DTYPE
-  };
-  return (char *)x->storage->ptr + x->offset * bytes[x->dtype];
+  return (char *)x->storage->ptr + x->offset * tide__itemsize(x->dtype);
 }
 static inline int tide__tensor_device(const tide_tensor *x) { return x->storage->device; }
 /* STATE if x is NULL, freed, or its runtime has ended; `what` names the function and `name` the argument. */

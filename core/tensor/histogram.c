@@ -30,19 +30,13 @@ static tide_dtype sum_dtype(tide_dtype dtype) {
 static tide_status sum_at(tide_tensor **out, const tide_tensor *values, const tide_tensor *weights, int64_t n,
                           tide__index_space *s) {
   tide_options o = {weights ? (tide_dtype)weights->dtype : TIDE_INT64, values->storage->device, false};
-  tide_tensor *sums, *dense = NULL;
+  TIDE_OWNED tide_tensor *sums = NULL, *dense = NULL;
   tide_options wide = {sum_dtype(o.dtype), o.device, false};
   TIDE_TRY(tide_full(&sums, &n, 1, tide_int(0), &wide));
-  tide_status status =
-      weights ? tide__as_contiguous(&dense, weights, o.dtype) : tide_full(&dense, NULL, 0, tide_int(1), &o);
+  TIDE_TRY(weights ? tide__as_contiguous(&dense, weights, o.dtype) : tide_full(&dense, NULL, 0, tide_int(1), &o));
   s->length = n, s->pitch = 1;
-  if (status == TIDE_OK && values->numel) status = add_at(sums, values, dense, s);
-  tide_tensor_release(dense);
-  if (status == TIDE_OK)
-    *out = sums;
-  else
-    tide_tensor_release(sums);
-  return status;
+  if (values->numel) TIDE_TRY(add_at(sums, values, dense, s));
+  return tide__owned_give(out, &sums);
 }
 
 /* The smallest and the largest element, by one wait. */
@@ -53,23 +47,19 @@ static tide_status extremes(tide_scalar value[2], const tide_tensor *x) {
     value[0] = tide_int(low), value[1] = tide_int(high);
     return TIDE_OK;
   }
-  tide_tensor *both;
+  TIDE_OWNED tide_tensor *both = NULL;
   int64_t two = 2;
   TIDE_TRY(tide__tensor_new(&both, &two, 1, (tide_dtype)x->dtype, x->storage->device));
-  tide_status status = TIDE_OK;
-  for (int i = 0; i < 2 && status == TIDE_OK; i++) {
-    tide_tensor *slot;
-    status = tide_select(&slot, both, 0, i);
-    if (status != TIDE_OK) break;
-    status = tide_reduce(NULL, i ? TIDE_MAX : TIDE_MIN, x, NULL, slot);
-    tide_tensor_release(slot);
+  for (int i = 0; i < 2; i++) {
+    TIDE_OWNED tide_tensor *slot = NULL;
+    TIDE_TRY(tide_select(&slot, both, 0, i));
+    TIDE_TRY(tide_reduce(NULL, i ? TIDE_MAX : TIDE_MIN, x, NULL, slot));
   }
   char bytes[2 * 16];
-  if (status == TIDE_OK) status = tide_read(bytes, both);
-  for (int i = 0; i < 2 && status == TIDE_OK; i++)
+  TIDE_TRY(tide_read(bytes, both));
+  for (int i = 0; i < 2; i++)
     value[i] = tide__scalar_unpack(bytes + i * tide__itemsize(x->dtype), (tide_dtype)x->dtype);
-  tide_tensor_release(both);
-  return status;
+  return TIDE_OK;
 }
 
 /* ---- bincount ---- */
@@ -103,25 +93,18 @@ tide_status tide_bincount(tide_tensor **out, const tide_tensor *x, const tide_te
     return tide__fail(TIDE_VALUE, "bincount: x has a negative value, got %lld, expected values from 0",
                       (long long)range[0].i);
   tide__index_space s;
-  tide_tensor *values = NULL, *wide = NULL, *one = NULL, *sums;
+  TIDE_OWNED tide_tensor *values = NULL, *wide = NULL, *one = NULL, *sums = NULL;
   tide_dtype dtype = x->dtype == TIDE_INT32 ? TIDE_INT32 : TIDE_INT64;
   int64_t n = tide__size_add(range[1].i, 1);
   if (!x->numel) weights = NULL; /* torch counts then */
   tide__index_along(&s, x, 0);
-  tide_status status = tide__as_contiguous(&values, x, dtype);
-  if (status == TIDE_OK && weights) {
-    status = tide__as_dtype(&wide, weights, weights->dtype == TIDE_FLOAT32 ? TIDE_FLOAT32 : TIDE_FLOAT64);
-    if (status == TIDE_OK) status = tide__as_contiguous(&one, wide, (tide_dtype)wide->dtype);
+  TIDE_TRY(tide__as_contiguous(&values, x, dtype));
+  if (weights) {
+    TIDE_TRY(tide__as_dtype(&wide, weights, weights->dtype == TIDE_FLOAT32 ? TIDE_FLOAT32 : TIDE_FLOAT64));
+    TIDE_TRY(tide__as_contiguous(&one, wide, (tide_dtype)wide->dtype));
   }
-  if (status == TIDE_OK) status = sum_at(&sums, values, one, n < least ? least : n, &s);
-  if (status == TIDE_OK) {
-    status = tide__as_dtype(out, sums, one ? (tide_dtype)one->dtype : TIDE_INT64);
-    tide_tensor_release(sums);
-  }
-  tide_tensor_release(one);
-  tide_tensor_release(wide);
-  tide_tensor_release(values);
-  return status;
+  TIDE_TRY(sum_at(&sums, values, one, n < least ? least : n, &s));
+  return tide__as_dtype(out, sums, one ? (tide_dtype)one->dtype : TIDE_INT64);
 }
 
 /* ---- bins ---- */
@@ -158,34 +141,23 @@ static tide_status find_bounds(double *low, double *high, const tide_tensor *x, 
 
 /* Divided by the sum and by the widths of the bins. */
 static tide_status make_density(tide_tensor **out, const tide_tensor *sums, const tide_tensor *edges) {
-  tide_tensor *upper = NULL, *lower = NULL, *width = NULL, *sum = NULL;
-  tide_status status = tide_narrow(&upper, edges, 0, 1, sums->numel);
-  if (status == TIDE_OK) status = tide_narrow(&lower, edges, 0, 0, sums->numel);
-  if (status == TIDE_OK) status = tide_binary(&width, TIDE_OP_sub, upper, lower, NULL);
-  if (status == TIDE_OK) status = tide_reduce(&sum, TIDE_SUM, sums, NULL, NULL);
-  if (status == TIDE_OK) status = tide_binary(NULL, TIDE_OP_mul, width, sum, width);
-  if (status == TIDE_OK) status = tide_binary(out, TIDE_OP_div, sums, width, NULL);
-  tide_tensor_release(upper);
-  tide_tensor_release(lower);
-  tide_tensor_release(width);
-  tide_tensor_release(sum);
-  return status;
+  TIDE_OWNED tide_tensor *upper = NULL, *lower = NULL, *width = NULL, *sum = NULL;
+  TIDE_TRY(tide_narrow(&upper, edges, 0, 1, sums->numel));
+  TIDE_TRY(tide_narrow(&lower, edges, 0, 0, sums->numel));
+  TIDE_TRY(tide_binary(&width, TIDE_OP_sub, upper, lower, NULL));
+  TIDE_TRY(tide_reduce(&sum, TIDE_SUM, sums, NULL, NULL));
+  TIDE_TRY(tide_binary(NULL, TIDE_OP_mul, width, sum, width));
+  return tide_binary(out, TIDE_OP_div, sums, width, NULL);
 }
 
 /* Sums or counts in the bins of s, as x's dtype; with edges, divided by their sum and by the widths. */
 static tide_status sum_bins(tide_tensor **out, const tide_tensor *x, const tide_tensor *weights, int64_t n,
                             tide__index_space *s, const tide_tensor *edges) {
-  tide_tensor *values, *sums, *density = NULL;
+  TIDE_OWNED tide_tensor *values = NULL, *sums = NULL, *density = NULL;
   TIDE_TRY(tide__as_contiguous(&values, x, bin_dtype(x)));
-  tide_status status = sum_at(&sums, values, weights, n, s);
-  if (status == TIDE_OK) {
-    if (edges) status = make_density(&density, sums, edges);
-    if (status == TIDE_OK) status = tide__as_dtype(out, edges ? density : sums, (tide_dtype)x->dtype);
-    tide_tensor_release(sums);
-    tide_tensor_release(density);
-  }
-  tide_tensor_release(values);
-  return status;
+  TIDE_TRY(sum_at(&sums, values, weights, n, s));
+  if (edges) TIDE_TRY(make_density(&density, sums, edges));
+  return tide__as_dtype(out, edges ? density : sums, (tide_dtype)x->dtype);
 }
 
 static tide_status check_bins(int64_t bins, const char *what) {
@@ -212,9 +184,7 @@ tide_status tide_histc(tide_tensor **out, const tide_tensor *x, int64_t bins, do
   s.bins = TIDE_BINS_EVEN, s.low = low, s.high = high;
   TIDE_TRY(sum_bins(&made, x, NULL, bins, &s, NULL));
   tide_status status = into ? tide__size_give(into, &bins, 1, into->storage == x->storage, "histc") : TIDE_OK;
-  if (status == TIDE_OK) return tide__deliver(out, made, into);
-  tide_tensor_release(made);
-  return status;
+  return tide__deliver(out, made, into, status);
 }
 
 static tide_status check_histogram(const tide_tensor *x, const tide_histogram_options *o) {
@@ -245,12 +215,10 @@ static tide_status check_histogram(const tide_tensor *x, const tide_histogram_op
 static tide_status edge_bounds(tide__index_space *s, const tide_tensor *edges) {
   double *bound[2] = {&s->low, &s->high};
   for (int i = 0; i < 2; i++) {
-    tide_tensor *one;
+    TIDE_OWNED tide_tensor *one = NULL;
     tide_scalar value;
     TIDE_TRY(tide_select(&one, edges, 0, i ? edges->numel - 1 : 0));
-    tide_status status = tide_item(&value, one);
-    tide_tensor_release(one);
-    TIDE_TRY(status);
+    TIDE_TRY(tide_item(&value, one));
     *bound[i] = value.re;
   }
   return TIDE_OK;
@@ -271,9 +239,7 @@ static tide_status make_edges(tide_tensor **given, tide_tensor **edges, tide__in
     TIDE_TRY(find_bounds(&s->low, &s->high, x, 0.5, "histogram"));
     TIDE_TRY(tide_linspace(given, s->low, s->high, tide__size_add(*bins, 1), &like));
   }
-  tide_status status = tide__as_contiguous(edges, *given, bin_dtype(x));
-  if (status != TIDE_OK) tide_tensor_release(*given);
-  return status;
+  return tide__as_contiguous(edges, *given, bin_dtype(x));
 }
 
 tide_status tide_histogram(tide_tensor **out, tide_tensor **edges, const tide_tensor *x,
@@ -282,21 +248,13 @@ tide_status tide_histogram(tide_tensor **out, tide_tensor **edges, const tide_te
   TIDE_GIVEN("histogram", options);
   TIDE_GIVEN("histogram", out);
   tide__index_space s;
-  tide_tensor *given, *searched, *sums = NULL;
+  TIDE_OWNED tide_tensor *given = NULL, *searched = NULL;
   int64_t bins;
   TIDE_TRY(check_histogram(x, options));
   tide__index_along(&s, x, 0);
   TIDE_TRY(make_edges(&given, &searched, &s, &bins, x, options));
   s.edges = searched;
   /* Widths of 16-bit edges are exact in the dtype that bins are computed in. */
-  tide_status status = sum_bins(&sums, x, options->weights, bins, &s, options->density ? searched : NULL);
-  tide_tensor_release(searched);
-  if (status == TIDE_OK) {
-    *out = sums;
-    *edges = given;
-    return TIDE_OK;
-  }
-  tide_tensor_release(sums);
-  tide_tensor_release(given);
-  return status;
+  TIDE_TRY(sum_bins(out, x, options->weights, bins, &s, options->density ? searched : NULL));
+  return tide__owned_give(edges, &given);
 }

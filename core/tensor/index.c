@@ -18,12 +18,10 @@
 /* The index as contiguous int64 or int32 on x's device; a copy if it overlaps with `written`. */
 static tide_status prepare_index(tide_tensor **out, const tide_tensor *x, const tide_tensor *index,
                                  const tide_tensor *written) {
-  tide_tensor *any;
+  TIDE_OWNED tide_tensor *any = NULL;
   TIDE_TRY(tide__check(x, "index", "x"));
   TIDE_TRY(tide__index_tensor(&any, x, index, written, "index"));
-  tide_status status = tide__as_contiguous(out, any, (tide_dtype)any->dtype);
-  tide_tensor_release(any);
-  return status;
+  return tide__as_contiguous(out, any, (tide_dtype)any->dtype);
 }
 
 /* x's size with dim replaced by the index's. */
@@ -68,39 +66,30 @@ int64_t tide__index_strides(int64_t *stride, const tide_tensor *x, int dim, int6
 
 tide_status tide_index_get(tide_tensor **out, const tide_tensor *x, int dim, const tide_tensor *index) {
   TIDE_GIVEN("index_get", out);
-  tide_tensor *positions, *made;
+  TIDE_OWNED tide_tensor *positions = NULL, *made = NULL;
   int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
   int ndim;
   TIDE_TRY(prepare_index(&positions, x, index, NULL));
-  tide_status status = tide__dim_check(&dim, dim, x->ndim, "index");
-  if (status == TIDE_OK) status = indexed_size(size, &ndim, x, dim, index, "index");
-  if (status == TIDE_OK) status = tide__tensor_new(&made, size, ndim, (tide_dtype)x->dtype, x->storage->device);
-  if (status == TIDE_OK) {
-    int64_t pitch = tide__index_strides(stride, x, dim, positions->numel);
-    status =
-        tide__index_move(&(tide__index_mode){.base = tide_get_index_base()}, x, dim, positions, made, stride, pitch);
-    if (status == TIDE_OK)
-      *out = made;
-    else
-      tide_tensor_release(made);
-  }
-  tide_tensor_release(positions);
-  return status;
+  TIDE_TRY(tide__dim_check(&dim, dim, x->ndim, "index"));
+  TIDE_TRY(indexed_size(size, &ndim, x, dim, index, "index"));
+  TIDE_TRY(tide__tensor_new(&made, size, ndim, (tide_dtype)x->dtype, x->storage->device));
+  int64_t pitch = tide__index_strides(stride, x, dim, positions->numel);
+  tide__index_mode m = {.base = tide_get_index_base()};
+  TIDE_TRY(tide__index_move(&m, x, dim, positions, made, stride, pitch));
+  return tide__owned_give(out, &made);
+}
+
+tide_status tide__index_number(tide_tensor **out, const tide_tensor *x, tide_dtype dtype, tide_scalar value) {
+  tide_tensor *made;
+  TIDE_TRY(tide__tensor_new(&made, NULL, 0, dtype, x->storage->device));
+  return tide__hand_out(out, made, tide_fill(made, value));
 }
 
 tide_status tide__index_value(tide_tensor **out, const tide_tensor *x, const tide_operand *value, const char *what) {
   const tide_tensor *v = value->tensor;
   if (!v) {
     TIDE_TRY(tide__scalar_check(value->number, (tide_dtype)x->dtype, what));
-    tide_tensor *made;
-    TIDE_TRY(tide__tensor_new(&made, NULL, 0, (tide_dtype)x->dtype, x->storage->device));
-    tide_status status = tide_fill(made, value->number);
-    if (status != TIDE_OK) {
-      tide_tensor_release(made);
-      return status;
-    }
-    *out = made;
-    return TIDE_OK;
+    return tide__index_number(out, x, (tide_dtype)x->dtype, value->number);
   }
   TIDE_TRY(tide__check(v, what, "the value"));
   if (v->storage->device < 0 && v->ndim == 0 && x->storage->device >= 0) {
@@ -119,40 +108,27 @@ tide_status tide__index_write(const tide__index_mode *m, const tide_tensor *x, i
   if (!tide__broadcasts_to(value, size, ndim))
     return tide__fail(TIDE_SHAPE, "index: wrong shape of the value, got %s, expected one that broadcasts to %s",
                       tide__shape_text(value->size, value->ndim), tide__shape_text(size, ndim));
-  tide_tensor *full, *lined;
+  TIDE_OWNED tide_tensor *full = NULL, *lined = NULL;
   TIDE_TRY(tide_expand(&full, value, size, ndim));
   for (int d = 0; d < dim; d++) flat[n++] = x->size[d];
   flat[n++] = index->numel;
   for (int d = dim + 1; d < x->ndim; d++) flat[n++] = x->size[d];
-  tide_status status = tide_reshape(&lined, full, flat, n);
-  tide_tensor_release(full);
-  TIDE_TRY(status);
-  status = tide__index_move(m, x, dim, index, lined, lined->stride, lined->stride[dim]);
-  tide_tensor_release(lined);
-  return status;
-}
-
-static tide_status scatter_value(tide_tensor *x, int dim, const tide_tensor *index, const tide_tensor *value) {
-  tide__index_mode m = {.scatter = true, .base = tide_get_index_base()};
-  int64_t size[TIDE_MAX_DIMS];
-  int ndim;
-  TIDE_TRY(indexed_size(size, &ndim, x, dim, index, "index"));
-  return tide__index_write(&m, x, dim, index, value, size, ndim);
+  TIDE_TRY(tide_reshape(&lined, full, flat, n));
+  return tide__index_move(m, x, dim, index, lined, lined->stride, lined->stride[dim]);
 }
 
 tide_status tide_index_set(tide_tensor *x, int dim, const tide_tensor *index, const tide_operand *value) {
   TIDE_GIVEN("index_set", value);
-  tide_tensor *positions, *v;
+  tide__index_mode m = {.scatter = true, .base = tide_get_index_base()};
+  TIDE_OWNED tide_tensor *positions = NULL, *v = NULL;
+  int64_t size[TIDE_MAX_DIMS];
+  int ndim;
   TIDE_TRY(prepare_index(&positions, x, index, x));
-  tide_status status = tide__writable_check(x, "index", "x");
-  if (status == TIDE_OK) status = tide__dim_check(&dim, dim, x->ndim, "index");
-  if (status == TIDE_OK) status = tide__index_value(&v, x, value, "index");
-  if (status == TIDE_OK) {
-    status = scatter_value(x, dim, positions, v);
-    tide_tensor_release(v);
-  }
-  tide_tensor_release(positions);
-  return status;
+  TIDE_TRY(tide__writable_check(x, "index", "x"));
+  TIDE_TRY(tide__dim_check(&dim, dim, x->ndim, "index"));
+  TIDE_TRY(tide__index_value(&v, x, value, "index"));
+  TIDE_TRY(indexed_size(size, &ndim, x, dim, positions, "index"));
+  return tide__index_write(&m, x, dim, positions, v, size, ndim);
 }
 
 /* ---- by a mask ---- */
@@ -163,14 +139,7 @@ static tide_status compact(const tide_tensor *out, const tide_tensor *flags, con
                            const tide_tensor *x, int base) {
   tide__queue q;
   tide_compact_args a;
-  int device = flags->storage->device;
-  TIDE_TRY(tide__queue_begin(&q, device));
-  tide__head_begin(&a.head, device, x ? 4 : starts ? 3 : 2);
-  tide__head_set(&a.head, 0, out, &q);
-  tide__head_set(&a.head, 1, flags, &q);
-  a.head.ptr[2] = a.head.ptr[3] = NULL;
-  if (starts) tide__head_set(&a.head, 2, starts, &q);
-  if (x) tide__head_set(&a.head, 3, x, &q);
+  TIDE_TRY(tide__operands(&a.head, &q, flags->storage->device, 4, (const tide_tensor *[]){out, flags, starts, x}));
   a.numel = flags->numel, a.item_size = x ? (int32_t)tide__itemsize(out->dtype) : base;
   return starts ? TIDE_LAUNCH(&q, compact, &a, 0) : TIDE_LAUNCH(&q, mask_count, &a, 0);
 }
@@ -178,35 +147,25 @@ static tide_status compact(const tide_tensor *out, const tide_tensor *flags, con
 /* How many of contiguous flags are true before each piece of them, and in all. Synchronises. */
 static tide_status count_pieces(tide_tensor **starts, int64_t *held, const tide_tensor *flags) {
   int64_t size = (flags->numel + TIDE_COMPACT_PIECE - 1) / TIDE_COMPACT_PIECE + 1;
-  tide_tensor *last;
+  TIDE_OWNED tide_tensor *last = NULL;
   tide_scalar n;
   TIDE_TRY(tide__tensor_new(starts, &size, 1, TIDE_INT64, flags->storage->device));
-  tide_status status = compact(*starts, flags, NULL, NULL, 0);
-  if (status == TIDE_OK) status = tide_select(&last, *starts, 0, size - 1);
-  if (status == TIDE_OK) {
-    status = tide__item_now(&n, last);
-    tide_tensor_release(last);
-  }
-  if (status == TIDE_OK)
-    *held = n.i;
-  else
-    tide_tensor_release(*starts);
-  return status;
+  TIDE_TRY(compact(*starts, flags, NULL, NULL, 0));
+  TIDE_TRY(tide_select(&last, *starts, 0, size - 1));
+  TIDE_TRY(tide__item_now(&n, last));
+  *held = n.i;
+  return TIDE_OK;
 }
 
 /* Where contiguous flags are true: the elements of x, contiguous and beside them, or their positions, counted from
  * `base`. Synchronises. */
 static tide_status take_true(tide_tensor **out, const tide_tensor *flags, const tide_tensor *x, int base) {
-  tide_tensor *starts = NULL;
+  TIDE_OWNED tide_tensor *starts = NULL;
+  tide_tensor *made;
   int64_t n = 0;
   if (flags->numel) TIDE_TRY(count_pieces(&starts, &n, flags));
-  tide_status status = tide__tensor_new(out, &n, 1, x ? (tide_dtype)x->dtype : TIDE_INT64, flags->storage->device);
-  if (status == TIDE_OK && n) {
-    status = compact(*out, flags, starts, x, base);
-    if (status != TIDE_OK) tide_tensor_release(*out);
-  }
-  tide_tensor_release(starts);
-  return status;
+  TIDE_TRY(tide__tensor_new(&made, &n, 1, x ? (tide_dtype)x->dtype : TIDE_INT64, flags->storage->device));
+  return tide__hand_out(out, made, n ? compact(made, flags, starts, x, base) : TIDE_OK);
 }
 
 static tide_status check_mask(const tide_tensor *x, const tide_tensor *mask) {
@@ -223,21 +182,17 @@ static tide_status check_mask(const tide_tensor *x, const tide_tensor *mask) {
 
 /* The checked mask as contiguous flags, one for each element of x, before a wait. */
 static tide_status mask_flags(tide_tensor **out, const tide_tensor *x, const tide_tensor *mask) {
-  tide_tensor *full;
+  TIDE_OWNED tide_tensor *full = NULL;
   if (x->storage->device >= 0) TIDE_TRY(tide__sync_begin("mask"));
   TIDE_TRY(tide_expand(&full, mask, x->size, x->ndim));
-  tide_status status = tide__as_contiguous(out, full, TIDE_BOOL);
-  tide_tensor_release(full);
-  return status;
+  return tide__as_contiguous(out, full, TIDE_BOOL);
 }
 
 /* The positions where the checked mask, broadcast to x, holds. Synchronises. */
 static tide_status mask_positions(tide_tensor **out, const tide_tensor *x, const tide_tensor *mask) {
-  tide_tensor *flags;
+  TIDE_OWNED tide_tensor *flags = NULL;
   TIDE_TRY(mask_flags(&flags, x, mask));
-  tide_status status = take_true(out, flags, NULL, 0);
-  tide_tensor_release(flags);
-  return status;
+  return take_true(out, flags, NULL, 0);
 }
 
 /* Gathers from, or scatters to, the contiguous x as one line. */
@@ -251,49 +206,33 @@ static tide_status move_flat(bool scatter, const tide_tensor *x, const tide_tens
 }
 
 static tide_status gather_flat(tide_tensor **out, const tide_tensor *x, const tide_tensor *positions) {
-  tide_tensor *packed, *made;
+  TIDE_OWNED tide_tensor *packed = NULL;
+  tide_tensor *made;
   TIDE_TRY(tide__as_contiguous(&packed, x, (tide_dtype)x->dtype));
-  tide_status status = tide__tensor_new(&made, &positions->numel, 1, (tide_dtype)x->dtype, x->storage->device);
-  if (status == TIDE_OK) {
-    status = move_flat(false, packed, positions, made);
-    if (status == TIDE_OK)
-      *out = made;
-    else
-      tide_tensor_release(made);
-  }
-  tide_tensor_release(packed);
-  return status;
+  TIDE_TRY(tide__tensor_new(&made, &positions->numel, 1, (tide_dtype)x->dtype, x->storage->device));
+  return tide__hand_out(out, made, move_flat(false, packed, positions, made));
 }
 
 tide_status tide_mask_get(tide_tensor **out, const tide_tensor *x, const tide_tensor *mask) {
   TIDE_GIVEN("mask_get", out);
-  tide_tensor *flags, *packed, *positions;
+  TIDE_OWNED tide_tensor *flags = NULL, *packed = NULL, *positions = NULL;
   TIDE_TRY(check_mask(x, mask));
   if (mask->storage->device != x->storage->device) { /* a peer's */
     TIDE_TRY(mask_positions(&positions, x, mask));
-    tide_status moved = gather_flat(out, x, positions);
-    tide_tensor_release(positions);
-    return moved;
+    return gather_flat(out, x, positions);
   }
   TIDE_TRY(mask_flags(&flags, x, mask));
-  tide_status status = tide__as_contiguous(&packed, x, (tide_dtype)x->dtype);
-  if (status == TIDE_OK) {
-    status = take_true(out, flags, packed, 0);
-    tide_tensor_release(packed);
-  }
-  tide_tensor_release(flags);
-  return status;
+  TIDE_TRY(tide__as_contiguous(&packed, x, (tide_dtype)x->dtype));
+  return take_true(out, flags, packed, 0);
 }
 
 /* Writes the elements of a 1-d value, one for each position. */
 static tide_status scatter_flat(tide_tensor *x, const tide_tensor *positions, const tide_tensor *value) {
   if (x->contiguous) return move_flat(true, x, positions, value);
-  tide_tensor *packed;
+  TIDE_OWNED tide_tensor *packed = NULL;
   TIDE_TRY(tide__as_contiguous(&packed, x, (tide_dtype)x->dtype));
-  tide_status status = move_flat(true, packed, positions, value);
-  if (status == TIDE_OK) status = tide__copy_kernel(x, packed);
-  tide_tensor_release(packed);
-  return status;
+  TIDE_TRY(move_flat(true, packed, positions, value));
+  return tide__copy_kernel(x, packed);
 }
 
 static tide_status choose(tide_tensor *x, const tide_tensor *mask, const tide_operand *value) {
@@ -303,20 +242,12 @@ static tide_status choose(tide_tensor *x, const tide_tensor *mask, const tide_op
 
 /* A 1-d value has as many elements as the mask holds, or it broadcasts. */
 static tide_status set_from_line(tide_tensor *x, const tide_tensor *mask, const tide_tensor *v) {
-  tide_tensor *positions;
+  TIDE_OWNED tide_tensor *positions = NULL;
   TIDE_TRY(mask_positions(&positions, x, mask));
-  tide_status status;
-  int64_t held = positions->numel;
-  bool fits = tide__broadcasts_to(v, x->size, x->ndim);
-  if (held == v->numel)
-    status = scatter_flat(x, positions, v);
-  else if (fits)
-    status = choose(x, mask, &(tide_operand){.tensor = v});
-  else
-    status = tide__fail(TIDE_SHAPE, "mask: wrong number of values, got %lld, expected %lld, as many as the mask holds",
-                        (long long)v->numel, (long long)held);
-  tide_tensor_release(positions);
-  return status;
+  if (positions->numel == v->numel) return scatter_flat(x, positions, v);
+  if (tide__broadcasts_to(v, x->size, x->ndim)) return choose(x, mask, &(tide_operand){.tensor = v});
+  return tide__fail(TIDE_SHAPE, "mask: wrong number of values, got %lld, expected %lld, as many as the mask holds",
+                    (long long)v->numel, (long long)positions->numel);
 }
 
 /* A number takes x's dtype before the choice, so that it does not promote the result. */
@@ -328,7 +259,7 @@ static tide_scalar number_for(tide_scalar s, tide_dtype dtype) {
 
 tide_status tide_mask_set(tide_tensor *x, const tide_tensor *mask, const tide_operand *value) {
   TIDE_GIVEN("mask_set", value);
-  tide_tensor *v;
+  TIDE_OWNED tide_tensor *v = NULL;
   TIDE_TRY(check_mask(x, mask));
   TIDE_TRY(tide__writable_check(x, "mask", "x"));
   if (!value->tensor) {
@@ -336,45 +267,29 @@ tide_status tide_mask_set(tide_tensor *x, const tide_tensor *mask, const tide_op
     return choose(x, mask, &(tide_operand){.number = number_for(value->number, (tide_dtype)x->dtype)});
   }
   TIDE_TRY(tide__index_value(&v, x, value, "mask"));
-  tide_status status;
-  if (v->ndim == 1 && v->numel != 1)
-    status = set_from_line(x, mask, v);
-  else if (tide__broadcasts_to(v, x->size, x->ndim))
-    status = choose(x, mask, &(tide_operand){.tensor = v});
-  else
-    status =
-        tide__fail(TIDE_SHAPE, "mask: wrong shape of the value, got %s, expected one that broadcasts to %s, or one dim",
-                   tide__shape_text(v->size, v->ndim), tide__shape_text(x->size, x->ndim));
-  tide_tensor_release(v);
-  return status;
+  if (v->ndim == 1 && v->numel != 1) return set_from_line(x, mask, v);
+  if (tide__broadcasts_to(v, x->size, x->ndim)) return choose(x, mask, &(tide_operand){.tensor = v});
+  return tide__fail(TIDE_SHAPE,
+                    "mask: wrong shape of the value, got %s, expected one that broadcasts to %s, or one dim",
+                    tide__shape_text(v->size, v->ndim), tide__shape_text(x->size, x->ndim));
 }
 
 /* ---- masked_scatter ---- */
 
 /* The first elements of the source, as many as the mask holds. */
 static tide_status scatter_source(tide_tensor *x, const tide_tensor *mask, const tide_tensor *source) {
-  tide_tensor *positions, *line = NULL, *first = NULL;
+  TIDE_OWNED tide_tensor *positions = NULL, *line = NULL, *first = NULL, *apart = NULL;
   TIDE_TRY(mask_positions(&positions, x, mask));
   int64_t all = source->numel, held = positions->numel;
-  tide_status status = TIDE_OK;
   if (held > all)
-    status = tide__fail(TIDE_SHAPE,
-                        "masked_scatter: too few elements in the source, got %lld, expected at least %lld, as many as "
-                        "the mask holds",
-                        (long long)all, (long long)held);
-  if (status == TIDE_OK) status = tide_reshape(&line, source, &all, 1);
-  if (status == TIDE_OK) status = tide_narrow(&first, line, 0, 0, held);
-  if (status == TIDE_OK && tide__tensor_overlaps(x, first)) {
-    tide_tensor_release(line);
-    line = first;
-    first = NULL;
-    status = tide_clone(&first, line);
-  }
-  if (status == TIDE_OK) status = scatter_flat(x, positions, first);
-  tide_tensor_release(first);
-  tide_tensor_release(line);
-  tide_tensor_release(positions);
-  return status;
+    return tide__fail(TIDE_SHAPE,
+                      "masked_scatter: too few elements in the source, got %lld, expected at least %lld, as many as "
+                      "the mask holds",
+                      (long long)all, (long long)held);
+  TIDE_TRY(tide_reshape(&line, source, &all, 1));
+  TIDE_TRY(tide_narrow(&first, line, 0, 0, held));
+  if (tide__tensor_overlaps(x, first)) TIDE_TRY(tide_clone(&apart, first));
+  return scatter_flat(x, positions, apart ? apart : first);
 }
 
 tide_status tide_masked_scatter(tide_tensor **out, const tide_tensor *x, const tide_tensor *mask,
@@ -397,7 +312,7 @@ tide_status tide_masked_scatter(tide_tensor **out, const tide_tensor *x, const t
 
 /* out[:, d] = (position / step) % size + base, less what changes nothing, but for the first. */
 static tide_status coordinate(tide_tensor *out, int d, const tide_tensor *positions, int64_t step, int64_t size) {
-  tide_tensor *column;
+  TIDE_OWNED tide_tensor *column = NULL;
   int64_t base = tide_get_index_base();
   TIDE_TRY(tide_select(&column, out, 1, d));
   const struct {
@@ -407,15 +322,13 @@ static tide_status coordinate(tide_tensor *out, int d, const tide_tensor *positi
   } steps[3] = {{TIDE_OP_floor_divide, step, step != 1 || d == 0},
                 {TIDE_OP_remainder, size, d > 0},
                 {TIDE_OP_add, base, base != 0}};
-  tide_status status = TIDE_OK;
-  for (int i = 0; i < 3 && status == TIDE_OK; i++) {
+  for (int i = 0; i < 3; i++) {
     if (!steps[i].is_needed) continue;
     tide_operand in[2] = {{.tensor = positions}, {.tensor = NULL, .number = tide_int(steps[i].by)}};
-    status = tide_elementwise(NULL, steps[i].op, in, NULL, column);
+    TIDE_TRY(tide_elementwise(NULL, steps[i].op, in, NULL, column));
     positions = column;
   }
-  tide_tensor_release(column);
-  return status;
+  return TIDE_OK;
 }
 
 static tide_status coordinates(tide_tensor **out, const tide_tensor *x, const tide_tensor *positions) {
@@ -427,27 +340,18 @@ static tide_status coordinates(tide_tensor **out, const tide_tensor *x, const ti
     status = coordinate(made, d, positions, step, x->size[d]);
     step *= x->size[d];
   }
-  if (status == TIDE_OK)
-    *out = made;
-  else
-    tide_tensor_release(made);
-  return status;
+  return tide__hand_out(out, made, status);
 }
 
 tide_status tide_nonzero(tide_tensor **out, const tide_tensor *x) {
-  TIDE_GIVEN("nonzero", out);
-  TIDE_TRY(tide__check(x, "nonzero", "x"));
-  tide_tensor *flags, *positions;
+  TIDE_TRY(tide__unary_check(out, x, "nonzero"));
+  TIDE_OWNED tide_tensor *flags = NULL, *positions = NULL;
   bool is_line = x->ndim == 1; /* its positions are the coordinates */
   if (x->storage->device >= 0) TIDE_TRY(tide__sync_begin("nonzero"));
   TIDE_TRY(tide__as_contiguous(&flags, x, TIDE_BOOL));
-  tide_status status = take_true(&positions, flags, NULL, is_line ? tide_get_index_base() : 0);
-  tide_tensor_release(flags);
-  TIDE_TRY(status);
+  TIDE_TRY(take_true(&positions, flags, NULL, is_line ? tide_get_index_base() : 0));
   const int64_t size[2] = {positions->numel, 1};
-  status = is_line ? tide_view(out, positions, size, 2) : coordinates(out, x, positions);
-  tide_tensor_release(positions);
-  return status;
+  return is_line ? tide_view(out, positions, size, 2) : coordinates(out, x, positions);
 }
 
 /* ---- triangles ---- */
@@ -456,12 +360,10 @@ tide_status tide_nonzero(tide_tensor **out, const tide_tensor *x) {
 static tide_status ruler(tide_tensor **out, int64_t rows, int64_t columns, int64_t first, tide_dtype dtype,
                          int device) {
   tide_options o = {dtype, device, false};
-  tide_tensor *line;
+  TIDE_OWNED tide_tensor *line = NULL;
   int64_t size[2] = {rows, columns};
   TIDE_TRY(tide_arange(&line, tide_int(first), tide_int(1), rows * columns, &o));
-  tide_status status = tide_view(out, line, size, 2);
-  tide_tensor_release(line);
-  return status;
+  return tide_view(out, line, size, 2);
 }
 
 tide_status tide_tril(tide_tensor **out, const tide_tensor *x, int64_t k, bool upper) {
@@ -472,18 +374,12 @@ tide_status tide_tril(tide_tensor **out, const tide_tensor *x, int64_t k, bool u
                       tide__shape_text(x->size, x->ndim));
   int64_t n = x->size[x->ndim - 2], m = x->size[x->ndim - 1];
   int64_t shift = k < -n ? -n : k > m ? m : k;
-  tide_tensor *rows = NULL, *columns = NULL, *keep = NULL;
+  TIDE_OWNED tide_tensor *rows = NULL, *columns = NULL, *keep = NULL;
   const tide_dtype dtype = n < INT32_MAX / 2 && m < INT32_MAX / 2 ? TIDE_INT32 : TIDE_INT64; /* which compares faster */
-  tide_status status = ruler(&rows, n, 1, shift, dtype, x->storage->device);
-  if (status == TIDE_OK) status = ruler(&columns, 1, m, 0, dtype, x->storage->device);
-  if (status == TIDE_OK) status = tide_binary(&keep, upper ? TIDE_OP_ge : TIDE_OP_le, columns, rows, NULL);
-  if (status == TIDE_OK) {
-    tide_scalar zero = x->dtype == TIDE_BOOL ? tide_bool(false) : tide_int(0);
-    tide_operand in[3] = {{.tensor = keep}, {.tensor = x}, {.tensor = NULL, .number = zero}};
-    status = tide_elementwise(out, TIDE_OP_where, in, NULL, NULL);
-  }
-  tide_tensor_release(rows);
-  tide_tensor_release(columns);
-  tide_tensor_release(keep);
-  return status;
+  TIDE_TRY(ruler(&rows, n, 1, shift, dtype, x->storage->device));
+  TIDE_TRY(ruler(&columns, 1, m, 0, dtype, x->storage->device));
+  TIDE_TRY(tide_binary(&keep, upper ? TIDE_OP_ge : TIDE_OP_le, columns, rows, NULL));
+  tide_scalar zero = x->dtype == TIDE_BOOL ? tide_bool(false) : tide_int(0);
+  tide_operand in[3] = {{.tensor = keep}, {.tensor = x}, {.tensor = NULL, .number = zero}};
+  return tide_elementwise(out, TIDE_OP_where, in, NULL, NULL);
 }

@@ -42,6 +42,8 @@ tide_status tide__index_write(const tide__index_mode *m, const tide_tensor *x, i
                               const tide_tensor *value, const int64_t *size, int ndim);
 /* Strides of a contiguous dense side with `count` positions in place of dim; returns their distance. */
 int64_t tide__index_strides(int64_t *stride, const tide_tensor *x, int dim, int64_t count);
+/* A number as a tensor without dims on x's device. */
+tide_status tide__index_number(tide_tensor **out, const tide_tensor *x, tide_dtype dtype, tide_scalar value);
 /* The value of a write as a tensor of x's dtype on x's device, apart from x's memory. */
 tide_status tide__index_value(tide_tensor **out, const tide_tensor *x, const tide_operand *value, const char *what);
 

@@ -22,6 +22,7 @@ static void many_end(many *m) {
   for (int d = 0; d < m->dims; d++) tide_tensor_release(m->index[d]);
   tide_tensor_release(m->positions);
 }
+#define MANY __attribute__((cleanup(many_end))) many
 
 static tide_status check_room(const many *m, int more, const char *what) {
   if (m->dims + more <= m->x->ndim) return TIDE_OK;
@@ -31,20 +32,15 @@ static tide_status check_room(const many *m, int more, const char *what) {
 
 /* A mask takes as many dims as it has: a tensor of positions for each. Synchronises. */
 static tide_status add_mask(many *m, const tide_tensor *mask, const char *what) {
-  tide_tensor *places;
+  TIDE_OWNED tide_tensor *places = NULL;
   TIDE_TRY(check_room(m, mask->ndim, what));
   if (mask->ndim == 0 || memcmp(mask->size, m->x->size + m->dims, (size_t)mask->ndim * sizeof *mask->size) != 0)
     return tide__fail(TIDE_SHAPE, "%s: wrong shape of a mask, got %s, expected the sizes from dim %lld on of %s", what,
                       tide__shape_text(mask->size, mask->ndim), (long long)tide__shown(m->dims),
                       tide__shape_text(m->x->size, m->x->ndim));
   TIDE_TRY(tide_nonzero(&places, mask));
-  tide_status status = TIDE_OK;
-  for (int d = 0; d < mask->ndim && status == TIDE_OK; d++) {
-    status = tide_select(&m->index[m->dims], places, 1, d);
-    m->dims += status == TIDE_OK;
-  }
-  tide_tensor_release(places);
-  return status;
+  for (int d = 0; d < mask->ndim; d++, m->dims++) TIDE_TRY(tide_select(&m->index[m->dims], places, 1, d));
+  return TIDE_OK;
 }
 
 static tide_status add(many *m, tide_tensor *index, const char *what) {
@@ -121,11 +117,7 @@ static tide_status locate_dim(many *m, int dim, int64_t step, bool first) {
   tide__queue q;
   tide_locate_args a;
   const tide_tensor *x = m->x, *index = m->index[dim];
-  int device = x->storage->device;
-  TIDE_TRY(tide__queue_begin(&q, device));
-  tide__head_begin(&a.head, device, 2);
-  tide__head_set(&a.head, 0, m->positions, &q);
-  tide__head_set(&a.head, 1, index, &q);
+  TIDE_TRY(tide__operands(&a.head, &q, x->storage->device, 2, (const tide_tensor *[]){m->positions, index}));
   a.index_dtype = index->dtype, a.index_base = tide_get_index_base(), a.first = first;
   a.numel = m->positions->numel, a.length = x->size[dim], a.pitch = x->size[dim] > 1 ? x->stride[dim] / step : 0;
   int64_t stride[1][TIDE_MAX_DIMS];
@@ -172,7 +164,6 @@ static tide_status result_size(int64_t *size, int *ndim, const many *m, const ch
 }
 
 static tide_status many_begin(many *m, const tide_tensor *x, tide_tensor *const *index, int n, const char *what) {
-  memset(m, 0, sizeof *m);
   TIDE_TRY(tide__check(x, what, "x"));
   m->x = x;
   bool any = false;
@@ -205,22 +196,15 @@ static tide_status get(tide_tensor **out, many *m) {
   TIDE_TRY(tide__tensor_new(&made, size, ndim, (tide_dtype)m->x->dtype, m->x->storage->device));
   tide__index_mode mode = {.located = true};
   int64_t pitch = tide__index_strides(stride, &m->line, m->at, m->positions->numel);
-  tide_status status = tide__index_move(&mode, &m->line, m->at, m->positions, made, stride, pitch);
-  if (status == TIDE_OK)
-    *out = made;
-  else
-    tide_tensor_release(made);
-  return status;
+  return tide__hand_out(out, made, tide__index_move(&mode, &m->line, m->at, m->positions, made, stride, pitch));
 }
 
 tide_status tide_index_get_many(tide_tensor **out, const tide_tensor *x, tide_tensor *const *index, int n) {
   TIDE_GIVEN("index_get_many", out);
   TIDE_LIST("index_get_many", index, n);
-  many m;
-  tide_status status = many_begin(&m, x, index, n, "index");
-  if (status == TIDE_OK) status = get(out, &m);
-  many_end(&m);
-  return status;
+  MANY m = {0};
+  TIDE_TRY(many_begin(&m, x, index, n, "index"));
+  return get(out, &m);
 }
 
 /* Into m's x, which may be wider than the value. */
@@ -229,17 +213,15 @@ static tide_status put_located(many *m, const tide_tensor *x, const tide_operand
   int ndim;
   TIDE_TRY(locate(m));
   TIDE_TRY(result_size(size, &ndim, m, "index_put"));
-  tide_tensor *v;
+  TIDE_OWNED tide_tensor *v = NULL;
   TIDE_TRY(tide__index_value(&v, x, value, "index_put"));
   tide__index_mode mode = {.scatter = true, .located = true};
   mode.reduce = accumulate ? TIDE_INDEX_SUM : TIDE_INDEX_WRITE;
-  tide_status status = tide__index_write(&mode, &m->line, m->at, m->positions, v, size, ndim);
-  tide_tensor_release(v);
-  return status;
+  return tide__index_write(&mode, &m->line, m->at, m->positions, v, size, ndim);
 }
 
 static tide_status put(tide_tensor *x, many *m, const tide_operand *value, bool accumulate) {
-  tide_tensor *wide;
+  TIDE_OWNED tide_tensor *wide = NULL;
   int only = only_dim(m);
   if (only >= 0 && !accumulate) return tide_index_set(x, only, m->index[only], value);
   TIDE_TRY(tide__writable_check(x, "index_put", "x"));
@@ -250,20 +232,15 @@ static tide_status put(tide_tensor *x, many *m, const tide_operand *value, bool 
   if (dtype == (tide_dtype)x->dtype) return put_located(m, x, value, accumulate);
   TIDE_TRY(tide__as_dtype(&wide, x, dtype));
   m->x = wide;
-  tide_status status = put_located(m, x, value, accumulate);
-  if (status == TIDE_OK) status = tide__copy_kernel(x, wide);
-  m->x = x;
-  tide_tensor_release(wide);
-  return status;
+  TIDE_TRY(put_located(m, x, value, accumulate));
+  return tide__copy_kernel(x, wide);
 }
 
 tide_status tide_index_put(tide_tensor *x, tide_tensor *const *index, int n, const tide_operand *value,
                            bool accumulate) {
   TIDE_GIVEN("index_put", value);
   TIDE_LIST("index_put", index, n);
-  many m;
-  tide_status status = many_begin(&m, x, index, n, "index_put");
-  if (status == TIDE_OK) status = put(x, &m, value, accumulate);
-  many_end(&m);
-  return status;
+  MANY m = {0};
+  TIDE_TRY(many_begin(&m, x, index, n, "index_put"));
+  return put(x, &m, value, accumulate);
 }

@@ -46,18 +46,15 @@ tide_status tide__index_run(const tide__index_mode *m, const tide_tensor *indexe
                             const tide_tensor *index, tide__index_space *s) {
   tide__queue q;
   tide_index_args a;
-  int device = indexed->storage->device, meets = 0;
+  int meets = 0;
   a.numel = tide__size_product(s->size, s->ndim);
   if (a.numel == 0) return TIDE_OK;
   if (s->length == 0)
     return tide__fail(TIDE_INDEX, "index: the indexed dim has size 0, got %lld index values, expected none",
                       (long long)a.numel);
-  TIDE_TRY(tide__queue_begin(&q, device));
-  tide__head_begin(&a.head, device, s->edges ? 4 : 3);
-  tide__head_set(&a.head, 0, m->scatter ? indexed : dense, &q);
-  tide__head_set(&a.head, 1, m->scatter ? dense : indexed, &q);
-  tide__head_set(&a.head, 2, index, &q);
-  if (s->edges) tide__head_set(&a.head, 3, s->edges, &q);
+  const tide_tensor *written = m->scatter ? indexed : dense, *read = m->scatter ? dense : indexed;
+  TIDE_TRY(tide__operands(&a.head, &q, indexed->storage->device, 4,
+                          (const tide_tensor *[]){written, read, index, s->edges}));
   a.item_size = (int32_t)tide__itemsize(indexed->dtype), a.dtype = indexed->dtype;
   a.index_dtype = index->dtype, a.index_base = m->base;
   a.located = m->located, a.reduce = (int32_t)m->reduce;
@@ -114,5 +111,5 @@ tide_status tide__written_end(tide_tensor **out, tide_tensor *target, const tide
   }
   if (status != TIDE_OK || target == x) tide_tensor_release(target);
   TIDE_TRY(status);
-  return tide__deliver(out, target == x ? into : target, into);
+  return tide__deliver(out, target == x ? into : target, into, TIDE_OK);
 }

@@ -65,6 +65,8 @@ static tide_status begin(task *t, const char *what, const char *name, const tide
 static void end(task *t) {
   for (int k = 0; k < 6; k++) tide_tensor_release(t->op[k]);
 }
+/* Begin it with {0}: it ends where its block is left. */
+#define TASK __attribute__((cleanup(end))) task
 
 static tide_tensor *take(task *t, int k) {
   tide_tensor *x = t->op[k];
@@ -103,28 +105,20 @@ static tide_status give_copy(task *t, int64_t columns) {
 
 static tide_status launch(task *t, tide_linalg_routine routine) {
   tide__queue q;
-  int device = t->op[0]->storage->device;
   if (t->op[0]->numel == 0) return TIDE_OK;
-  TIDE_TRY(tide__queue_begin(&q, device));
-  tide__head_begin(&t->a.head, device, 6);
-  for (int k = 0; k < 6; k++)
-    if (t->op[k])
-      tide__head_set(&t->a.head, k, t->op[k], &q);
-    else
-      t->a.head.ptr[k] = NULL;
+  TIDE_TRY(tide__operands(&t->a.head, &q, t->op[0]->storage->device, 6, (const tide_tensor *const *)t->op));
   t->a.routine = routine;
   return TIDE_LAUNCH(&q, linalg, &t->a, t->a.routine);
 }
 
 /* The identity at op[k], of which there is at least a column, where no routine runs. */
 static tide_status give_identity(const task *t, int k) {
-  tide_tensor *eye, *x = t->op[k];
+  TIDE_OWNED tide_tensor *eye = NULL;
+  tide_tensor *x = t->op[k];
   if (!x || x->numel == 0) return TIDE_OK;
   tide_options o = {(tide_dtype)x->dtype, x->storage->device, false};
   TIDE_TRY(tide_eye(&eye, x->size[x->ndim - 2], x->size[x->ndim - 1], &o));
-  tide_status status = tide_copy(x, eye, false);
-  tide_tensor_release(eye);
-  return status;
+  return tide_copy(x, eye, false);
 }
 
 /* ---- what routines say of each matrix ---- */
@@ -157,67 +151,57 @@ static tide_status fail_matrix(const task *t, const int32_t *info) {
 
 /* Did it succeed for every matrix? One number is read, and more only for the message. */
 static tide_status check_info(const task *t, const tide_tensor *info) {
-  tide_tensor *most = NULL;
+  TIDE_OWNED tide_tensor *most = NULL;
   tide_scalar worst = tide_int(0);
   if (info->numel == 0 || t->a.m == 0 || t->a.n == 0) return TIDE_OK;
-  tide_status status = tide_reduce(&most, TIDE_MAX, info, NULL, NULL);
-  if (status == TIDE_OK) status = tide__item_now(&worst, most);
-  tide_tensor_release(most);
-  if (status != TIDE_OK || worst.i == 0) return status;
+  TIDE_TRY(tide_reduce(&most, TIDE_MAX, info, NULL, NULL));
+  TIDE_TRY(tide__item_now(&worst, most));
+  if (worst.i == 0) return TIDE_OK;
   int32_t *host = malloc((size_t)info->numel * sizeof *host);
   if (!host) return tide__fail(TIDE_MEMORY, "%s: no host memory to say which matrix it failed for", t->what);
-  status = tide_read(host, info);
+  tide_status status = tide_read(host, info);
   if (status == TIDE_OK) status = fail_matrix(t, host);
   free(host);
   return status;
 }
 
 static tide_status run(task *t, tide_linalg_routine routine) {
-  tide_status status = give(t, 4, 1, -1, TIDE_INT32);
-  if (status == TIDE_OK) status = launch(t, routine);
-  return status == TIDE_OK ? check_info(t, t->op[4]) : status;
+  TIDE_TRY(give(t, 4, 1, -1, TIDE_INT32));
+  TIDE_TRY(launch(t, routine));
+  return check_info(t, t->op[4]);
 }
 
 /* ---- Cholesky ---- */
 
 tide_status tide_linalg_cholesky(tide_tensor **out, const tide_tensor *x, bool upper, tide_tensor *into) {
-  task t;
+  TASK t = {0};
   tide_tensor *result = NULL;
   TIDE_TRY(begin(&t, "cholesky", "x", x, true));
   TIDE_TRY(tide__out_check(out, into, "cholesky"));
-  if (into) {
-    TIDE_TRY(tide__check(into, "cholesky", "the destination"));
-    TIDE_TRY(tide__writable_check(into, "cholesky", "the destination"));
-    TIDE_TRY(tide__same_device(into, "the destination", x, "x", "cholesky"));
-    TIDE_TRY(tide__cast_expect(into, (tide_dtype)x->dtype, "cholesky"));
-  }
+  if (into) TIDE_TRY(tide__into_check(into, x, "x", (tide_dtype)x->dtype, "cholesky"));
   /* x by rows is its transpose by columns, whose lower factor is, by rows, x's upper one. */
+  TIDE_TRY(upper ? tide__tensor_new(&t.op[0], x->size, x->ndim, type_of(&t), x->storage->device)
+                 : give_copy(&t, t.a.n));
+  if (upper) TIDE_TRY(tide_copy(t.op[0], x, false));
+  TIDE_TRY(run(&t, TIDE_LINALG_CHOLESKY));
+  TIDE_TRY(tide_tril(&result, t.op[0], 0, upper));
   tide_status status =
-      upper ? tide__tensor_new(&t.op[0], x->size, x->ndim, type_of(&t), x->storage->device) : give_copy(&t, t.a.n);
-  if (status == TIDE_OK && upper) status = tide_copy(t.op[0], x, false);
-  if (status == TIDE_OK) status = run(&t, TIDE_LINALG_CHOLESKY);
-  if (status == TIDE_OK) status = tide_tril(&result, t.op[0], 0, upper);
-  end(&t);
-  if (status == TIDE_OK && into)
-    status = tide__size_give(into, x->size, x->ndim, into->storage == x->storage, "cholesky");
-  if (status == TIDE_OK) return tide__deliver(out, result, into);
-  tide_tensor_release(result);
-  return status;
+      into ? tide__size_give(into, x->size, x->ndim, into->storage == x->storage, "cholesky") : TIDE_OK;
+  return tide__deliver(out, result, into, status);
 }
 
 /* ---- LU ---- */
 
 tide_status tide_linalg_lu_factor(tide_tensor **lu, tide_tensor **pivots, const tide_tensor *x) {
-  task t;
+  TASK t = {0};
   TIDE_TRY(begin(&t, "lu", "x", x, false));
   TIDE_TRY(check_places("lu", lu, pivots));
-  tide_status status = give_copy(&t, t.a.n);
-  if (status == TIDE_OK) status = give(&t, 1, t.a.m < t.a.n ? t.a.m : t.a.n, -1, TIDE_INT32);
-  if (status == TIDE_OK) status = give(&t, 4, 1, -1, TIDE_INT32);
-  if (status == TIDE_OK) status = launch(&t, TIDE_LINALG_LU);
-  if (status == TIDE_OK) *lu = take(&t, 0), *pivots = take(&t, 1);
-  end(&t);
-  return status;
+  TIDE_TRY(give_copy(&t, t.a.n));
+  TIDE_TRY(give(&t, 1, t.a.m < t.a.n ? t.a.m : t.a.n, -1, TIDE_INT32));
+  TIDE_TRY(give(&t, 4, 1, -1, TIDE_INT32));
+  TIDE_TRY(launch(&t, TIDE_LINALG_LU));
+  *lu = take(&t, 0), *pivots = take(&t, 1);
+  return TIDE_OK;
 }
 
 static bool is_vector(const tide_tensor *a, const tide_tensor *b) {
@@ -303,19 +287,18 @@ static tide_status solve(tide_tensor **out, task *t, const tide_tensor *b, const
   memcpy(shape.size, size, sizeof shape.size);
   shape.ndim = ndim;
   t->x = &shape, t->a.k = size[ndim - 1];
-  tide_status status = give(t, 0, t->a.n, t->a.k, type_of(t));
+  TIDE_TRY(give(t, 0, t->a.n, t->a.k, type_of(t)));
   t->x = &wide;
-  if (status == TIDE_OK && b) status = tide_copy(t->op[0], b, false);
-  if (status == TIDE_OK) status = give(t, 4, 1, -1, TIDE_INT32);
+  if (b) TIDE_TRY(tide_copy(t->op[0], b, false));
+  TIDE_TRY(give(t, 4, 1, -1, TIDE_INT32));
   t->a.flags = !b ? TIDE_LINALG_INVERSE : columns ? 0 : TIDE_LINALG_TRANSPOSED;
   t->a.batch = tide__size_product(size, ndim - 2);
   t->a.step = t->a.n * t->a.k, t->a.other_step = t->a.n * t->a.n;
   if (batch_of(&wide) == 1) t->a.k *= t->a.batch, t->a.batch = 1; /* one matrix for all: just more columns */
-  if (status == TIDE_OK && t->op[0]->numel > 0) {
-    status = launch(t, TIDE_LINALG_SOLVE);
-    if (status == TIDE_OK) status = check_info(t, t->op[4]);
+  if (t->op[0]->numel > 0) {
+    TIDE_TRY(launch(t, TIDE_LINALG_SOLVE));
+    TIDE_TRY(check_info(t, t->op[4]));
   }
-  if (status != TIDE_OK) return status;
   if (!b && !columns) return tide_transpose(out, t->op[0], -2, -1); /* that of the transpose, by columns */
   *out = take(t, 0);
   return TIDE_OK;
@@ -324,8 +307,8 @@ static tide_status solve(tide_tensor **out, task *t, const tide_tensor *b, const
 tide_status tide_linalg_solve(tide_tensor **out, const tide_tensor *a, const tide_tensor *b) {
   int64_t size[TIDE_MAX_DIMS];
   int ndim;
-  task t;
-  tide_tensor *result = NULL;
+  TASK t = {0};
+  TIDE_OWNED tide_tensor *result = NULL;
   TIDE_TRY(begin(&t, b ? "solve" : "inv", b ? "a" : "x", a, true));
   TIDE_TRY(check_places(t.what, out, out));
   if (b) TIDE_TRY(tide__check(b, "solve", "b"));
@@ -334,38 +317,25 @@ tide_status tide_linalg_solve(tide_tensor **out, const tide_tensor *a, const tid
   tide_tensor sides = as_columns(b ? b : a, vector);
   TIDE_TRY(size_sides(size, &ndim, &t, &sides));
   if (t.a.batch == 1) TIDE_TRY(check_counts(&t, 1, tide__size_product(size, ndim) / (t.a.n ? t.a.n : 1)));
-  tide_status status = solve(&result, &t, b ? &sides : NULL, size, ndim);
-  end(&t);
-  TIDE_TRY(status);
-  if (!vector) return *out = result, TIDE_OK;
-  status = tide_squeeze_dim(out, result, -1);
-  tide_tensor_release(result);
-  return status;
+  TIDE_TRY(solve(&result, &t, b ? &sides : NULL, size, ndim));
+  return vector ? tide_squeeze_dim(out, result, -1) : tide__owned_give(out, &result);
 }
 
 tide_status tide_linalg_det(tide_tensor **det, tide_tensor **logarithm, const tide_tensor *x) {
-  task t;
+  TASK t = {0};
   bool columns = false;
-  tide_tensor *first = NULL;
+  TIDE_OWNED tide_tensor *first = NULL;
   TIDE_TRY(begin(&t, logarithm ? "slogdet" : "det", "x", x, true));
   TIDE_TRY(check_places(t.what, det, logarithm ? logarithm : det));
-  tide_status status = give_read(&t, x, x, &columns);
-  if (status == TIDE_OK) status = give(&t, 0, 1, -1, type_of(&t));
-  if (status == TIDE_OK && logarithm) status = give(&t, 1, 1, -1, real_of(&t));
+  TIDE_TRY(give_read(&t, x, x, &columns));
+  TIDE_TRY(give(&t, 0, 1, -1, type_of(&t)));
+  if (logarithm) TIDE_TRY(give(&t, 1, 1, -1, real_of(&t)));
   t.a.other_step = t.a.n * t.a.n;
-  if (status == TIDE_OK && t.a.n == 0) { /* the product of no eigenvalues */
-    status = tide_fill(t.op[0], tide_int(1));
-    if (status == TIDE_OK && logarithm) status = tide_fill(t.op[1], tide_int(0));
-  } else if (status == TIDE_OK)
-    status = launch(&t, TIDE_LINALG_DET);
-  if (status == TIDE_OK) status = tide_squeeze_dim(&first, t.op[0], -1);
-  if (status == TIDE_OK && logarithm) status = tide_squeeze_dim(logarithm, t.op[1], -1);
-  end(&t);
-  if (status == TIDE_OK)
-    *det = first;
-  else
-    tide_tensor_release(first);
-  return status;
+  TIDE_TRY(t.a.n ? launch(&t, TIDE_LINALG_DET) : tide_fill(t.op[0], tide_int(1))); /* the product of no eigenvalues */
+  if (t.a.n == 0 && logarithm) TIDE_TRY(tide_fill(t.op[1], tide_int(0)));
+  TIDE_TRY(tide_squeeze_dim(&first, t.op[0], -1));
+  if (logarithm) TIDE_TRY(tide_squeeze_dim(logarithm, t.op[1], -1));
+  return tide__owned_give(det, &first);
 }
 
 /* ---- triangles ---- */
@@ -374,7 +344,7 @@ tide_status tide_linalg_triangular_solve(tide_tensor **out, const tide_tensor *a
                                          bool left, bool unit) {
   int64_t size[TIDE_MAX_DIMS];
   int ndim;
-  task t;
+  TASK t = {0};
   tide_tensor wide;
   TIDE_TRY(begin(&t, "triangular_solve", "a", a, true));
   TIDE_TRY(check_places("triangular_solve", out, out));
@@ -384,50 +354,41 @@ tide_status tide_linalg_triangular_solve(tide_tensor **out, const tide_tensor *a
   TIDE_TRY(spread(&wide, a, size, ndim));
   /* Right sides stay stored by rows, which are the columns of the transposed system. */
   bool columns = false;
-  tide_tensor *sides;
-  TIDE_TRY(tide__tensor_new(&sides, size, ndim, type_of(&t), a->storage->device));
-  tide_status status = tide_copy(sides, b, false);
-  t.op[0] = sides;
-  if (status == TIDE_OK) status = give_read(&t, a, &wide, &columns);
+  TIDE_TRY(tide__tensor_new(&t.op[0], size, ndim, type_of(&t), a->storage->device));
+  TIDE_TRY(tide_copy(t.op[0], b, false));
+  TIDE_TRY(give_read(&t, a, &wide, &columns));
   t.a.flags = (left ? 0 : TIDE_LINALG_LEFT) | (columns ? TIDE_LINALG_TRANSPOSED : 0) |
               (columns == upper ? TIDE_LINALG_UPPER : 0) | (unit ? TIDE_LINALG_UNIT : 0);
   t.a.k = t.a.n;
   t.a.m = size[ndim - 1], t.a.n = size[ndim - 2], t.a.step = t.a.m * t.a.n;
   t.a.batch = tide__size_product(size, ndim - 2);
   t.a.other_step = batch_of(&wide) == 1 ? 0 : t.a.k * t.a.k;
-  if (status == TIDE_OK) status = launch(&t, TIDE_LINALG_TRIANGULAR);
-  if (status == TIDE_OK) *out = take(&t, 0);
-  end(&t);
-  return status;
+  TIDE_TRY(launch(&t, TIDE_LINALG_TRIANGULAR));
+  *out = take(&t, 0);
+  return TIDE_OK;
 }
 
 /* ---- QR ---- */
 
 tide_status tide_linalg_qr(tide_tensor **q, tide_tensor **r, const tide_tensor *x, bool complete) {
-  task t;
-  tide_tensor *top = NULL, *left = NULL, *triangle = NULL;
+  TASK t = {0};
+  TIDE_OWNED tide_tensor *top = NULL, *left = NULL, *triangle = NULL;
   TIDE_TRY(begin(&t, "qr", "x", x, false));
   TIDE_TRY(check_places("qr", q ? q : r, r));
   int64_t m = t.a.m, n = t.a.n, least = m < n ? m : n, columns = complete ? m : least, room = n > columns ? n : columns;
   t.a.step = m * room;
-  tide_status status = give_copy(&t, room);
-  if (status == TIDE_OK) status = give(&t, 1, least, -1, type_of(&t));
-  if (status == TIDE_OK && least) status = launch(&t, TIDE_LINALG_QR);
-  if (status == TIDE_OK) status = tide_narrow(&left, t.op[0], -1, 0, n);
-  if (status == TIDE_OK) status = tide_narrow(&top, left, -2, 0, complete ? m : least);
-  if (status == TIDE_OK) status = tide_tril(&triangle, top, 0, true);
-  tide_tensor_release(left), tide_tensor_release(top);
-  if (status == TIDE_OK && q) {
+  TIDE_TRY(give_copy(&t, room));
+  TIDE_TRY(give(&t, 1, least, -1, type_of(&t)));
+  if (least) TIDE_TRY(launch(&t, TIDE_LINALG_QR));
+  TIDE_TRY(tide_narrow(&left, t.op[0], -1, 0, n));
+  TIDE_TRY(tide_narrow(&top, left, -2, 0, complete ? m : least));
+  TIDE_TRY(tide_tril(&triangle, top, 0, true));
+  if (q) {
     t.a.k = least, t.a.n = columns;
-    status = least ? launch(&t, TIDE_LINALG_QR_Q) : give_identity(&t, 0);
-    if (status == TIDE_OK) status = tide_narrow(q, t.op[0], -1, 0, columns);
+    TIDE_TRY(least ? launch(&t, TIDE_LINALG_QR_Q) : give_identity(&t, 0));
+    TIDE_TRY(tide_narrow(q, t.op[0], -1, 0, columns));
   }
-  end(&t);
-  if (status == TIDE_OK)
-    *r = triangle;
-  else
-    tide_tensor_release(triangle);
-  return status;
+  return tide__owned_give(r, &triangle);
 }
 
 /* ---- singular values and eigenvalues ---- */
@@ -435,81 +396,74 @@ tide_status tide_linalg_qr(tide_tensor **q, tide_tensor **r, const tide_tensor *
 /* Libraries differ in what they do with other values: some never end. */
 static tide_status check_finite(const task *t) {
   const tide_tensor *x = t->x;
-  tide_tensor *each = NULL, *all = NULL;
+  TIDE_OWNED tide_tensor *each = NULL, *all = NULL;
   tide_scalar finite = tide_bool(true);
   if (x->numel == 0) return TIDE_OK;
-  tide_status status = tide_unary(&each, TIDE_OP_isfinite, x, NULL);
-  if (status == TIDE_OK) status = tide_reduce(&all, TIDE_ALL, each, NULL, NULL);
-  if (status == TIDE_OK) status = tide__item_now(&finite, all);
-  tide_tensor_release(each), tide_tensor_release(all);
-  if (status != TIDE_OK || finite.i) return status;
+  TIDE_TRY(tide_unary(&each, TIDE_OP_isfinite, x, NULL));
+  TIDE_TRY(tide_reduce(&all, TIDE_ALL, each, NULL, NULL));
+  TIDE_TRY(tide__item_now(&finite, all));
+  if (finite.i) return TIDE_OK;
   return tide__fail(TIDE_VALUE, "%s: x holds infinities or NaN, expected finite values", t->what);
 }
 
 /* Routines take matrices that are not wider than high; a wide one is turned over, and its factors change places. */
 tide_status tide_linalg_svd(tide_tensor **u, tide_tensor **s, tide_tensor **vh, const tide_tensor *x, bool full) {
-  task t;
+  TASK t = {0};
   TIDE_TRY(begin(&t, "svd", "x", x, false));
   TIDE_TRY(check_places("svd", s, u ? vh : s));
   TIDE_TRY(check_finite(&t));
-  tide_tensor turned = tide__tensor_borrow(x), *left = NULL, *right = NULL;
+  TIDE_OWNED tide_tensor *left = NULL, *right = NULL;
+  tide_tensor turned = tide__tensor_borrow(x);
   turned.refs = 1;
   bool wide = t.a.m < t.a.n;
   if (wide) {
     int d = x->ndim - 2;
-    turned.size[d] = x->size[d + 1], turned.size[d + 1] = x->size[d];
-    turned.stride[d] = x->stride[d + 1], turned.stride[d + 1] = x->stride[d];
+    tide__dims_swap(&turned, d, d + 1);
     tide__tensor_layout(&turned);
     t.x = &turned, t.a.m = turned.size[d], t.a.n = turned.size[d + 1];
   }
   t.a.flags = full ? TIDE_LINALG_FULL : 0;
-  tide_status status = give_copy(&t, t.a.n);
-  if (status == TIDE_OK) status = give(&t, 1, t.a.n, -1, real_of(&t));
-  if (status == TIDE_OK && u) status = give(&t, 2, t.a.m, full ? t.a.m : t.a.n, type_of(&t));
-  if (status == TIDE_OK && u) status = give(&t, 3, t.a.n, t.a.n, type_of(&t));
-  if (status == TIDE_OK) status = run(&t, TIDE_LINALG_SVD);
-  if (status == TIDE_OK && t.a.n == 0) status = give_identity(&t, 2);
-  if (status == TIDE_OK && u && wide) {
-    status = tide_transpose(&left, t.op[3], -2, -1);
-    if (status == TIDE_OK) status = tide_transpose(&right, t.op[2], -2, -1);
-  } else if (status == TIDE_OK && u)
-    left = take(&t, 2), right = take(&t, 3);
-  if (status == TIDE_OK) {
-    *s = take(&t, 1);
-    if (u) *u = left, *vh = right;
-  } else
-    tide_tensor_release(left);
-  end(&t);
-  return status;
+  TIDE_TRY(give_copy(&t, t.a.n));
+  TIDE_TRY(give(&t, 1, t.a.n, -1, real_of(&t)));
+  if (u) TIDE_TRY(give(&t, 2, t.a.m, full ? t.a.m : t.a.n, type_of(&t)));
+  if (u) TIDE_TRY(give(&t, 3, t.a.n, t.a.n, type_of(&t)));
+  TIDE_TRY(run(&t, TIDE_LINALG_SVD));
+  if (t.a.n == 0) TIDE_TRY(give_identity(&t, 2));
+  if (u && wide) {
+    TIDE_TRY(tide_transpose(&left, t.op[3], -2, -1));
+    TIDE_TRY(tide_transpose(&right, t.op[2], -2, -1));
+  }
+  if (u) *u = wide ? left : take(&t, 2), *vh = wide ? right : take(&t, 3);
+  *s = take(&t, 1);
+  left = right = NULL; /* given away */
+  return TIDE_OK;
 }
 
 tide_status tide_linalg_eigh(tide_tensor **w, tide_tensor **v, const tide_tensor *x, bool upper) {
-  task t;
+  TASK t = {0};
   TIDE_TRY(begin(&t, "eigh", "x", x, true));
   TIDE_TRY(check_places("eigh", w, w));
   TIDE_TRY(check_finite(&t));
   t.a.flags = (upper ? TIDE_LINALG_UPPER : 0) | (v ? TIDE_LINALG_VECTORS : 0);
-  tide_status status = give_copy(&t, t.a.n);
-  if (status == TIDE_OK) status = give(&t, 1, t.a.n, -1, real_of(&t));
-  if (status == TIDE_OK) status = run(&t, TIDE_LINALG_EIGH);
-  if (status == TIDE_OK) *w = take(&t, 1);
-  if (status == TIDE_OK && v) *v = take(&t, 0);
-  end(&t);
-  return status;
+  TIDE_TRY(give_copy(&t, t.a.n));
+  TIDE_TRY(give(&t, 1, t.a.n, -1, real_of(&t)));
+  TIDE_TRY(run(&t, TIDE_LINALG_EIGH));
+  *w = take(&t, 1);
+  if (v) *v = take(&t, 0);
+  return TIDE_OK;
 }
 
 tide_status tide_linalg_eig(tide_tensor **w, tide_tensor **v, const tide_tensor *x) {
-  task t;
+  TASK t = {0};
   TIDE_TRY(begin(&t, "eig", "x", x, true));
   TIDE_TRY(check_places("eig", w, w));
   TIDE_TRY(check_finite(&t));
   tide_dtype type = real_of(&t) == TIDE_FLOAT32 ? TIDE_COMPLEX64 : TIDE_COMPLEX128;
-  tide_status status = give_copy(&t, t.a.n);
-  if (status == TIDE_OK) status = give(&t, 1, t.a.n, -1, type);
-  if (status == TIDE_OK && v) status = give(&t, 2, t.a.n, t.a.n, type);
-  if (status == TIDE_OK) status = run(&t, TIDE_LINALG_EIG);
-  if (status == TIDE_OK) *w = take(&t, 1);
-  if (status == TIDE_OK && v) *v = take(&t, 2);
-  end(&t);
-  return status;
+  TIDE_TRY(give_copy(&t, t.a.n));
+  TIDE_TRY(give(&t, 1, t.a.n, -1, type));
+  if (v) TIDE_TRY(give(&t, 2, t.a.n, t.a.n, type));
+  TIDE_TRY(run(&t, TIDE_LINALG_EIG));
+  *w = take(&t, 1);
+  if (v) *v = take(&t, 2);
+  return TIDE_OK;
 }

@@ -142,14 +142,10 @@ static tide_status run_batches(const product *p, tide_gemm_args *a, tide__queue 
 static tide_status run(product *p) {
   tide__queue q;
   tide_gemm_args a;
-  int device = p->c->storage->device;
+  const tide_tensor *operands[] = {p->c, &p->a.view, &p->b.view};
   TIDE_TRY(make_friendly(&p->a));
   TIDE_TRY(make_friendly(&p->b));
-  TIDE_TRY(tide__queue_begin(&q, device));
-  tide__head_begin(&a.head, device, 3);
-  tide__head_set(&a.head, 0, p->c, &q);
-  tide__head_set(&a.head, 1, &p->a.view, &q);
-  tide__head_set(&a.head, 2, &p->b.view, &q);
+  TIDE_TRY(tide__operands(&a.head, &q, p->c->storage->device, 3, operands));
   a.dtype = p->c->dtype, a.tf32 = tide_get_tf32();
   a.m = rows(p->c), a.n = columns(p->c), a.k = columns(&p->a.view);
   normalise(&a.a_row, &a.a_col, &p->a.view);
@@ -295,10 +291,7 @@ static tide_status plain(tide_tensor **out, const form *f, tide_tensor *into) {
   tide_tensor *result = into;
   if (!direct(f, into))
     TIDE_TRY(tide__tensor_new(&result, f->shown, f->shown_ndim, (tide_dtype)f->a.dtype, f->a.storage->device));
-  tide_status status = compute(f, result, tide_float(1), tide_float(0));
-  if (status == TIDE_OK) return tide__deliver(out, result, into);
-  if (result != into) tide_tensor_release(result);
-  return status;
+  return tide__deliver(out, result, into, compute(f, result, tide_float(1), tide_float(0)));
 }
 
 /* ---- the entries ---- */
@@ -374,7 +367,5 @@ tide_status tide_addmm(tide_tensor **out, const tide_tensor *c, const tide_tenso
   /* With beta 0 the addend is not read: what it holds, NaN included, does not count. */
   tide_status status = beta == 0 ? TIDE_OK : tide_copy(result, c, true);
   if (status == TIDE_OK) status = compute(&f, result, factor, scale);
-  if (status == TIDE_OK) return tide__deliver(out, result, into);
-  if (result != into) tide_tensor_release(result);
-  return status;
+  return tide__deliver(out, result, into, status);
 }

@@ -8,12 +8,9 @@
 
 tide_status tide__place(const tide_tensor *result, const tide_tensor *x, tide_pad_args *a) {
   tide__queue q;
-  int n = 0, device = x->storage->device;
+  int n = 0;
   if (result->numel == 0) return TIDE_OK;
-  TIDE_TRY(tide__queue_begin(&q, device));
-  tide__head_begin(&a->head, device, 2);
-  tide__head_set(&a->head, 0, result, &q);
-  tide__head_set(&a->head, 1, x, &q);
+  TIDE_TRY(tide__operands(&a->head, &q, x->storage->device, 2, (const tide_tensor *[]){result, x}));
   bool joins = false; /* may the next dim be one with the last? */
   for (int d = 0; d < x->ndim; d++) {
     bool plain = a->rule[d] == TIDE_PLACE_CONSTANT && a->before[d] == 0 && result->size[d] == x->size[d];
@@ -87,10 +84,5 @@ tide_status tide_pad(tide_tensor **out, const tide_tensor *x, const int64_t *pad
   }
   TIDE_TRY(tide__tensor_new(&result, size, x->ndim, (tide_dtype)x->dtype, x->storage->device));
   tide__scalar_pack(a.bits, value, (tide_dtype)x->dtype);
-  tide_status status = tide__place(result, &view, &a);
-  if (status == TIDE_OK)
-    *out = result;
-  else
-    tide_tensor_release(result);
-  return status;
+  return tide__hand_out(out, result, tide__place(result, &view, &a));
 }

@@ -19,27 +19,14 @@ static tide_status check(const tide_tensor *x, const tide_tensor *y, int rest, c
                     rest == 2 ? "[..., n, k] and [..., m, k]" : "[..., 3] for both");
 }
 
-tide_status tide__head_of_two(tide_head *head, tide__queue *q, tide_tensor *in[2], const tide_tensor *result,
-                              const tide_tensor *x, const tide_tensor *y) {
-  tide_dtype dtype = (tide_dtype)x->dtype;
-  int device = x->storage->device;
-  in[0] = in[1] = NULL;
-  TIDE_TRY(tide__as_contiguous(&in[0], x, dtype));
-  TIDE_TRY(tide__as_contiguous(&in[1], y, dtype));
-  TIDE_TRY(tide__queue_begin(q, device));
-  tide__head_begin(head, device, 3);
-  for (int k = 0; k < 3; k++) tide__head_set(head, k, k ? in[k - 1] : result, q);
-  return TIDE_OK;
-}
-
 static tide_status run(tide_pairs_args *a, const tide_tensor *result, const tide_tensor *x, const tide_tensor *y) {
   tide__queue q;
-  tide_tensor *in[2];
+  TIDE_OWNED tide_tensor *left = NULL, *right = NULL;
   if (result->numel == 0) return TIDE_OK;
-  tide_status status = tide__head_of_two(&a->head, &q, in, result, x, y);
-  if (status == TIDE_OK) status = TIDE_LAUNCH(&q, pairs, a, 0);
-  for (int k = 0; k < 2; k++) tide_tensor_release(in[k]);
-  return status;
+  TIDE_TRY(tide__as_contiguous(&left, x, (tide_dtype)x->dtype));
+  TIDE_TRY(tide__as_contiguous(&right, y, (tide_dtype)x->dtype));
+  TIDE_TRY(tide__operands(&a->head, &q, x->storage->device, 3, (const tide_tensor *[]){result, left, right}));
+  return TIDE_LAUNCH(&q, pairs, a, 0);
 }
 
 /* The result has x's size, and y's number of vectors where there is one for each pair. */
@@ -49,12 +36,7 @@ static tide_status make(tide_tensor **out, tide_pairs_args *a, const tide_tensor
   memcpy(size, x->size, sizeof size);
   if (a->op != TIDE_PAIRS_CROSS) size[x->ndim - 1] = a->m;
   TIDE_TRY(tide__tensor_new(&result, size, x->ndim, (tide_dtype)x->dtype, x->storage->device));
-  tide_status status = run(a, result, x, y);
-  if (status == TIDE_OK)
-    *out = result;
-  else
-    tide_tensor_release(result);
-  return status;
+  return tide__hand_out(out, result, run(a, result, x, y));
 }
 
 tide_status tide_cross(tide_tensor **out, const tide_tensor *x, const tide_tensor *y) {

@@ -33,42 +33,26 @@ static void set_dims(tide_window_args *a, const tide_tensor *x, int rank) {
 
 static tide_status run(tide_window_args *a, const tide_tensor *first, const tide_tensor *second, const tide_tensor *x) {
   tide__queue q;
-  tide_tensor *in;
-  int device = x->storage->device;
+  TIDE_OWNED tide_tensor *in = NULL;
   if (first->numel == 0) return TIDE_OK;
   TIDE_TRY(tide__as_contiguous(&in, x, (tide_dtype)x->dtype));
-  tide_status status = tide__queue_begin(&q, device);
-  if (status == TIDE_OK) {
-    tide__head_begin(&a->head, device, second ? 3 : 2);
-    tide__head_set(&a->head, 0, first, &q);
-    tide__head_set(&a->head, 1, in, &q);
-    a->head.ptr[2] = NULL;
-    if (second) tide__head_set(&a->head, 2, second, &q);
-    a->dtype = x->dtype, a->index_base = tide_get_index_base();
-    status = TIDE_LAUNCH(&q, window, a, a->op);
-  }
-  tide_tensor_release(in);
-  return status;
+  TIDE_TRY(tide__operands(&a->head, &q, x->storage->device, 3, (const tide_tensor *[]){first, in, second}));
+  a->dtype = x->dtype, a->index_base = tide_get_index_base();
+  return TIDE_LAUNCH(&q, window, a, a->op);
 }
 
 /* The result's size, and everything computed into it. */
 static tide_status windows(tide_tensor **out, tide_tensor **indices, tide_window_args *a, const tide_tensor *x,
                            int rank) {
   int64_t size[TIDE_MAX_DIMS];
-  tide_tensor *first = NULL, *second = NULL;
+  TIDE_OWNED tide_tensor *first = NULL, *second = NULL;
   memcpy(size, x->size, sizeof size);
   for (int d = 3 - rank; d < 3; d++) size[x->ndim - 3 + d] = a->dim[d].out;
-  tide_status status = tide__tensor_new(&first, size, x->ndim, (tide_dtype)x->dtype, x->storage->device);
-  if (status == TIDE_OK && indices) status = tide__tensor_new(&second, size, x->ndim, TIDE_INT64, x->storage->device);
-  if (status == TIDE_OK) status = run(a, first, second, x);
-  if (status == TIDE_OK) {
-    *out = first;
-    if (indices) *indices = second;
-    return TIDE_OK;
-  }
-  tide_tensor_release(first);
-  tide_tensor_release(second);
-  return status;
+  TIDE_TRY(tide__tensor_new(&first, size, x->ndim, (tide_dtype)x->dtype, x->storage->device));
+  if (indices) TIDE_TRY(tide__tensor_new(&second, size, x->ndim, TIDE_INT64, x->storage->device));
+  TIDE_TRY(run(a, first, second, x));
+  if (indices) tide__owned_give(indices, &second);
+  return tide__owned_give(out, &first);
 }
 
 /* ---- windows ---- */
@@ -134,15 +118,11 @@ tide_status tide_max_pool(tide_tensor **out, tide_tensor **indices, const tide_t
   TIDE_TRY(tide__out_check(out, NULL, "max_pool"));
   TIDE_TRY(pool_begin(&a, x, rank, pool, "max_pool"));
   if (tide__category(x->dtype) == 2) return windows(out, indices, &a, x, rank);
-  tide_tensor *wide, *made; /* kernels know one integer dtype */
+  TIDE_OWNED tide_tensor *wide = NULL, *made = NULL, *places = NULL; /* kernels know one integer dtype */
   TIDE_TRY(tide__as_dtype(&wide, x, TIDE_INT64));
-  tide_status status = windows(&made, indices, &a, wide, rank);
-  tide_tensor_release(wide);
-  TIDE_TRY(status);
-  status = tide__as_dtype(out, made, (tide_dtype)x->dtype);
-  tide_tensor_release(made);
-  if (status != TIDE_OK && indices) tide_tensor_release(*indices), *indices = NULL;
-  return status;
+  TIDE_TRY(windows(&made, indices ? &places : NULL, &a, wide, rank));
+  TIDE_TRY(tide__as_dtype(out, made, (tide_dtype)x->dtype));
+  return indices ? tide__owned_give(indices, &places) : TIDE_OK;
 }
 
 tide_status tide_avg_pool(tide_tensor **out, const tide_tensor *x, int rank, const tide_pool *pool) {
@@ -169,12 +149,7 @@ static tide_status nearest(tide_tensor **out, const tide_tensor *x, const int64_
     a.scale[d] = grows > 0 ? (float)(1 / grows) : (float)x->size[d] / (float)all[d];
   }
   TIDE_TRY(tide__tensor_new(&result, all, x->ndim, (tide_dtype)x->dtype, x->storage->device));
-  tide_status status = tide__place(result, x, &a);
-  if (status == TIDE_OK)
-    *out = result;
-  else
-    tide_tensor_release(result);
-  return status;
+  return tide__hand_out(out, result, tide__place(result, x, &a));
 }
 
 tide_status tide_interpolate(tide_tensor **out, const tide_tensor *x, const int64_t *size, const double *scale,

@@ -69,12 +69,8 @@ static tide_status run(const tide_tensor *x, const draw *d, tide_generator *g) {
   if (x->numel == 0) return TIDE_OK;
   tide__queue q;
   tide_random_args a;
-  int device = x->storage->device, operands = d->p ? 2 : 1;
-  TIDE_TRY(tide__queue_begin(&q, device));
-  tide__head_begin(&a.head, device, 2);
-  tide__head_set(&a.head, 0, x, &q);
-  a.head.ptr[1] = NULL;
-  if (d->p) tide__head_set(&a.head, 1, d->p, &q);
+  int operands = d->p ? 2 : 1;
+  TIDE_TRY(tide__operands(&a.head, &q, x->storage->device, 2, (const tide_tensor *[]){x, d->p}));
   a.kind = d->kind;
   a.dtype = x->dtype, a.dtype2 = d->p ? d->p->dtype : x->dtype;
   a.a = d->a, a.b = d->b, a.lo = d->lo, a.range = d->range;
@@ -106,12 +102,11 @@ static tide_status integer_bound(int64_t *out, double f) {
 
 /* Complex numbers have two parts, between them the variance that is asked for; the mean is real. */
 static tide_status draw_parts(tide_tensor *x, tide_random_kind kind, double a, double b, tide_generator *g) {
-  tide_tensor *parts;
+  TIDE_OWNED tide_tensor *parts = NULL;
   TIDE_TRY(tide_view_as_real(&parts, x));
-  tide_status status = kind == TIDE_NORMAL ? tide_random(parts, kind, 0, b * 0.70710678118654752440, g)
-                                           : tide_random(parts, kind, a, b, g);
-  tide_tensor_release(parts);
-  if (status != TIDE_OK || kind != TIDE_NORMAL || a == 0) return status;
+  if (kind != TIDE_NORMAL) return tide_random(parts, kind, a, b, g);
+  TIDE_TRY(tide_random(parts, kind, 0, b * 0.70710678118654752440, g));
+  if (a == 0) return TIDE_OK;
   tide_operand in[2] = {{.tensor = x}, {.tensor = NULL, .number = tide_float(a)}};
   return tide_elementwise(NULL, TIDE_OP_add, in, NULL, x);
 }
@@ -206,13 +201,12 @@ static tide_status draw_each(tide_tensor *x, tide_random_kind kind, const tide_t
                       tide__shape_text(p->size, p->ndim), tide__shape_text(x->size, x->ndim));
   if (x->numel) TIDE_TRY(tide__verify(p, verify, what));
   draw d = {.kind = kind, .p = p};
-  if (!tide__tensor_overlaps(x, p)) return run(x, &d, generator);
-  tide_tensor *apart;
-  TIDE_TRY(tide_clone(&apart, p));
-  d.p = apart;
-  tide_status status = run(x, &d, generator);
-  tide_tensor_release(apart);
-  return status;
+  TIDE_OWNED tide_tensor *apart = NULL;
+  if (tide__tensor_overlaps(x, p)) {
+    TIDE_TRY(tide_clone(&apart, p));
+    d.p = apart;
+  }
+  return run(x, &d, generator);
 }
 
 tide_status tide_bernoulli(tide_tensor *x, const tide_tensor *p, tide_generator *generator) {
@@ -225,7 +219,7 @@ tide_status tide_poisson(tide_tensor *x, const tide_tensor *rate, tide_generator
 
 tide_status tide_pick(tide_tensor **out, const tide_tensor *sums, int64_t n, tide_generator *generator) {
   static const char *what = "multinomial";
-  tide_tensor *lines, *x;
+  TIDE_OWNED tide_tensor *lines = NULL, *x = NULL;
   int64_t size[TIDE_MAX_DIMS];
   TIDE_TRY(tide__check(sums, what, "the sums"));
   if (sums->dtype != TIDE_FLOAT64)
@@ -240,17 +234,10 @@ tide_status tide_pick(tide_tensor **out, const tide_tensor *sums, int64_t n, tid
   d.a = (double)n;
   TIDE_TRY(tide__as_contiguous(&lines, sums, TIDE_FLOAT64));
   d.p = lines;
-  tide_status status = tide__tensor_new(&x, size, sums->ndim, TIDE_INT64, sums->storage->device);
-  if (status == TIDE_OK) {
-    status = begin(x, &generator, what);
-    if (status == TIDE_OK) status = run(x, &d, generator);
-    if (status == TIDE_OK)
-      *out = x;
-    else
-      tide_tensor_release(x);
-  }
-  tide_tensor_release(lines);
-  return status;
+  TIDE_TRY(tide__tensor_new(&x, size, sums->ndim, TIDE_INT64, sums->storage->device));
+  TIDE_TRY(begin(x, &generator, what));
+  TIDE_TRY(run(x, &d, generator));
+  return tide__owned_give(out, &x);
 }
 
 /* ---- normals of a mean and a deviation for each element ---- */
@@ -297,11 +284,7 @@ tide_status tide_normal(tide_tensor **out, const tide_operand *mean, const tide_
     tide_operand with[2] = {{.tensor = x}, in[k]};
     if (k == 0 || in[k].tensor) status = tide_elementwise(NULL, k ? TIDE_OP_mul : TIDE_OP_add, with, NULL, x);
   }
-  if (status == TIDE_OK)
-    *out = x;
-  else
-    tide_tensor_release(x);
-  return status;
+  return tide__hand_out(out, x, status);
 }
 
 /* Fills x, int64 and contiguous, with a permutation. */
@@ -309,9 +292,7 @@ static tide_status permute(const tide_tensor *x, tide_generator *g) {
   if (x->numel == 0) return TIDE_OK;
   tide__queue q;
   tide_randperm_args a;
-  TIDE_TRY(tide__queue_begin(&q, x->storage->device));
-  tide__head_begin(&a.head, x->storage->device, 1);
-  tide__head_set(&a.head, 0, x, &q);
+  TIDE_TRY(tide__operands(&a.head, &q, x->storage->device, 1, &x));
   a.n = x->numel, a.index_base = tide_get_index_base();
   tide__draw at;
   TIDE_TRY(tide__generator_take(&at, g, q.stream));
@@ -319,16 +300,6 @@ static tide_status permute(const tide_tensor *x, tide_generator *g) {
   tide_status status = TIDE_LAUNCH(&q, randperm, &a, 0);
   if (status != TIDE_OK) tide__generator_untake(&at, g, q.stream);
   return status;
-}
-
-/* The permutation in another dtype, in place of the int64 one. */
-static tide_status recast(tide_tensor **x, tide_dtype dtype, bool pinned) {
-  tide_tensor *cast;
-  tide_options o = {dtype, (*x)->storage->device, pinned};
-  TIDE_TRY(tide_to(&cast, *x, &o, false, false));
-  tide_tensor_release(*x);
-  *x = cast;
-  return TIDE_OK;
 }
 
 static tide_status check_randperm(int64_t n, tide_dtype dtype) {
@@ -345,18 +316,14 @@ static tide_status check_randperm(int64_t n, tide_dtype dtype) {
 tide_status tide_randperm(tide_tensor **out, int64_t n, const tide_options *options, tide_generator *generator) {
   TIDE_GIVEN("randperm", out);
   tide_options o;
-  tide_tensor *x;
+  TIDE_OWNED tide_tensor *x = NULL;
   TIDE_TRY(tide__options_read(&o, options, "randperm"));
   tide_dtype dtype = o.dtype == TIDE_DTYPE_NONE ? TIDE_INT64 : o.dtype;
   TIDE_TRY(check_randperm(n, dtype));
   o.dtype = TIDE_INT64;
   TIDE_TRY(tide_empty(&x, &n, 1, &o));
-  tide_status status = begin(x, &generator, "randperm");
-  if (status == TIDE_OK) status = permute(x, generator);
-  if (status == TIDE_OK && dtype != TIDE_INT64) status = recast(&x, dtype, o.pin_memory);
-  if (status == TIDE_OK)
-    *out = x;
-  else
-    tide_tensor_release(x);
-  return status;
+  TIDE_TRY(begin(x, &generator, "randperm"));
+  TIDE_TRY(permute(x, generator));
+  o.dtype = dtype, o.device = x->storage->device;
+  return dtype == TIDE_INT64 ? tide__owned_give(out, &x) : tide_to(out, x, &o, false, false);
 }

@@ -217,13 +217,7 @@ static void plan_reduced(tide_reduce_args *a, const job *j) {
 static tide_status run(const job *j, const tide_tensor *first, const tide_tensor *second) {
   tide__queue q;
   tide_reduce_args a;
-  int device = j->x->storage->device;
-  TIDE_TRY(tide__queue_begin(&q, device));
-  tide__head_begin(&a.head, device, second ? 3 : 2);
-  tide__head_set(&a.head, 0, first, &q);
-  tide__head_set(&a.head, 1, j->x, &q);
-  a.head.ptr[2] = NULL;
-  if (second) tide__head_set(&a.head, 2, second, &q);
+  TIDE_TRY(tide__operands(&a.head, &q, j->x->storage->device, 3, (const tide_tensor *[]){first, j->x, second}));
   a.op = j->op, a.acc = j->acc, a.index_base = tide_get_index_base();
   a.dtype[0] = first->dtype, a.dtype[1] = j->x->dtype, a.dtype[2] = second ? second->dtype : first->dtype;
   a.param = is_extreme(j->op) ? j->both_ends : j->param;
@@ -285,28 +279,22 @@ static bool is_of_parts(tide_reduction op, const tide_tensor *x, const tide_redu
 
 static tide_status norm_of_sizes(tide_tensor **out, const tide_tensor *x, const tide_reduce_options *o,
                                  tide_tensor *into) {
-  tide_tensor *sizes;
+  TIDE_OWNED tide_tensor *sizes = NULL;
   TIDE_TRY(tide_unary(&sizes, TIDE_OP_abs, x, NULL));
-  tide_status status = tide_reduce(out, TIDE_NORM, sizes, o, into);
-  tide_tensor_release(sizes);
-  return status;
+  return tide_reduce(out, TIDE_NORM, sizes, o, into);
 }
 
 /* The variance is the sum of those of the parts. */
 static tide_status spread_of_parts(tide_tensor **out, tide_reduction op, const tide_tensor *x,
                                    const tide_reduce_options *o, tide_tensor *into) {
-  tide_tensor *part[2] = {NULL, NULL}, *spread[2] = {NULL, NULL}, *sum = NULL;
-  tide_status status = tide_real(&part[0], x);
-  if (status == TIDE_OK) status = tide_imag(&part[1], x);
-  for (int i = 0; i < 2 && status == TIDE_OK; i++) status = tide_reduce(&spread[i], TIDE_VAR, part[i], o, NULL);
-  if (status == TIDE_OK && op == TIDE_VAR) status = tide_binary(out, TIDE_OP_add, spread[0], spread[1], into);
-  if (status == TIDE_OK && op == TIDE_STD) {
-    status = tide_binary(&sum, TIDE_OP_add, spread[0], spread[1], NULL);
-    if (status == TIDE_OK) status = tide_unary(out, TIDE_OP_sqrt, sum, into);
-  }
-  for (int i = 0; i < 2; i++) tide_tensor_release(part[i]), tide_tensor_release(spread[i]);
-  tide_tensor_release(sum);
-  return status;
+  TIDE_OWNED tide_tensor *re = NULL, *im = NULL, *first = NULL, *second = NULL, *sum = NULL;
+  TIDE_TRY(tide_real(&re, x));
+  TIDE_TRY(tide_imag(&im, x));
+  TIDE_TRY(tide_reduce(&first, TIDE_VAR, re, o, NULL));
+  TIDE_TRY(tide_reduce(&second, TIDE_VAR, im, o, NULL));
+  if (op == TIDE_VAR) return tide_binary(out, TIDE_OP_add, first, second, into);
+  TIDE_TRY(tide_binary(&sum, TIDE_OP_add, first, second, NULL));
+  return tide_unary(out, TIDE_OP_sqrt, sum, into);
 }
 
 tide_status tide_reduce(tide_tensor **out, tide_reduction op, const tide_tensor *x, const tide_reduce_options *options,
@@ -323,33 +311,22 @@ tide_status tide_reduce(tide_tensor **out, tide_reduction op, const tide_tensor 
   tide_status status = job_input(&j);
   if (status == TIDE_OK) status = reduce_to(&j, result, NULL);
   tide_tensor_release(j.owned);
-  if (status == TIDE_OK) return tide__deliver(out, result, into);
-  if (result != into) tide_tensor_release(result);
-  return status;
+  return tide__deliver(out, result, into, status);
 }
 
 /* A reduction with two new results. */
 static tide_status reduce_two(tide_tensor **first, tide_tensor **second, job *j, tide_dtype second_dtype) {
-  tide_tensor *a, *b;
+  TIDE_OWNED tide_tensor *a = NULL, *b = NULL;
   if (!first || !second)
     return tide__fail(TIDE_ARGUMENT, "%s: a place for a result is missing, got NULL, expected two", j->what);
   TIDE_TRY(new_result(&a, j, j->result));
-  tide_status status = new_result(&b, j, second_dtype);
-  if (status != TIDE_OK) {
-    tide_tensor_release(a);
-    return status;
-  }
-  status = job_input(j);
+  TIDE_TRY(new_result(&b, j, second_dtype));
+  tide_status status = job_input(j);
   if (status == TIDE_OK) status = reduce_to(j, a, b);
   tide_tensor_release(j->owned);
-  if (status == TIDE_OK) {
-    *first = a;
-    *second = b;
-    return TIDE_OK;
-  }
-  tide_tensor_release(a);
-  tide_tensor_release(b);
-  return status;
+  TIDE_TRY(status);
+  tide__owned_give(first, &a);
+  return tide__owned_give(second, &b);
 }
 
 tide_status tide_reduce_index(tide_tensor **values, tide_tensor **indices, tide_reduction op, const tide_tensor *x,
@@ -366,7 +343,7 @@ tide_status tide_reduce_index(tide_tensor **values, tide_tensor **indices, tide_
 /* Both by one pass over x, and one wait. */
 tide_status tide_extremes(int64_t *least, int64_t *greatest, const tide_tensor *x) {
   job j;
-  tide_tensor *both, *end[2] = {NULL, NULL};
+  TIDE_OWNED tide_tensor *both = NULL, *low = NULL, *high = NULL;
   int64_t two = 2, value[2];
   if (!least || !greatest)
     return tide__fail(TIDE_ARGUMENT, "extremes: a place for a result is missing, got NULL, expected two");
@@ -377,14 +354,12 @@ tide_status tide_extremes(int64_t *least, int64_t *greatest, const tide_tensor *
   TIDE_TRY(job_begin(&j, TIDE_MIN, x, NULL));
   j.both_ends = true, j.acc = TIDE_INT64;
   TIDE_TRY(tide__tensor_new(&both, &two, 1, TIDE_INT64, x->storage->device));
-  tide_status status = TIDE_OK;
-  for (int i = 0; i < 2 && status == TIDE_OK; i++) status = tide_select(&end[i], both, 0, i);
-  if (status == TIDE_OK) status = run(&j, end[0], end[1]);
-  if (status == TIDE_OK) status = tide_read(value, both);
-  if (status == TIDE_OK) *least = value[0], *greatest = value[1];
-  for (int i = 0; i < 2; i++) tide_tensor_release(end[i]);
-  tide_tensor_release(both);
-  return status;
+  TIDE_TRY(tide_select(&low, both, 0, 0));
+  TIDE_TRY(tide_select(&high, both, 0, 1));
+  TIDE_TRY(run(&j, low, high));
+  TIDE_TRY(tide_read(value, both));
+  *least = value[0], *greatest = value[1];
+  return TIDE_OK;
 }
 
 tide_status tide_var_mean(tide_tensor **var, tide_tensor **mean, const tide_tensor *x,
@@ -393,12 +368,7 @@ tide_status tide_var_mean(tide_tensor **var, tide_tensor **mean, const tide_tens
   if (is_of_parts(TIDE_VAR, x, options) && var && mean) {
     tide_tensor *v;
     TIDE_TRY(tide_reduce(&v, TIDE_VAR, x, options, NULL));
-    tide_status status = tide_reduce(mean, TIDE_MEAN, x, options, NULL);
-    if (status == TIDE_OK)
-      *var = v;
-    else
-      tide_tensor_release(v);
-    return status;
+    return tide__hand_out(var, v, tide_reduce(mean, TIDE_MEAN, x, options, NULL));
   }
   TIDE_TRY(job_begin(&j, TIDE_VAR, x, options));
   return reduce_two(var, mean, &j, j.result);
@@ -406,13 +376,12 @@ tide_status tide_var_mean(tide_tensor **var, tide_tensor **mean, const tide_tens
 
 /* One bool of the host: do all elements of the bool tensor hold? */
 static tide_status all_hold(bool *out, const tide_tensor *x) {
-  tide_tensor *all;
+  TIDE_OWNED tide_tensor *all = NULL;
   tide_scalar value = tide_int(0);
   TIDE_TRY(tide_reduce(&all, TIDE_ALL, x, NULL, NULL));
-  tide_status status = tide__item_now(&value, all);
-  tide_tensor_release(all);
-  if (status == TIDE_OK) *out = value.i != 0;
-  return status;
+  TIDE_TRY(tide__item_now(&value, all));
+  *out = value.i != 0;
+  return TIDE_OK;
 }
 
 tide_status tide_equal(bool *out, const tide_tensor *x, const tide_tensor *y) {
@@ -420,18 +389,10 @@ tide_status tide_equal(bool *out, const tide_tensor *x, const tide_tensor *y) {
   TIDE_TRY(tide__check(x, "equal", "x"));
   TIDE_TRY(tide__check(y, "equal", "y"));
   TIDE_TRY(tide__operand_device(x, "x", y, "y", "equal"));
-  if (!tide__same_size(x, y)) {
-    *out = false;
-    return TIDE_OK;
-  }
-  if (x->numel == 0) {
-    *out = true;
-    return TIDE_OK;
-  }
-  tide_tensor *same;
+  bool fits = tide__same_size(x, y);
+  if (!fits || x->numel == 0) return *out = fits, TIDE_OK;
+  TIDE_OWNED tide_tensor *same = NULL;
   if (x->storage->device >= 0) TIDE_TRY(tide__sync_begin("equal"));
   TIDE_TRY(tide_binary(&same, TIDE_OP_eq, x, y, NULL));
-  tide_status status = all_hold(out, same);
-  tide_tensor_release(same);
-  return status;
+  return all_hold(out, same);
 }

@@ -35,12 +35,12 @@ static tide_status check(const tide_tensor *x, const tide_tensor *grid, tide_sam
 
 static tide_status run(tide_sample_args *a, const tide_tensor *result, const tide_tensor *x, const tide_tensor *grid) {
   tide__queue q;
-  tide_tensor *in[2];
+  TIDE_OWNED tide_tensor *field = NULL, *points = NULL;
   if (result->numel == 0) return TIDE_OK;
-  tide_status status = tide__head_of_two(&a->head, &q, in, result, x, grid);
-  if (status == TIDE_OK) status = TIDE_LAUNCH(&q, sample, a, 0);
-  for (int k = 0; k < 2; k++) tide_tensor_release(in[k]);
-  return status;
+  TIDE_TRY(tide__as_contiguous(&field, x, (tide_dtype)x->dtype));
+  TIDE_TRY(tide__as_contiguous(&points, grid, (tide_dtype)x->dtype));
+  TIDE_TRY(tide__operands(&a->head, &q, x->storage->device, 3, (const tide_tensor *[]){result, field, points}));
+  return TIDE_LAUNCH(&q, sample, a, 0);
 }
 
 tide_status tide_grid_sample(tide_tensor **out, const tide_tensor *x, const tide_tensor *grid, tide_sample_mode mode,
@@ -57,10 +57,5 @@ tide_status tide_grid_sample(tide_tensor **out, const tide_tensor *x, const tide
   size[0] = a.batch, size[1] = a.channels;
   for (int d = 0; d < rank; d++) size[2 + d] = grid->size[1 + d];
   TIDE_TRY(tide__tensor_new(&result, size, x->ndim, (tide_dtype)x->dtype, x->storage->device));
-  tide_status status = run(&a, result, x, grid);
-  if (status == TIDE_OK)
-    *out = result;
-  else
-    tide_tensor_release(result);
-  return status;
+  return tide__hand_out(out, result, run(&a, result, x, grid));
 }

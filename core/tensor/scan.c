@@ -69,13 +69,7 @@ static tide_status run(int op, const tide_tensor *in, int dim, const tide_tensor
   tide__queue q;
   tide_scan_args a;
   if (first->numel == 0) return TIDE_OK;
-  int device = in->storage->device;
-  TIDE_TRY(tide__queue_begin(&q, device));
-  tide__head_begin(&a.head, device, second ? 3 : 2);
-  tide__head_set(&a.head, 0, first, &q);
-  tide__head_set(&a.head, 1, in, &q);
-  a.head.ptr[2] = NULL;
-  if (second) tide__head_set(&a.head, 2, second, &q);
+  TIDE_TRY(tide__operands(&a.head, &q, in->storage->device, 3, (const tide_tensor *[]){first, in, second}));
   a.op = op < SOFTMAX ? op : op - SOFTMAX, a.index_base = tide_get_index_base();
   a.dtype[0] = first->dtype, a.dtype[1] = in->dtype;
   a.work = (int32_t)work_dtype((tide_dtype)first->dtype);
@@ -103,20 +97,16 @@ static bool is_direct(const tide_tensor *into, const tide_tensor *x, tide_dtype 
 static tide_status along(tide_tensor **out, int op, const tide_tensor *x, int dim, tide_dtype dtype,
                          tide_tensor *into) {
   tide_dtype type;
-  tide_tensor *result = into, *in;
+  TIDE_OWNED tide_tensor *in = NULL;
+  tide_tensor *result = into;
   TIDE_TRY(check(op, x, &dim));
   TIDE_TRY(result_dtype(&type, op, x, dtype));
   TIDE_TRY(tide__out_check(out, into, scans[op].name));
   if (into) TIDE_TRY(check_into(op, into, x, type));
   if (!is_direct(into, x, type)) TIDE_TRY(tide__tensor_new(&result, x->size, x->ndim, type, x->storage->device));
   tide_status status = input(&in, op, x, type);
-  if (status == TIDE_OK) {
-    status = run(op, in, dim, result, NULL);
-    tide_tensor_release(in);
-  }
-  if (status == TIDE_OK) return tide__deliver(out, result, into);
-  if (result != into) tide_tensor_release(result);
-  return status;
+  if (status == TIDE_OK) status = run(op, in, dim, result, NULL);
+  return tide__deliver(out, result, into, status);
 }
 
 tide_status tide_scan(tide_tensor **out, tide_scan_op op, const tide_tensor *x, int dim, tide_dtype dtype,
@@ -133,7 +123,7 @@ tide_status tide_softmax(tide_tensor **out, const tide_tensor *x, int dim, bool 
 tide_status tide_scan_index(tide_tensor **values, tide_tensor **indices, tide_scan_op op, const tide_tensor *x,
                             int dim) {
   tide_dtype type;
-  tide_tensor *in, *first = NULL, *second = NULL;
+  TIDE_OWNED tide_tensor *in = NULL, *first = NULL, *second = NULL;
   TIDE_TRY(check_op(op));
   TIDE_TRY(check(op, x, &dim));
   if (scans[op].kind != KIND_PLACE)
@@ -143,17 +133,11 @@ tide_status tide_scan_index(tide_tensor **values, tide_tensor **indices, tide_sc
   TIDE_TRY(result_dtype(&type, op, x, TIDE_DTYPE_NONE));
   TIDE_TRY(input(&in, op, x, type));
   int device = x->storage->device;
-  tide_status status = tide__tensor_new(&first, x->size, x->ndim, type, device);
-  if (status == TIDE_OK) status = tide__tensor_new(&second, x->size, x->ndim, TIDE_INT64, device);
-  if (status == TIDE_OK) status = run(op, in, dim, first, second);
-  tide_tensor_release(in);
-  if (status == TIDE_OK) {
-    *values = first, *indices = second;
-    return TIDE_OK;
-  }
-  tide_tensor_release(first);
-  tide_tensor_release(second);
-  return status;
+  TIDE_TRY(tide__tensor_new(&first, x->size, x->ndim, type, device));
+  TIDE_TRY(tide__tensor_new(&second, x->size, x->ndim, TIDE_INT64, device));
+  TIDE_TRY(run(op, in, dim, first, second));
+  tide__owned_give(values, &first);
+  return tide__owned_give(indices, &second);
 }
 
 /* ---- differences ---- */

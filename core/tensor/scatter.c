@@ -67,12 +67,6 @@ static tide_status read_begin(tide_tensor **target, const tide_tensor *x, const 
   return tide__tensor_new(target, size, ndim, (tide_dtype)x->dtype, x->storage->device);
 }
 
-static tide_status read_end(tide_tensor **out, tide_tensor *target, tide_tensor *into, tide_status status) {
-  if (status == TIDE_OK) return tide__deliver(out, target, into);
-  if (target != into) tide_tensor_release(target);
-  return status;
-}
-
 /* The space of an index that has x's dims, over its own sizes. */
 static void space_of_index(tide__index_space *s, const tide_tensor *x, int dim, const tide_tensor *index,
                            const tide_tensor *dense) {
@@ -91,17 +85,14 @@ static void space_of_index(tide__index_space *s, const tide_tensor *x, int dim, 
 static tide_status gather(tide_tensor **out, const tide_tensor *x, int dim, const tide_tensor *index, tide_tensor *into,
                           const char *what) {
   tide__index_space s;
-  tide_tensor *places, *target;
+  TIDE_OWNED tide_tensor *places = NULL;
+  tide_tensor *target;
   if (index->numel) TIDE_TRY(check_within(index, x, dim, "x", what));
   TIDE_TRY(tide__index_tensor(&places, x, index, NULL, what));
-  tide_status status = read_begin(&target, x, places, index->size, index->ndim, into, what);
-  if (status == TIDE_OK) {
-    space_of_index(&s, x, dim, places, target);
-    tide__index_mode m = {.base = tide_get_index_base()};
-    status = read_end(out, target, into, tide__index_run(&m, x, target, places, &s));
-  }
-  tide_tensor_release(places);
-  return status;
+  TIDE_TRY(read_begin(&target, x, places, index->size, index->ndim, into, what));
+  space_of_index(&s, x, dim, places, target);
+  tide__index_mode m = {.base = tide_get_index_base()};
+  return tide__deliver(out, target, into, tide__index_run(&m, x, target, places, &s));
 }
 
 static tide_status check_along(int *dim, const tide_tensor *x, const tide_tensor *index, const char *what) {
@@ -121,7 +112,7 @@ tide_status tide_take_along_dim(tide_tensor **out, const tide_tensor *x, const t
                                 tide_tensor *into) {
   static const char *what = "take_along_dim";
   int64_t size[TIDE_MAX_DIMS];
-  tide_tensor *wide_x, *wide_index;
+  TIDE_OWNED tide_tensor *wide_x = NULL, *wide_index = NULL;
   TIDE_TRY(tide__out_check(out, into, what));
   TIDE_TRY(check_along(&dim, x, index, what));
   TIDE_TRY(check_dims(x, index, "the index", what));
@@ -136,13 +127,8 @@ tide_status tide_take_along_dim(tide_tensor **out, const tide_tensor *x, const t
   }
   TIDE_TRY(tide_expand(&wide_index, index, size, index->ndim));
   if (x->ndim) size[dim] = x->size[dim];
-  tide_status status = x->ndim ? tide_expand(&wide_x, x, size, x->ndim) : tide__index_same(&wide_x, x);
-  if (status == TIDE_OK) {
-    status = gather(out, wide_x, dim, wide_index, into, what);
-    tide_tensor_release(wide_x);
-  }
-  tide_tensor_release(wide_index);
-  return status;
+  TIDE_TRY(x->ndim ? tide_expand(&wide_x, x, size, x->ndim) : tide__index_same(&wide_x, x));
+  return gather(out, wide_x, dim, wide_index, into, what);
 }
 
 /* ---- x as one line ---- */
@@ -171,55 +157,45 @@ static void space_of_line(tide__index_space *s, const tide_tensor *index, const 
 
 tide_status tide_take(tide_tensor **out, const tide_tensor *x, const tide_tensor *index, tide_tensor *into) {
   tide__index_space s;
-  tide_tensor *places = NULL, *target, *packed = NULL;
+  TIDE_OWNED tide_tensor *places = NULL, *packed = NULL;
+  tide_tensor *target;
   TIDE_TRY(tide__out_check(out, into, "take"));
   TIDE_TRY(tide__check(x, "take", "x"));
   TIDE_TRY(tide__index_tensor(&places, x, index, NULL, "take"));
-  tide_status status =
-      as_line(&s, x) ? tide__index_same(&packed, x) : tide__as_contiguous(&packed, x, (tide_dtype)x->dtype);
-  if (status == TIDE_OK && packed != x) s.pitch = 1;
-  if (status == TIDE_OK) status = read_begin(&target, x, places, places->size, places->ndim, into, "take");
-  if (status == TIDE_OK) {
-    space_of_line(&s, places, target->stride);
-    tide__index_mode m = {.base = tide_get_index_base()};
-    status = read_end(out, target, into, tide__index_run(&m, packed, target, places, &s));
-  }
-  tide_tensor_release(packed);
-  tide_tensor_release(places);
-  return status;
+  TIDE_TRY(as_line(&s, x) ? tide__index_same(&packed, x) : tide__as_contiguous(&packed, x, (tide_dtype)x->dtype));
+  if (packed != x) s.pitch = 1;
+  TIDE_TRY(read_begin(&target, x, places, places->size, places->ndim, into, "take"));
+  space_of_line(&s, places, target->stride);
+  tide__index_mode m = {.base = tide_get_index_base()};
+  return tide__deliver(out, target, into, tide__index_run(&m, packed, target, places, &s));
 }
 
 /* Into a target that is one line. */
 static tide_status put_line(const tide_tensor *target, const tide_tensor *index, const tide_tensor *source,
                             bool accumulate, tide__index_space *s) {
-  tide_tensor *lined, *read;
+  TIDE_OWNED tide_tensor *lined = NULL, *read = NULL;
   TIDE_TRY(tide_reshape(&lined, source, index->size, index->ndim));
-  tide_status status = apart(&read, lined, target);
-  tide_tensor_release(lined);
-  TIDE_TRY(status);
+  TIDE_TRY(apart(&read, lined, target));
   space_of_line(s, index, read->stride);
   tide__index_mode m = {.scatter = true, .base = tide_get_index_base()};
   m.reduce = accumulate ? TIDE_INDEX_SUM : TIDE_INDEX_WRITE;
-  status = tide__index_run(&m, target, read, index, s);
-  tide_tensor_release(read);
-  return status;
+  return tide__index_run(&m, target, read, index, s);
 }
 
 static tide_status put(tide_tensor *target, const tide_tensor *index, const tide_tensor *source, bool accumulate) {
   tide__index_space s;
   if (as_line(&s, target)) return put_line(target, index, source, accumulate, &s);
-  tide_tensor *packed;
+  TIDE_OWNED tide_tensor *packed = NULL;
   TIDE_TRY(tide__as_contiguous(&packed, target, (tide_dtype)target->dtype));
   s.pitch = 1;
-  tide_status status = put_line(packed, index, source, accumulate, &s);
-  if (status == TIDE_OK) status = tide__copy_kernel(target, packed);
-  tide_tensor_release(packed);
-  return status;
+  TIDE_TRY(put_line(packed, index, source, accumulate, &s));
+  return tide__copy_kernel(target, packed);
 }
 
 tide_status tide_put(tide_tensor **out, const tide_tensor *x, const tide_tensor *index, const tide_tensor *source,
                      bool accumulate, tide_tensor *into) {
-  tide_tensor *places, *target;
+  TIDE_OWNED tide_tensor *places = NULL;
+  tide_tensor *target;
   TIDE_TRY(tide__out_check(out, into, "put"));
   TIDE_TRY(tide__check(x, "put", "x"));
   TIDE_TRY(tide__written_check(x, into, "put"));
@@ -230,25 +206,11 @@ tide_status tide_put(tide_tensor **out, const tide_tensor *x, const tide_tensor 
                       tide__shape_text(source->size, source->ndim), (long long)index->numel);
   TIDE_TRY(tide__index_tensor(&places, x, index, into == x ? x : NULL, "put"));
   tide_index_reduce reduce = accumulate ? TIDE_INDEX_SUM : TIDE_INDEX_WRITE;
-  tide_status status = tide__written_begin(&target, x, into, tide__index_wide(x, index->numel, index->numel, reduce));
-  if (status == TIDE_OK)
-    status = tide__written_end(out, target, x, into, put(target, places, source, accumulate), "put");
-  tide_tensor_release(places);
-  return status;
+  TIDE_TRY(tide__written_begin(&target, x, into, tide__index_wide(x, index->numel, index->numel, reduce)));
+  return tide__written_end(out, target, x, into, put(target, places, source, accumulate), "put");
 }
 
 /* ---- scatter ---- */
-
-static tide_status fill_with(tide_tensor **out, const tide_tensor *like, tide_dtype dtype, tide_scalar value) {
-  tide_tensor *made;
-  TIDE_TRY(tide__tensor_new(&made, NULL, 0, dtype, like->storage->device));
-  tide_status status = tide_fill(made, value);
-  if (status == TIDE_OK)
-    *out = made;
-  else
-    tide_tensor_release(made);
-  return status;
-}
 
 /* What every value joins without change. */
 static tide_scalar neutral(tide_scatter_op op, tide_dtype dtype) {
@@ -272,27 +234,21 @@ static tide_status run_scatter(const tide_tensor *target, int dim, const tide_te
 
 static tide_status scatter_number(const tide_tensor *target, int dim, const tide_tensor *index, tide_scalar value,
                                   tide_index_reduce reduce) {
-  tide_tensor *dense;
-  TIDE_TRY(fill_with(&dense, target, (tide_dtype)target->dtype, value));
-  tide_status status = run_scatter(target, dim, index, dense, reduce);
-  tide_tensor_release(dense);
-  return status;
+  TIDE_OWNED tide_tensor *dense = NULL;
+  TIDE_TRY(tide__index_number(&dense, target, (tide_dtype)target->dtype, value));
+  return run_scatter(target, dim, index, dense, reduce);
 }
 
 /* How many values each element of the sum has, and the division. */
 static tide_status divide(tide_tensor *target, int dim, const tide_tensor *index, bool include_self) {
   tide_options o = {TIDE_INT64, target->storage->device, false};
-  tide_tensor *count;
+  TIDE_OWNED tide_tensor *count = NULL;
   TIDE_TRY(tide_full(&count, target->size, target->ndim, tide_int(include_self), &o));
-  tide_status status = scatter_number(count, dim, index, tide_int(1), TIDE_INDEX_SUM);
-  if (status == TIDE_OK && !include_self) {
-    tide_operand most[2] = {{.tensor = count}, {.number = tide_int(1)}};
-    status = tide_elementwise(NULL, TIDE_OP_maximum, most, NULL, count);
-  }
+  TIDE_TRY(scatter_number(count, dim, index, tide_int(1), TIDE_INDEX_SUM));
+  tide_operand most[2] = {{.tensor = count}, {.number = tide_int(1)}};
+  if (!include_self) TIDE_TRY(tide_elementwise(NULL, TIDE_OP_maximum, most, NULL, count));
   tide_op op = tide__category(target->dtype) >= 2 ? TIDE_OP_div : TIDE_OP_floor_divide;
-  if (status == TIDE_OK) status = tide_binary(NULL, op, target, count, target);
-  tide_tensor_release(count);
-  return status;
+  return tide_binary(NULL, op, target, count, target);
 }
 
 static const tide_index_reduce reduces[] = {TIDE_INDEX_WRITE, TIDE_INDEX_SUM, TIDE_INDEX_PROD,
@@ -301,18 +257,13 @@ static const tide_index_reduce reduces[] = {TIDE_INDEX_WRITE, TIDE_INDEX_SUM, TI
 /* The number has the dtype of x, the target maybe a wider one. */
 static tide_status scatter(tide_tensor *target, tide_dtype dtype, int dim, const tide_tensor *index,
                            const tide_operand *value, tide_scatter_op op, bool include_self) {
-  tide_tensor *dense, *start = NULL;
-  TIDE_TRY(value->tensor ? apart(&dense, value->tensor, target) : fill_with(&dense, target, dtype, value->number));
-  tide_status status = TIDE_OK;
-  if (op != TIDE_SCATTER_WRITE && !include_self) {
-    status = fill_with(&start, target, (tide_dtype)target->dtype, neutral(op, (tide_dtype)target->dtype));
-    if (status == TIDE_OK) status = run_scatter(target, dim, index, start, TIDE_INDEX_WRITE);
-    tide_tensor_release(start);
-  }
-  if (status == TIDE_OK) status = run_scatter(target, dim, index, dense, reduces[op]);
-  tide_tensor_release(dense);
-  if (status == TIDE_OK && op == TIDE_SCATTER_MEAN) status = divide(target, dim, index, include_self);
-  return status;
+  TIDE_OWNED tide_tensor *dense = NULL;
+  TIDE_TRY(value->tensor ? apart(&dense, value->tensor, target)
+                         : tide__index_number(&dense, target, dtype, value->number));
+  if (op != TIDE_SCATTER_WRITE && !include_self)
+    TIDE_TRY(scatter_number(target, dim, index, neutral(op, (tide_dtype)target->dtype), TIDE_INDEX_WRITE));
+  TIDE_TRY(run_scatter(target, dim, index, dense, reduces[op]));
+  return op == TIDE_SCATTER_MEAN ? divide(target, dim, index, include_self) : TIDE_OK;
 }
 
 /* A mean is made in a dtype that holds the sum of any values. */
@@ -339,7 +290,8 @@ tide_status tide_scatter(tide_tensor **out, const tide_tensor *x, int dim, const
                          const tide_operand *value, tide_scatter_op op, bool include_self, tide_tensor *into) {
   TIDE_GIVEN("scatter", value);
   static const char *what = "scatter";
-  tide_tensor *places, *target;
+  TIDE_OWNED tide_tensor *places = NULL;
+  tide_tensor *target;
   TIDE_TRY(tide__out_check(out, into, what));
   TIDE_TRY(check_along(&dim, x, index, what));
   TIDE_TRY(tide__written_check(x, into, what));
@@ -349,19 +301,15 @@ tide_status tide_scatter(tide_tensor **out, const tide_tensor *x, int dim, const
     TIDE_TRY(check_source(x, value->tensor, what));
     if (index->numel) TIDE_TRY(check_dims(x, value->tensor, "the source", what));
     if (index->numel) TIDE_TRY(check_within(index, value->tensor, -1, "the source", what));
+  TIDE_TRY(tide__written_begin(&target, x, op == TIDE_SCATTER_MEAN ? NULL : into, scatter_dtype(x, dim, places, op)));
   } else {
     TIDE_TRY(tide__scalar_check(value->number, (tide_dtype)x->dtype, what));
   }
   TIDE_TRY(tide__index_tensor(&places, x, index, into == x ? x : NULL, what));
   /* A mean takes memory on its way: x changes when all is done. */
   tide_status status =
-      tide__written_begin(&target, x, op == TIDE_SCATTER_MEAN ? NULL : into, scatter_dtype(x, dim, places, op));
-  if (status == TIDE_OK) {
-    status = places->numel ? scatter(target, (tide_dtype)x->dtype, dim, places, value, op, include_self) : TIDE_OK;
-    status = tide__written_end(out, target, x, into, status, what);
-  }
-  tide_tensor_release(places);
-  return status;
+      places->numel ? scatter(target, (tide_dtype)x->dtype, dim, places, value, op, include_self) : TIDE_OK;
+  return tide__written_end(out, target, x, into, status, what);
 }
 
 /* ---- slices ---- */
@@ -404,19 +352,13 @@ static tide_status run_slices(const tide_tensor *target, int dim, const tide_ten
 /* `dense` has been checked; it may share memory with x. */
 static tide_status slices(tide_tensor **out, const tide_tensor *x, int dim, const tide_tensor *index,
                           const tide_tensor *dense, tide_index_reduce reduce, tide_tensor *into, const char *what) {
-  tide_tensor *places, *target, *read;
+  TIDE_OWNED tide_tensor *places = NULL, *read = NULL;
+  tide_tensor *target;
   TIDE_TRY(tide__index_tensor(&places, x, index, into == x ? x : NULL, what));
-  tide_status status = tide__written_begin(&target, x, into, tide__index_wide(x, dense->numel, index->numel, reduce));
-  if (status == TIDE_OK) {
-    status = apart(&read, dense, target);
-    if (status == TIDE_OK) {
-      status = run_slices(target, dim, places, read, reduce);
-      tide_tensor_release(read);
-    }
-    status = tide__written_end(out, target, x, into, status, what);
-  }
-  tide_tensor_release(places);
-  return status;
+  TIDE_TRY(tide__written_begin(&target, x, into, tide__index_wide(x, dense->numel, index->numel, reduce)));
+  tide_status status = apart(&read, dense, target);
+  if (status == TIDE_OK) status = run_slices(target, dim, places, read, reduce);
+  return tide__written_end(out, target, x, into, status, what);
 }
 
 static tide_status slices_check(tide_tensor **out, const tide_tensor *x, int *dim, const tide_tensor *index,
@@ -433,7 +375,7 @@ tide_status tide_index_add(tide_tensor **out, const tide_tensor *x, int dim, con
                            const tide_tensor *source, tide_scalar alpha, tide_tensor *into) {
   static const char *what = "index_add";
   bool one = alpha.kind == 'F' || alpha.kind == 'C' ? alpha.re == 1 && alpha.im == 0 : alpha.i == 1;
-  tide_tensor *scaled;
+  TIDE_OWNED tide_tensor *scaled = NULL;
   TIDE_TRY(slices_check(out, x, &dim, index, into, what));
   TIDE_TRY(check_slices(x, dim, index, source, what));
   int category = tide__category(x->dtype);
@@ -444,9 +386,7 @@ tide_status tide_index_add(tide_tensor **out, const tide_tensor *x, int dim, con
   if (category == 0) alpha = tide_bool(alpha.i != 0);
   tide_operand in[2] = {{.tensor = source}, {.number = alpha}};
   TIDE_TRY(tide_elementwise(&scaled, TIDE_OP_mul, in, NULL, NULL));
-  tide_status status = slices(out, x, dim, index, scaled, TIDE_INDEX_SUM, into, what);
-  tide_tensor_release(scaled);
-  return status;
+  return slices(out, x, dim, index, scaled, TIDE_INDEX_SUM, into, what);
 }
 
 tide_status tide_index_copy(tide_tensor **out, const tide_tensor *x, int dim, const tide_tensor *index,
@@ -460,35 +400,32 @@ tide_status tide_index_fill(tide_tensor **out, const tide_tensor *x, int dim, co
                             const tide_operand *value, tide_tensor *into) {
   TIDE_GIVEN("index_fill", value);
   static const char *what = "index_fill";
-  tide_tensor *one;
+  TIDE_OWNED tide_tensor *one = NULL;
   TIDE_TRY(slices_check(out, x, &dim, index, into, what));
   if (value->tensor && value->tensor->ndim)
     return tide__fail(TIDE_SHAPE, "%s: wrong shape of the value, got %s, expected a number or a tensor without dims",
                       what, tide__shape_text(value->tensor->size, value->tensor->ndim));
   TIDE_TRY(tide__index_value(&one, x, value, what));
-  tide_status status = slices(out, x, dim, index, one, TIDE_INDEX_WRITE, into, what);
-  tide_tensor_release(one);
-  return status;
+  return slices(out, x, dim, index, one, TIDE_INDEX_WRITE, into, what);
 }
 
 /* ---- one_hot ---- */
 
 static tide_status largest(int64_t *out, const tide_tensor *index) {
-  tide_tensor *most;
+  TIDE_OWNED tide_tensor *most = NULL;
   tide_scalar value = tide_int(0);
   if (index->numel == 0)
     return tide__fail(TIDE_VALUE, "one_hot: the index has no elements, expected the number of classes to be given");
   TIDE_TRY(tide_reduce(&most, TIDE_MAX, index, NULL, NULL));
-  tide_status status = tide_item(&value, most);
-  tide_tensor_release(most);
+  TIDE_TRY(tide_item(&value, most));
   *out = value.i - tide_get_index_base() + 1;
-  return status;
+  return TIDE_OK;
 }
 
 tide_status tide_one_hot(tide_tensor **out, const tide_tensor *index, int64_t classes) {
   TIDE_GIVEN("one_hot", out);
   int64_t size[TIDE_MAX_DIMS];
-  tide_tensor *places, *made, *last = NULL;
+  TIDE_OWNED tide_tensor *places = NULL, *made = NULL, *last = NULL;
   TIDE_TRY(tide__check(index, "one_hot", "the index"));
   if (index->ndim == TIDE_MAX_DIMS)
     return tide__fail(TIDE_SHAPE, "one_hot: too many dims, got %d, expected at most %d", index->ndim,
@@ -497,24 +434,15 @@ tide_status tide_one_hot(tide_tensor **out, const tide_tensor *index, int64_t cl
     return tide__fail(TIDE_VALUE, "one_hot: wrong number of classes, got %lld, expected at least 1",
                       (long long)classes);
   TIDE_TRY(tide__index_tensor(&places, index, index, NULL, "one_hot"));
-  tide_status status = classes < 0 ? largest(&classes, index) : TIDE_OK;
-  if (status == TIDE_OK && classes < 1 && index->numel)
-    status = tide__fail(TIDE_INDEX, "one_hot: the largest index is %lld, expected at least %d",
-                        (long long)(classes - 1 + tide_get_index_base()), tide_get_index_base());
+  if (classes < 0) TIDE_TRY(largest(&classes, index));
+  if (classes < 1 && index->numel)
+    return tide__fail(TIDE_INDEX, "one_hot: the largest index is %lld, expected at least %d",
+                      (long long)(classes - 1 + tide_get_index_base()), tide_get_index_base());
   memcpy(size, index->size, sizeof size);
   size[index->ndim] = classes;
   tide_options o = {TIDE_INT64, index->storage->device, false};
-  if (status == TIDE_OK) status = tide_full(&made, size, index->ndim + 1, tide_int(0), &o);
-  if (status == TIDE_OK) {
-    status = tide_unsqueeze(&last, places, places->ndim);
-    if (status == TIDE_OK && index->numel)
-      status = scatter_number(made, index->ndim, last, tide_int(1), TIDE_INDEX_WRITE);
-    tide_tensor_release(last);
-    if (status == TIDE_OK)
-      *out = made;
-    else
-      tide_tensor_release(made);
-  }
-  tide_tensor_release(places);
-  return status;
+  TIDE_TRY(tide_full(&made, size, index->ndim + 1, tide_int(0), &o));
+  TIDE_TRY(tide_unsqueeze(&last, places, places->ndim));
+  if (index->numel) TIDE_TRY(scatter_number(made, index->ndim, last, tide_int(1), TIDE_INDEX_WRITE));
+  return tide__owned_give(out, &made);
 }

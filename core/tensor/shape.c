@@ -21,19 +21,10 @@ static void reverse(tide_tensor *v, int dim) {
   tide__tensor_layout(v);
 }
 
-/* Ends a function that filled the new tensor x. */
-static tide_status finish(tide_tensor **out, tide_tensor *x, tide_status status) {
-  if (status == TIDE_OK)
-    *out = x;
-  else
-    tide_tensor_release(x);
-  return status;
-}
-
 static tide_status copy_to_new(tide_tensor **out, const tide_tensor *view) {
   tide_tensor *x;
   TIDE_TRY(tide__tensor_new(&x, view->size, view->ndim, (tide_dtype)view->dtype, view->storage->device));
-  return finish(out, x, tide__copy_kernel(x, view));
+  return tide__hand_out(out, x, tide__copy_kernel(x, view));
 }
 
 /* ---- cat and stack ---- */
@@ -119,12 +110,6 @@ static tide_status join_target(tide_tensor **out, const joined *j, tide_tensor *
   return tide__tensor_new(out, j->size, j->ndim, j->dtype, list[0]->storage->device);
 }
 
-static tide_status join_end(tide_tensor **out, tide_tensor *target, tide_tensor *into, tide_status status) {
-  if (status == TIDE_OK) return tide__deliver(out, target, into);
-  if (target != into) tide_tensor_release(target);
-  return status;
-}
-
 /* Do dense tensors of the CPU come to stand one behind the other as they are? */
 static bool is_packed(const tide_tensor *target, int dim, tide_tensor *const *list, int n) {
   bool packed = target->storage->device == TIDE_CPU && target->contiguous && !tide__sync_watched();
@@ -170,7 +155,7 @@ tide_status tide_cat(tide_tensor **out, tide_tensor *const *list, int n, int dim
     at += list[i]->size[j.dim];
     status = tide__copy_kernel(&part, list[i]);
   }
-  return join_end(out, target, into, status);
+  return tide__deliver(out, target, into, status);
 }
 
 tide_status tide_stack(tide_tensor **out, tide_tensor *const *list, int n, int dim, tide_tensor *into) {
@@ -197,7 +182,7 @@ tide_status tide_stack(tide_tensor **out, tide_tensor *const *list, int n, int d
     whole.size[j.dim] = 1, whole.stride[j.dim] = 0;
     status = tide__copy_kernel(&part, &whole);
   }
-  return join_end(out, target, into, status);
+  return tide__deliver(out, target, into, status);
 }
 
 /* ---- repeated elements ---- */
@@ -211,7 +196,7 @@ static tide_status repeat(tide_tensor **out, tide_tensor *source, const int64_t 
   split.storage = x->storage, split.offset = 0;
   tide__stride_contiguous(split.stride, split.size, split.ndim);
   tide__tensor_layout(&split);
-  return finish(out, x, tide__copy_kernel(&split, source));
+  return tide__hand_out(out, x, tide__copy_kernel(&split, source));
 }
 
 static void push_dim(tide_tensor *v, int64_t size, int64_t stride) {
@@ -282,12 +267,10 @@ static tide_status read_counts(tide_tensor **out, const tide_tensor *counts, int
   if (counts->ndim > 1 || (counts->numel != n && counts->numel != 1))
     return tide__fail(TIDE_SHAPE, "repeat_interleave: n: got %s, expected one count or %lld in one dim",
                       tide__shape_text(counts->size, counts->ndim), (long long)n);
-  tide_tensor *host;
+  TIDE_OWNED tide_tensor *host = NULL;
   tide_options o = {TIDE_INT64, TIDE_CPU, false};
   TIDE_TRY(tide_to(&host, counts, &o, false, false));
-  tide_status status = tide__as_contiguous(out, host, TIDE_INT64);
-  tide_tensor_release(host);
-  return status;
+  return tide__as_contiguous(out, host, TIDE_INT64);
 }
 
 /* INT64_MAX where int64 cannot hold the sum. */
@@ -306,7 +289,7 @@ static tide_status repeated_index(tide_tensor **out, const tide_tensor *counts, 
   const int64_t *count = tide_tensor_data(counts);
   int64_t total, at = 0, base = tide_get_index_base();
   bool lone = counts->numel == 1;
-  tide_tensor *host;
+  TIDE_OWNED tide_tensor *host = NULL;
   TIDE_TRY(sum_counts(&total, count, counts->numel));
   if (lone) total = tide__size_mul(n, total);
   TIDE_TRY(tide__tensor_new(&host, &total, 1, TIDE_INT64, TIDE_CPU));
@@ -314,9 +297,7 @@ static tide_status repeated_index(tide_tensor **out, const tide_tensor *counts, 
   for (int64_t i = 0; i < n && at < total; i++)
     for (int64_t k = 0; k < count[lone ? 0 : i]; k++) values[at++] = base + i;
   tide_options o = {TIDE_INT64, device, false};
-  tide_status status = tide_to(out, host, &o, false, false);
-  tide_tensor_release(host);
-  return status;
+  return tide_to(out, host, &o, false, false);
 }
 
 tide_status tide_repeat_interleave_each(tide_tensor **out, const tide_tensor *x, const tide_tensor *counts, int dim) {
@@ -324,14 +305,10 @@ tide_status tide_repeat_interleave_each(tide_tensor **out, const tide_tensor *x,
   TIDE_TRY(tide__check(x, "repeat_interleave", "x"));
   TIDE_TRY(tide__dim_check(&dim, dim, x->ndim, "repeat_interleave"));
   int64_t n = x->ndim ? x->size[dim] : 1;
-  tide_tensor *host, *index;
+  TIDE_OWNED tide_tensor *host = NULL, *index = NULL;
   TIDE_TRY(read_counts(&host, counts, n));
-  tide_status status = repeated_index(&index, host, n, x->storage->device);
-  tide_tensor_release(host);
-  TIDE_TRY(status);
-  status = tide_index_get(out, x, dim, index);
-  tide_tensor_release(index);
-  return status;
+  TIDE_TRY(repeated_index(&index, host, n, x->storage->device));
+  return tide_index_get(out, x, dim, index);
 }
 
 /* ---- another order ---- */
@@ -371,17 +348,13 @@ static tide_status roll_pieces(const tide_tensor *dst, const tide_tensor *src, c
 
 /* Without dims the tensor is rolled as one line. */
 static tide_status roll_flat(tide_tensor **out, const tide_tensor *x, int64_t shift) {
-  tide_tensor *line, *rolled;
+  TIDE_OWNED tide_tensor *line = NULL, *rolled = NULL;
   int64_t minus_one = -1;
   int zero = 0;
   if (x->numel == 0) return tide_clone(out, x);
   TIDE_TRY(tide_reshape(&line, x, &minus_one, 1));
-  tide_status status = tide_roll(&rolled, line, &shift, &zero, 1);
-  tide_tensor_release(line);
-  TIDE_TRY(status);
-  status = tide_view(out, rolled, x->size, x->ndim);
-  tide_tensor_release(rolled);
-  return status;
+  TIDE_TRY(tide_roll(&rolled, line, &shift, &zero, 1));
+  return tide_view(out, rolled, x->size, x->ndim);
 }
 
 tide_status tide_roll(tide_tensor **out, const tide_tensor *x, const int64_t *shifts, const int *dims, int n) {
@@ -403,7 +376,7 @@ tide_status tide_roll(tide_tensor **out, const tide_tensor *x, const int64_t *sh
   }
   tide_tensor *made;
   TIDE_TRY(tide__tensor_new(&made, x->size, x->ndim, (tide_dtype)x->dtype, x->storage->device));
-  return finish(out, made, roll_pieces(made, x, shift, 0));
+  return tide__hand_out(out, made, roll_pieces(made, x, shift, 0));
 }
 
 tide_status tide_rot90(tide_tensor **out, const tide_tensor *x, int64_t k, int d1, int d2) {
@@ -496,11 +469,9 @@ tide_status tide__size_give(tide_tensor *into, const int64_t *size, int ndim, bo
   if (TIDE_LIKELY(tide__size_equal(into, size, ndim))) return TIDE_OK;
   TIDE_TRY(tide__size_takes(into, size, ndim, shared, what));
   tide_options o = {(tide_dtype)into->dtype, into->storage->device, into->storage->pinned};
-  tide_tensor *fresh;
+  TIDE_OWNED tide_tensor *fresh = NULL;
   TIDE_TRY(tide_empty(&fresh, size, ndim, &o));
-  tide_status status = tide_set(into, fresh);
-  tide_tensor_release(fresh);
-  return status;
+  return tide_set(into, fresh);
 }
 
 tide_status tide_fit(tide_tensor *out, const int64_t *size, int ndim) {

@@ -32,12 +32,10 @@ static int64_t length_of(const job *j, const tide_tensor *x) { return x->ndim ? 
 /* x with its dim behind the others, contiguous. */
 static tide_status lines_of(tide_tensor **out, const job *j, const tide_tensor *x) {
   if (x->ndim < 2 || j->dim == x->ndim - 1) return tide__as_contiguous(out, x, (tide_dtype)x->dtype);
-  tide_tensor *moved;
+  TIDE_OWNED tide_tensor *moved = NULL;
   int last = x->ndim - 1;
   TIDE_TRY(tide_movedim(&moved, x, &j->dim, &last, 1));
-  tide_status status = tide__as_contiguous(out, moved, (tide_dtype)x->dtype);
-  tide_tensor_release(moved);
-  return status;
+  return tide__as_contiguous(out, moved, (tide_dtype)x->dtype);
 }
 
 /* The other way round: the result's last dim goes to the place of the dim, or goes. */
@@ -45,23 +43,15 @@ static tide_status give(tide_tensor **out, const job *j, tide_tensor *made, int 
   int last = made->ndim - 1;
   if (ndim == 0 || (j->drops && ndim > 0)) return tide_select(out, made, last, 0);
   if (j->dim == last) return *out = tide__tensor_ref(made), TIDE_OK;
-  tide_tensor *moved;
+  TIDE_OWNED tide_tensor *moved = NULL;
   TIDE_TRY(tide_movedim(&moved, made, &last, &j->dim, 1));
-  tide_status status = tide__as_contiguous(out, moved, (tide_dtype)made->dtype);
-  tide_tensor_release(moved);
-  return status;
+  return tide__as_contiguous(out, moved, (tide_dtype)made->dtype);
 }
 
 static tide_status launch(const job *j, const tide_tensor *in, const tide_tensor *values, const tide_tensor *indices) {
   tide__queue q;
   tide_sort_args a;
-  int device = in->storage->device;
-  TIDE_TRY(tide__queue_begin(&q, device));
-  tide__head_begin(&a.head, device, 3);
-  a.head.ptr[0] = a.head.ptr[2] = NULL;
-  if (values) tide__head_set(&a.head, 0, values, &q);
-  tide__head_set(&a.head, 1, in, &q);
-  if (indices) tide__head_set(&a.head, 2, indices, &q);
+  TIDE_TRY(tide__operands(&a.head, &q, in->storage->device, 3, (const tide_tensor *[]){values, in, indices}));
   a.dtype = in->dtype, a.descending = j->descending, a.index_base = tide_get_index_base(), a.median = j->median;
   a.n = in->ndim ? in->size[in->ndim - 1] : 1, a.lines = in->numel / a.n;
   a.first = j->first, a.keep = j->keep;
@@ -69,28 +59,18 @@ static tide_status launch(const job *j, const tide_tensor *in, const tide_tensor
 }
 
 static tide_status run(job *j, tide_tensor **values, tide_tensor **indices, const tide_tensor *x) {
-  tide_tensor *in, *made[2] = {NULL, NULL}, *given[2] = {NULL, NULL};
+  TIDE_OWNED tide_tensor *in = NULL, *value = NULL, *place = NULL, *given = NULL;
   int64_t size[TIDE_MAX_DIMS];
   TIDE_TRY(lines_of(&in, j, x));
   int ndim = in->ndim ? in->ndim : 1;
   memcpy(size, in->size, sizeof size);
   size[ndim - 1] = j->keep;
-  tide_status status = TIDE_OK;
-  for (int k = 0; k < 2 && status == TIDE_OK; k++)
-    if (k ? indices : values)
-      status = tide__tensor_new(&made[k], size, ndim, k ? TIDE_INT64 : (tide_dtype)x->dtype, x->storage->device);
-  if (status == TIDE_OK && x->numel && j->keep) status = launch(j, in, made[0], made[1]);
-  for (int k = 0; k < 2 && status == TIDE_OK; k++)
-    if (made[k]) status = give(&given[k], j, made[k], x->ndim);
-  tide_tensor_release(in);
-  for (int k = 0; k < 2; k++) tide_tensor_release(made[k]);
-  if (status != TIDE_OK) {
-    for (int k = 0; k < 2; k++) tide_tensor_release(given[k]);
-    return status;
-  }
-  if (values) *values = given[0];
-  if (indices) *indices = given[1];
-  return TIDE_OK;
+  if (values) TIDE_TRY(tide__tensor_new(&value, size, ndim, (tide_dtype)x->dtype, x->storage->device));
+  if (indices) TIDE_TRY(tide__tensor_new(&place, size, ndim, TIDE_INT64, x->storage->device));
+  if (x->numel && j->keep) TIDE_TRY(launch(j, in, value, place));
+  if (values) TIDE_TRY(give(&given, j, value, x->ndim));
+  if (indices) TIDE_TRY(give(indices, j, place, x->ndim));
+  return values ? tide__owned_give(values, &given) : TIDE_OK;
 }
 
 tide_status tide_sort(tide_tensor **values, tide_tensor **indices, const tide_tensor *x, int dim, bool descending) {
@@ -168,14 +148,7 @@ static tide_status launch_search(const tide_tensor *out, const tide_tensor *sort
                                  const tide_tensor *sorter, bool right) {
   tide__queue q;
   tide_search_args a;
-  int device = x->storage->device;
-  TIDE_TRY(tide__queue_begin(&q, device));
-  tide__head_begin(&a.head, device, 4);
-  tide__head_set(&a.head, 0, out, &q);
-  tide__head_set(&a.head, 1, sorted, &q);
-  tide__head_set(&a.head, 2, x, &q);
-  a.head.ptr[3] = NULL;
-  if (sorter) tide__head_set(&a.head, 3, sorter, &q);
+  TIDE_TRY(tide__operands(&a.head, &q, x->storage->device, 4, (const tide_tensor *[]){out, sorted, x, sorter}));
   a.dtype = x->dtype, a.index_base = tide_get_index_base(), a.right = right, a.one_line = sorted->ndim == 1;
   a.n = sorted->size[sorted->ndim - 1], a.m = a.one_line ? x->numel : x->size[x->ndim - 1], a.lines = x->numel / a.m;
   return TIDE_LAUNCH(&q, search, &a, 0);
@@ -185,23 +158,13 @@ tide_status tide_searchsorted(tide_tensor **out, const tide_tensor *sorted, cons
                               const tide_tensor *sorter) {
   TIDE_TRY(tide__out_check(out, NULL, "searchsorted"));
   TIDE_TRY(check_search(sorted, x, sorter));
-  tide_tensor *lines = NULL, *values = NULL, *order = NULL, *made = NULL;
-  tide_status status = tide__as_contiguous(&lines, sorted, (tide_dtype)sorted->dtype);
-  if (status == TIDE_OK) status = tide__as_contiguous(&values, x, (tide_dtype)x->dtype);
-  if (status == TIDE_OK && sorter) status = tide__as_contiguous(&order, sorter, TIDE_INT64);
-  if (status == TIDE_OK) status = tide__tensor_new(&made, x->size, x->ndim, TIDE_INT64, x->storage->device);
-  if (status == TIDE_OK && x->numel) {
-    if (sorted->size[sorted->ndim - 1] == 0)
-      status = tide_fill(made, tide_int(tide_get_index_base()));
-    else
-      status = launch_search(made, lines, values, order, right);
-  }
-  tide_tensor_release(lines);
-  tide_tensor_release(values);
-  tide_tensor_release(order);
-  if (status == TIDE_OK)
-    *out = made;
-  else
-    tide_tensor_release(made);
-  return status;
+  TIDE_OWNED tide_tensor *lines = NULL, *values = NULL, *order = NULL, *made = NULL;
+  TIDE_TRY(tide__as_contiguous(&lines, sorted, (tide_dtype)sorted->dtype));
+  TIDE_TRY(tide__as_contiguous(&values, x, (tide_dtype)x->dtype));
+  if (sorter) TIDE_TRY(tide__as_contiguous(&order, sorter, TIDE_INT64));
+  TIDE_TRY(tide__tensor_new(&made, x->size, x->ndim, TIDE_INT64, x->storage->device));
+  if (x->numel)
+    TIDE_TRY(sorted->size[sorted->ndim - 1] == 0 ? tide_fill(made, tide_int(tide_get_index_base()))
+                                                 : launch_search(made, lines, values, order, right));
+  return tide__owned_give(out, &made);
 }

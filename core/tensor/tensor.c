@@ -203,6 +203,19 @@ tide_status tide__cast_expect(const tide_tensor *x, tide_dtype result, const cha
                     tide_dtype_name((tide_dtype)x->dtype), tide_dtype_name(result));
 }
 
+tide_status tide__into_check(const tide_tensor *into, const tide_tensor *x, const char *name, tide_dtype result,
+                             const char *what) {
+  TIDE_TRY(tide__check(into, what, "the destination"));
+  TIDE_TRY(tide__writable_check(into, what, "the destination"));
+  TIDE_TRY(tide__same_device(into, "the destination", x, name, what));
+  return tide__cast_expect(into, result, what);
+}
+
+tide_status tide__fail_dtype(const char *what, int got, const char *expected) {
+  return tide__fail(TIDE_DTYPE, "%s: dtype not accepted, got %s, expected %s", what, tide_dtype_name((tide_dtype)got),
+                    expected);
+}
+
 void tide__made_here(const tide_tensor *x) {
   if (!atomic_load_explicit(&x->storage->site, memory_order_relaxed))
     atomic_store_explicit(&x->storage->site, tide__site_now(), memory_order_relaxed);
@@ -437,13 +450,25 @@ void tide__tensor_wrap(tide_tensor *x, tide_storage *s, void *ptr, size_t bytes,
   tide__tensor_layout(x);
 }
 
-tide_status tide__deliver(tide_tensor **out, tide_tensor *result, tide_tensor *into) {
-  if (into && result != into) {
-    tide_status status = tide_copy(into, result, true);
-    tide_tensor_release(result);
-    if (status != TIDE_OK) return status;
-    result = into;
+void tide__owned_end(tide_tensor **x) { tide_tensor_release(*x); }
+
+tide_status tide__deliver(tide_tensor **out, tide_tensor *result, tide_tensor *into, tide_status status) {
+  if (status == TIDE_OK && into && result != into) status = tide_copy(into, result, true);
+  if (result != into && (into || status != TIDE_OK)) tide_tensor_release(result);
+  if (status == TIDE_OK && out) *out = into ? into : result;
+  return status;
+}
+
+/* ---- queueing ---- */
+
+tide_status tide__operands(tide_head *head, tide__queue *q, int device, int n, const tide_tensor *const *x) {
+  TIDE_TRY(tide__queue_begin(q, device));
+  int nptr = n;
+  while (!x[nptr - 1]) nptr--;
+  tide__head_begin(head, device, nptr);
+  for (int k = 0; k < n; k++) {
+    head->ptr[k] = NULL;
+    if (x[k]) tide__head_set(head, k, x[k], q);
   }
-  if (out) *out = result;
   return TIDE_OK;
 }

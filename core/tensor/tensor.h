@@ -19,6 +19,11 @@ static inline bool tide__tensor_live(const tide_tensor *x) {
 static inline tide_status tide__check(const tide_tensor *x, const char *what, const char *name) {
   return TIDE_LIKELY(tide__tensor_live(x)) ? TIDE_OK : tide__tensor_check(x, what, name);
 }
+/* Is there a place for the result, and can x be read? */
+static inline tide_status tide__unary_check(const void *out, const tide_tensor *x, const char *what) {
+  TIDE_GIVEN(what, out);
+  return tide__check(x, what, "x");
+}
 /* ARGUMENT when a function got neither a place for its result nor a destination. */
 tide_status tide__out_check(tide_tensor **out, const tide_tensor *into, const char *what);
 /* The defaults, or what a host has given. */
@@ -35,6 +40,11 @@ tide_status tide__size_takes(const tide_tensor *into, const int64_t *size, int n
 tide_status tide__size_give(tide_tensor *into, const int64_t *size, int ndim, bool shared, const char *what);
 /* DTYPE if results of dtype `result` may not be written to x. */
 tide_status tide__cast_expect(const tide_tensor *x, tide_dtype result, const char *what);
+/* All checks of a destination but for its size: live, writable, on x's device, of a dtype that takes the result's. */
+tide_status tide__into_check(const tide_tensor *into, const tide_tensor *x, const char *name, tide_dtype result,
+                             const char *what);
+/* DTYPE, where a dtype is refused. */
+tide_status tide__fail_dtype(const char *what, int got, const char *expected);
 /* " made at a.lua:3", where the line is known, for messages; as tide__shape_text's. */
 const char *tide__made_text(const tide_tensor *x);
 /* Notes the running line as the one that made x, where none is known. */
@@ -93,8 +103,36 @@ bool tide__size_broadcast(int64_t *size, int *ndim, const tide_tensor *x);
 /* Does x broadcast to exactly this size? */
 bool tide__broadcasts_to(const tide_tensor *x, const int64_t *size, int ndim);
 
+/* Another dim, between others or behind them; and two that change places. */
+static inline void tide__dim_insert(tide_tensor *v, int dim, int64_t size, int64_t stride) {
+  for (int d = v->ndim; d > dim; d--) v->size[d] = v->size[d - 1], v->stride[d] = v->stride[d - 1];
+  v->size[dim] = size, v->stride[dim] = stride;
+  v->ndim++;
+}
+static inline void tide__dims_swap(tide_tensor *v, int a, int b) {
+  int64_t size = v->size[a], stride = v->stride[a];
+  v->size[a] = v->size[b], v->stride[a] = v->stride[b];
+  v->size[b] = size, v->stride[b] = stride;
+}
+
 /* ---- making ---- */
 
+/* A variable that releases its reference wherever its block is left; begin it with NULL. */
+#define TIDE_OWNED __attribute__((cleanup(tide__owned_end)))
+void tide__owned_end(tide_tensor **x);
+/* Hands the reference of such a variable out, as a function's last act. */
+static inline tide_status tide__owned_give(tide_tensor **out, tide_tensor **x) {
+  *out = *x, *x = NULL;
+  return TIDE_OK;
+}
+/* Ends a function whose result is complete if the status says so; else it is released. */
+static inline tide_status tide__hand_out(tide_tensor **out, tide_tensor *made, tide_status status) {
+  if (TIDE_LIKELY(status == TIDE_OK))
+    *out = made;
+  else
+    tide_tensor_release(made);
+  return status;
+}
 /* A copy on the stack, for views that never leave a function: it holds no reference. */
 static inline tide_tensor tide__tensor_borrow(const tide_tensor *x) {
   tide_tensor v = {.storage = x->storage, .offset = x->offset, .numel = x->numel, .ndim = x->ndim, .dtype = x->dtype};
@@ -119,8 +157,9 @@ tide_status tide__tensor_new_like(tide_tensor **out, const tide_tensor *x, tide_
 /* A tensor on the stack over memory of somebody else: valid while that memory is; never released. */
 void tide__tensor_wrap(tide_tensor *x, tide_storage *s, void *ptr, size_t bytes, int device, tide_dtype dtype,
                        const int64_t *size, int ndim);
-/* Ends a function with `into`: result, if it is not `into`, is copied there and released; or becomes *out. */
-tide_status tide__deliver(tide_tensor **out, tide_tensor *result, tide_tensor *into);
+/* Ends a function with `into`: result, if it is not `into`, is copied there and released; or becomes *out. A status
+ * that is an error comes back, and result, if it is not `into`, is released. */
+tide_status tide__deliver(tide_tensor **out, tide_tensor *result, tide_tensor *into, tide_status status);
 
 /* ---- queueing ---- */
 
@@ -149,16 +188,14 @@ static inline void tide__head_set(tide_head *head, int k, const tide_tensor *x, 
   tide__storage_use(x->storage, q->stream);
   if (tide__sync_watched()) tide__observe_argument(x, k);
 }
+/* The queue of the device, and a head with up to n operands, NULL where there is none. The first one is written. */
+tide_status tide__operands(tide_head *head, tide__queue *q, int device, int n, const tide_tensor *const *x);
 /* Launches a kernel with the arguments and notes it; `detail` as in tide__launch_note. A status. */
 #define TIDE_LAUNCH(q, kernel, args, detail)                                                                           \
   (tide__launch_begin(&(q)->number, (q)->stream, (args)->head.site, TIDE__LAUNCH_##kernel, (detail), (args)) !=        \
            TIDE_OK                                                                                                     \
        ? tide__early                                                                                                   \
        : tide__launch_done((q)->stream, (q)->number, (q)->backend->kernel((q)->stream, (args))))
-/* The head of a kernel that makes `result` of x and y, which are contiguous and of x's dtype: in[0] and in[1] are they,
- * or copies, to be released when it is launched, or when this fails. */
-tide_status tide__head_of_two(tide_head *head, tide__queue *q, tide_tensor *in[2], const tide_tensor *result,
-                              const tide_tensor *x, const tide_tensor *y);
 /* dst = cast(src) on one device: src broadcasts, may have negative strides, and must not overlap dst. */
 tide_status tide__copy_kernel(const tide_tensor *dst, const tide_tensor *src);
 /* Likewise, on whatever stream q holds: the uses of the storages are noted, and one of them may be a peer's. */

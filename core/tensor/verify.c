@@ -22,12 +22,8 @@ static void plan(tide_verify_args *a, const tide_tensor *x) {
 tide_status tide__verify(const tide_tensor *x, int kind, const char *what) {
   tide__queue q;
   tide_verify_args a;
-  int device = x->storage->device;
   if (x->numel == 0) return TIDE_OK;
-  TIDE_TRY(tide__queue_begin(&q, device));
-  tide__head_begin(&a.head, device, 2);
-  a.head.ptr[0] = NULL;
-  tide__head_set(&a.head, 1, x, &q);
+  TIDE_TRY(tide__operands(&a.head, &q, x->storage->device, 2, (const tide_tensor *[]){NULL, x}));
   a.kind = kind, a.dtype = x->dtype, a.compute = tide__compute_dtype((tide_dtype)x->dtype);
   plan(&a, x);
   tide_status status = TIDE_LAUNCH(&q, verify, &a, 0);

@@ -377,12 +377,10 @@ static tide_status reshape(tide_tensor **out, const tide_tensor *x, const int64_
   int64_t full[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
   TIDE_TRY(infer_size(full, x, size, ndim, what));
   if (view_stride(stride, x, full, ndim)) return tide__tensor_view(out, x, full, stride, ndim, x->offset);
-  tide_tensor *copy;
+  TIDE_OWNED tide_tensor *copy = NULL;
   TIDE_TRY(tide__as_contiguous(&copy, x, (tide_dtype)x->dtype));
   tide__stride_contiguous(stride, full, ndim);
-  tide_status status = tide__tensor_view(out, copy, full, stride, ndim, 0);
-  tide_tensor_release(copy);
-  return status;
+  return tide__tensor_view(out, copy, full, stride, ndim, 0);
 }
 
 tide_status tide_reshape(tide_tensor **out, const tide_tensor *x, const int64_t *size, int ndim) {
