@@ -136,9 +136,7 @@ static tide_status count(tide_tensor *x, tide_value start, tide_value step, tide
 static tide_status check_countable(const tide_options *o, int64_t n, const char *what) {
   if (n < 0) return tide__fail(TIDE_VALUE, "%s: negative length, got %lld, expected at least 0", what, (long long)n);
   int category = tide__category(o->dtype);
-  if (category == 1 || category == 2) return TIDE_OK;
-  return tide__fail(TIDE_DTYPE, "%s: dtype not accepted, got %s, expected integers or floats", what,
-                    tide_dtype_name(o->dtype));
+  return category == 1 || category == 2 ? TIDE_OK : tide__fail_dtype(what, o->dtype, "integers or floats");
 }
 
 tide_status tide_arange(tide_tensor **out, tide_scalar start, tide_scalar step, int64_t n,

@@ -77,12 +77,9 @@ static tide_status check_dtype(request *r, const tide_tensor *x) {
   tide_dtype dtype = (tide_dtype)x->dtype;
   if (tide__category(dtype) < 2) dtype = tide_get_default_dtype();
   if (dtype == TIDE_FLOAT16 || dtype == TIDE_BFLOAT16)
-    return tide__fail(TIDE_DTYPE, "%s: dtype not accepted, got %s, expected float32, float64, complex64 or complex128",
-                      r->what, tide_dtype_name(dtype));
+    return tide__fail_dtype(r->what, dtype, "float32, float64, complex64 or complex128");
   bool wide = dtype == TIDE_FLOAT64 || dtype == TIDE_COMPLEX128;
-  if (r->type == TIDE_FFT_R2C && tide__category(dtype) == 3)
-    return tide__fail(TIDE_DTYPE, "%s: dtype not accepted, got %s, expected a real one", r->what,
-                      tide_dtype_name(dtype));
+  if (r->type == TIDE_FFT_R2C && tide__category(dtype) == 3) return tide__fail_dtype(r->what, dtype, "a real one");
   tide_dtype real = wide ? TIDE_FLOAT64 : TIDE_FLOAT32, complex = wide ? TIDE_COMPLEX128 : TIDE_COMPLEX64;
   r->in_dtype = r->type == TIDE_FFT_R2C ? real : complex;
   r->out_dtype = r->type == TIDE_FFT_C2R ? real : complex;

@@ -5,9 +5,7 @@
 #include "field.h"
 
 static tide_status check_float(const tide_tensor *x, const char *what) {
-  if (tide__category(x->dtype) == 2) return TIDE_OK;
-  return tide__fail(TIDE_DTYPE, "%s: dtype not accepted, got %s, expected a real floating dtype", what,
-                    tide_dtype_name((tide_dtype)x->dtype));
+  return tide__category(x->dtype) == 2 ? TIDE_OK : tide__fail_dtype(what, x->dtype, "a real floating dtype");
 }
 
 /* x: `least` to `most` dims, of which the last `rank`, the spatial ones, have elements. */
@@ -95,8 +93,7 @@ static tide_status check_pool(const tide_tensor *x, int op, const char *what) {
   if (op != TIDE_WINDOW_MAX) return check_float(x, what);
   int category = tide__category(x->dtype);
   if (category == 1 || category == 2) return TIDE_OK;
-  return tide__fail(TIDE_DTYPE, "%s: dtype not accepted, got %s, expected a real floating or an integer dtype", what,
-                    tide_dtype_name((tide_dtype)x->dtype));
+  return tide__fail_dtype(what, x->dtype, "a real floating or an integer dtype");
 }
 
 static tide_status pool_begin(tide_window_args *a, const tide_tensor *x, int rank, const tide_pool *pool,

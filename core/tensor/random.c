@@ -51,8 +51,7 @@ static tide_status check_params(tide_random_kind kind, double a, double b, tide_
 static tide_status check_dtype(const tide_tensor *x, bool floating, const char *what) {
   int category = tide__category(x->dtype);
   if (category == 2 || (!floating && category < 2)) return TIDE_OK;
-  return tide__fail(TIDE_DTYPE, "%s: dtype not accepted, got %s, expected %s", what,
-                    tide_dtype_name((tide_dtype)x->dtype), floating ? "a floating dtype" : "a real dtype");
+  return tide__fail_dtype(what, x->dtype, floating ? "a floating dtype" : "a real dtype");
 }
 
 /* ---- the plan ---- */
@@ -305,8 +304,7 @@ static tide_status permute(const tide_tensor *x, tide_generator *g) {
 static tide_status check_randperm(int64_t n, tide_dtype dtype) {
   if (n < 0) return tide__fail(TIDE_VALUE, "randperm: negative length, got %lld, expected at least 0", (long long)n);
   if ((unsigned)dtype >= TIDE_DTYPE_COUNT || dtype == TIDE_BOOL || tide__category(dtype) == 3)
-    return tide__fail(TIDE_DTYPE, "randperm: dtype not accepted, got %s, expected a real dtype",
-                      tide_dtype_name(dtype));
+    return tide__fail_dtype("randperm", dtype, "a real dtype");
   int64_t most = largest_exact(dtype), last = n ? n - 1 + tide_get_index_base() : 0;
   if (last <= most) return TIDE_OK;
   return tide__fail(TIDE_VALUE, "randperm: %s does not hold every number, got up to %lld, expected at most %lld",

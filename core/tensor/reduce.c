@@ -100,10 +100,6 @@ static tide_status job_dims(job *j, const tide_reduce_options *o) {
 
 /* ---- dtypes ---- */
 
-static tide_status fail_dtype(const job *j, tide_dtype got, const char *expected) {
-  return tide__fail(TIDE_DTYPE, "%s: dtype not accepted, got %s, expected %s", j->what, tide_dtype_name(got), expected);
-}
-
 static tide_dtype accumulator(tide_dtype dtype) {
   int category = tide__category(dtype);
   if (category == 3) return dtype;
@@ -128,7 +124,7 @@ static tide_status job_result(job *j, tide_dtype wanted) {
   bool chosen = takes_dtype(j->op) && wanted != TIDE_DTYPE_NONE;
   tide_dtype base = chosen ? wanted : (tide_dtype)j->x->dtype;
   int category = tide__category(base);
-  if (category < r->least || category > r->most) return fail_dtype(j, base, r->expected);
+  if (category < r->least || category > r->most) return tide__fail_dtype(j->what, base, r->expected);
   j->result = chosen ? base : tide__reduced_dtype(j->op, base);
   return TIDE_OK;
 }
@@ -348,9 +344,7 @@ tide_status tide_extremes(int64_t *least, int64_t *greatest, const tide_tensor *
   if (!least || !greatest)
     return tide__fail(TIDE_ARGUMENT, "extremes: a place for a result is missing, got NULL, expected two");
   TIDE_TRY(tide__check(x, "extremes", "x"));
-  if (tide__category(x->dtype) != 1)
-    return tide__fail(TIDE_DTYPE, "extremes: dtype not accepted, got %s, expected integers",
-                      tide_dtype_name((tide_dtype)x->dtype));
+  if (tide__category(x->dtype) != 1) return tide__fail_dtype("extremes", x->dtype, "integers");
   TIDE_TRY(job_begin(&j, TIDE_MIN, x, NULL));
   j.both_ends = true, j.acc = TIDE_INT64;
   TIDE_TRY(tide__tensor_new(&both, &two, 1, TIDE_INT64, x->storage->device));

@@ -22,10 +22,6 @@ static const struct {
 };
 enum { SOFTMAX = TIDE_SCAN_COUNT }; /* from here on they are no scans, but walk along a dim as these do */
 
-static tide_status fail_dtype(const char *what, tide_dtype got, const char *expected) {
-  return tide__fail(TIDE_DTYPE, "%s: dtype not accepted, got %s, expected %s", what, tide_dtype_name(got), expected);
-}
-
 /* Which dtype comes out, and whether the scan takes x. */
 static tide_status result_dtype(tide_dtype *out, int op, const tide_tensor *x, tide_dtype wanted) {
   const char *what = scans[op].name;
@@ -33,13 +29,13 @@ static tide_status result_dtype(tide_dtype *out, int op, const tide_tensor *x, t
   if (wanted != TIDE_DTYPE_NONE && (unsigned)wanted >= TIDE_DTYPE_COUNT)
     return tide__fail(TIDE_ARGUMENT, "%s: unknown dtype, got %d, expected 0 to %d", what, (int)wanted,
                       TIDE_DTYPE_COUNT - 1);
-  if (wanted == TIDE_BOOL) return fail_dtype(what, wanted, "a dtype of numbers");
-  if (rule == RULE_FLOAT && category != 2) return fail_dtype(what, (tide_dtype)x->dtype, "a floating dtype");
-  if (rule == RULE_CHOICE && category == 3) return fail_dtype(what, (tide_dtype)x->dtype, "a real dtype");
+  if (wanted == TIDE_BOOL) return tide__fail_dtype(what, wanted, "a dtype of numbers");
+  if (rule == RULE_FLOAT && category != 2) return tide__fail_dtype(what, x->dtype, "a floating dtype");
+  if (rule == RULE_CHOICE && category == 3) return tide__fail_dtype(what, x->dtype, "a real dtype");
   *out = (tide_dtype)x->dtype;
   if (rule == RULE_WIDE && category <= 1) *out = TIDE_INT64;
   if ((rule == RULE_WIDE || rule == RULE_SOFTMAX) && wanted != TIDE_DTYPE_NONE) *out = wanted;
-  if (rule == RULE_SOFTMAX && tide__category(*out) != 2) return fail_dtype(what, *out, "a floating dtype");
+  if (rule == RULE_SOFTMAX && tide__category(*out) != 2) return tide__fail_dtype(what, *out, "a floating dtype");
   return TIDE_OK;
 }
 

@@ -281,9 +281,7 @@ static tide_status check_op(const tide_tensor *x, tide_scatter_op op, const char
   if (orders && tide__category(x->dtype) == 3)
     return tide__fail(TIDE_DTYPE, "%s: complex numbers have no order, got %s, expected a real dtype", what,
                       tide_dtype_name((tide_dtype)x->dtype));
-  if (op == TIDE_SCATTER_MEAN && x->dtype == TIDE_BOOL)
-    return tide__fail(TIDE_DTYPE, "%s: dtype not accepted, got bool, expected numbers", what);
-  return TIDE_OK;
+  return op == TIDE_SCATTER_MEAN && x->dtype == TIDE_BOOL ? tide__fail_dtype(what, TIDE_BOOL, "numbers") : TIDE_OK;
 }
 
 tide_status tide_scatter(tide_tensor **out, const tide_tensor *x, int dim, const tide_tensor *index,

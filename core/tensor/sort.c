@@ -21,9 +21,7 @@ static tide_status check(job *j, tide_tensor **values, tide_tensor **indices, co
   TIDE_TRY(tide__check(x, j->what, "x"));
   if (!values && !indices)
     return tide__fail(TIDE_ARGUMENT, "%s: a place for a result is missing, got NULL, expected one", j->what);
-  if (tide__category(x->dtype) == 3)
-    return tide__fail(TIDE_DTYPE, "%s: dtype not accepted, got %s, expected a real dtype", j->what,
-                      tide_dtype_name((tide_dtype)x->dtype));
+  if (tide__category(x->dtype) == 3) return tide__fail_dtype(j->what, x->dtype, "a real dtype");
   return tide__dim_check(&j->dim, j->dim, x->ndim, j->what);
 }
 

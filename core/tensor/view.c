@@ -523,9 +523,7 @@ static tide_dtype real_dtype(int dtype) { return dtype == TIDE_COMPLEX64 ? TIDE_
 
 static tide_status complex_check(const tide_tensor *x, const char *what) {
   TIDE_TRY(tide__check(x, what, "x"));
-  if (tide__category(x->dtype) == 3) return TIDE_OK;
-  return tide__fail(TIDE_DTYPE, "%s: dtype not accepted, got %s, expected a complex dtype", what,
-                    tide_dtype_name((tide_dtype)x->dtype));
+  return tide__category(x->dtype) == 3 ? TIDE_OK : tide__fail_dtype(what, x->dtype, "a complex dtype");
 }
 
 /* The real (part 0) or imaginary (part 1) numbers of a complex tensor. */
@@ -553,8 +551,7 @@ tide_status tide_view_as_complex(tide_tensor **out, const tide_tensor *x) {
   TIDE_GIVEN("view_as_complex", out);
   TIDE_TRY(tide__check(x, "view_as_complex", "x"));
   if (x->dtype != TIDE_FLOAT32 && x->dtype != TIDE_FLOAT64)
-    return tide__fail(TIDE_DTYPE, "view_as_complex: dtype not accepted, got %s, expected float32 or float64",
-                      tide_dtype_name((tide_dtype)x->dtype));
+    return tide__fail_dtype("view_as_complex", x->dtype, "float32 or float64");
   int last = x->ndim - 1;
   bool fits = last >= 0 && x->size[last] == 2 && x->stride[last] == 1 && x->offset % 2 == 0;
   for (int d = 0; d < last; d++) fits = fits && (x->stride[d] % 2 == 0 || x->size[d] == 1);
