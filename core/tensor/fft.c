@@ -87,10 +87,7 @@ static tide_status check_dtype(request *r, const tide_tensor *x) {
 }
 
 static tide_status check_into(const request *r, const tide_tensor *x, tide_tensor *into) {
-  TIDE_TRY(tide__check(into, r->what, "the destination"));
-  TIDE_TRY(tide__writable_check(into, r->what, "the destination"));
-  TIDE_TRY(tide__same_device(into, "the destination", x, "the input", r->what));
-  TIDE_TRY(tide__cast_expect(into, r->out_dtype, r->what));
+  TIDE_TRY(tide__into_check(into, x, "the input", r->out_dtype, r->what));
   return tide__size_give(into, r->out_size, r->ndim, into->storage == x->storage, r->what);
 }
 

@@ -172,10 +172,7 @@ tide_status tide_histc(tide_tensor **out, const tide_tensor *x, int64_t bins, do
   TIDE_TRY(check_values(x, "histc"));
   TIDE_TRY(check_bins(bins, "histc"));
   if (into) {
-    TIDE_TRY(tide__check(into, "histc", "the destination"));
-    TIDE_TRY(tide__writable_check(into, "histc", "the destination"));
-    TIDE_TRY(tide__same_device(into, "the destination", x, "x", "histc"));
-    TIDE_TRY(tide__cast_expect(into, (tide_dtype)x->dtype, "histc"));
+    TIDE_TRY(tide__into_check(into, x, "x", (tide_dtype)x->dtype, "histc"));
     TIDE_TRY(tide__size_takes(into, &bins, 1, into->storage == x->storage, "histc"));
   }
   TIDE_TRY(find_bounds(&low, &high, x, 1, "histc"));

@@ -252,10 +252,7 @@ static tide_status form_begin(form *f, const tide_tensor *a, const tide_tensor *
 /* ---- destinations ---- */
 
 static tide_status check_into(const form *f, tide_tensor *into) {
-  TIDE_TRY(tide__check(into, f->what, "the destination"));
-  TIDE_TRY(tide__writable_check(into, f->what, "the destination"));
-  TIDE_TRY(tide__same_device(into, "the destination", &f->a, "a", f->what));
-  TIDE_TRY(tide__cast_expect(into, (tide_dtype)f->a.dtype, f->what));
+  TIDE_TRY(tide__into_check(into, &f->a, "a", (tide_dtype)f->a.dtype, f->what));
   bool shared = into->storage == f->a.storage || into->storage == f->b.storage;
   return tide__size_give(into, f->shown, f->shown_ndim, shared, f->what);
 }

@@ -257,10 +257,7 @@ static tide_status new_result(tide_tensor **out, const job *j, tide_dtype dtype)
 }
 
 static tide_status check_into(const job *j, tide_tensor *into) {
-  TIDE_TRY(tide__check(into, j->what, "the destination"));
-  TIDE_TRY(tide__writable_check(into, j->what, "the destination"));
-  TIDE_TRY(tide__same_device(into, "the destination", j->x, "x", j->what));
-  TIDE_TRY(tide__cast_expect(into, j->result, j->what));
+  TIDE_TRY(tide__into_check(into, j->x, "x", j->result, j->what));
   return tide__size_give(into, j->size, j->ndim, into->storage == j->x->storage, j->what);
 }
 

@@ -76,12 +76,8 @@ static tide_status run(int op, const tide_tensor *in, int dim, const tide_tensor
 }
 
 static tide_status check_into(int op, tide_tensor *into, const tide_tensor *x, tide_dtype result) {
-  const char *what = scans[op].name;
-  TIDE_TRY(tide__check(into, what, "the destination"));
-  TIDE_TRY(tide__writable_check(into, what, "the destination"));
-  TIDE_TRY(tide__same_device(into, "the destination", x, "x", what));
-  TIDE_TRY(tide__cast_expect(into, result, what));
-  return tide__size_give(into, x->size, x->ndim, into->storage == x->storage, what);
+  TIDE_TRY(tide__into_check(into, x, "x", result, scans[op].name));
+  return tide__size_give(into, x->size, x->ndim, into->storage == x->storage, scans[op].name);
 }
 
 /* Can the backend write there itself? */

@@ -53,10 +53,7 @@ static tide_status apart(tide_tensor **out, const tide_tensor *source, const tid
 static tide_status read_begin(tide_tensor **target, const tide_tensor *x, const tide_tensor *index, const int64_t *size,
                               int ndim, tide_tensor *into, const char *what) {
   if (into) {
-    TIDE_TRY(tide__check(into, what, "the destination"));
-    TIDE_TRY(tide__writable_check(into, what, "the destination"));
-    TIDE_TRY(tide__same_device(into, "the destination", x, "x", what));
-    TIDE_TRY(tide__cast_expect(into, (tide_dtype)x->dtype, what));
+    TIDE_TRY(tide__into_check(into, x, "x", (tide_dtype)x->dtype, what));
     bool shared = into->storage == x->storage || into->storage == index->storage;
     TIDE_TRY(tide__size_give(into, size, ndim, shared, what));
     if (into->dtype == x->dtype && !tide__tensor_overlaps(into, x) && !tide__tensor_overlaps(into, index)) {

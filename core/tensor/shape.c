@@ -94,10 +94,7 @@ static tide_status join_target(tide_tensor **out, const joined *j, tide_tensor *
                                const char *what) {
   bool direct = into != NULL;
   if (into) {
-    TIDE_TRY(tide__check(into, what, "the destination"));
-    TIDE_TRY(tide__writable_check(into, what, "the destination"));
-    TIDE_TRY(tide__same_device(into, "the destination", list[0], "the tensors", what));
-    TIDE_TRY(tide__cast_expect(into, j->dtype, what));
+    TIDE_TRY(tide__into_check(into, list[0], "the tensors", j->dtype, what));
     bool shared = false;
     for (int i = 0; i < n; i++) shared = shared || into->storage == list[i]->storage;
     TIDE_TRY(tide__size_give(into, j->size, j->ndim, shared, what));
