@@ -23,23 +23,12 @@ typedef struct matrix {
   tide_tensor *owned; /* a contiguous copy, if one was needed */
 } matrix;
 
-static void insert_dim(tide_tensor *v, int dim, int64_t size, int64_t stride) {
-  for (int d = v->ndim; d > dim; d--) v->size[d] = v->size[d - 1], v->stride[d] = v->stride[d - 1];
-  v->size[dim] = size, v->stride[dim] = stride;
-  v->ndim++;
-}
-
 static int64_t rows(const tide_tensor *v) { return v->size[v->ndim - 2]; }
 static int64_t columns(const tide_tensor *v) { return v->size[v->ndim - 1]; }
 static int64_t row_stride(const tide_tensor *v) { return v->stride[v->ndim - 2]; }
 static int64_t column_stride(const tide_tensor *v) { return v->stride[v->ndim - 1]; }
 
-static void transpose(tide_tensor *v) {
-  int a = v->ndim - 2, b = v->ndim - 1;
-  int64_t size = v->size[a], stride = v->stride[a];
-  v->size[a] = v->size[b], v->stride[a] = v->stride[b];
-  v->size[b] = size, v->stride[b] = stride;
-}
+static void transpose(tide_tensor *v) { tide__dims_swap(v, v->ndim - 2, v->ndim - 1); }
 
 /* Is the matrix one that BLAS takes: stride 1 along one dim, and along the other at least the length of the first? */
 static bool friendly(const tide_tensor *v) {
@@ -231,8 +220,8 @@ static tide_status form_begin(form *f, const tide_tensor *a, const tide_tensor *
   f->vector_a = a->ndim == 1, f->vector_b = b->ndim == 1;
   if (a->ndim == 0 || b->ndim == 0) return fail_shapes(a, b, what, "at least one dim each");
   f->a = tide__tensor_borrow(a), f->b = tide__tensor_borrow(b);
-  if (f->vector_a) insert_dim(&f->a, 0, 1, a->size[0] * a->stride[0]);
-  if (f->vector_b) insert_dim(&f->b, 1, 1, 1);
+  if (f->vector_a) tide__dim_insert(&f->a, 0, 1, a->size[0] * a->stride[0]);
+  if (f->vector_b) tide__dim_insert(&f->b, 1, 1, 1);
   if (columns(&f->a) != rows(&f->b))
     return fail_shapes(a, b, what, "the last size of the first equal to the last but one of the second");
   tide_tensor batch_a = f->a, batch_b = f->b;
@@ -261,8 +250,8 @@ static tide_status check_into(const form *f, tide_tensor *into) {
 static tide_tensor with_matrix_dims(const form *f, const tide_tensor *x) {
   tide_tensor v = tide__tensor_borrow(x);
   int batch = f->ndim - 2;
-  if (f->vector_a) insert_dim(&v, batch, 1, f->size[f->ndim - 1]);
-  if (f->vector_b) insert_dim(&v, batch + 1, 1, 1);
+  if (f->vector_a) tide__dim_insert(&v, batch, 1, f->size[f->ndim - 1]);
+  if (f->vector_b) tide__dim_insert(&v, batch + 1, 1, 1);
   return v;
 }
 

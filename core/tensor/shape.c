@@ -392,9 +392,7 @@ tide_status tide_rot90(tide_tensor **out, const tide_tensor *x, int64_t k, int d
   if (turns == 1 || turns == 2) reverse(&view, d2);
   if (turns == 2 || turns == 3) reverse(&view, d1);
   if (turns == 1 || turns == 3) {
-    int64_t size = view.size[d1], stride = view.stride[d1];
-    view.size[d1] = view.size[d2], view.stride[d1] = view.stride[d2];
-    view.size[d2] = size, view.stride[d2] = stride;
+    tide__dims_swap(&view, d1, d2);
     tide__tensor_layout(&view);
   }
   return copy_to_new(out, &view);

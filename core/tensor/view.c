@@ -39,12 +39,6 @@ static void remove_dim(tide_tensor *v, int dim) {
   for (int d = dim; d < v->ndim; d++) v->size[d] = v->size[d + 1], v->stride[d] = v->stride[d + 1];
 }
 
-static void insert_dim(tide_tensor *v, int dim, int64_t size, int64_t stride) {
-  for (int d = v->ndim; d > dim; d--) v->size[d] = v->size[d - 1], v->stride[d] = v->stride[d - 1];
-  v->size[dim] = size, v->stride[dim] = stride;
-  v->ndim++;
-}
-
 /* ---- one dim ---- */
 
 static tide_status fail_zero_dim(const char *what) {
@@ -139,7 +133,7 @@ tide_status tide_unfold(tide_tensor **out, const tide_tensor *x, int dim, int64_
     v->size[dim] = full[dim];
     v->stride[dim] = tide__size_mul(stride, step);
   }
-  insert_dim(v, v->ndim, size, stride);
+  tide__dim_insert(v, v->ndim, size, stride);
   return end(out, v);
 }
 
@@ -175,7 +169,7 @@ tide_status tide_unsqueeze(tide_tensor **out, const tide_tensor *x, int dim) {
     return tide__fail(TIDE_SHAPE, "unsqueeze: too many dims, got %d, expected less than %d", x->ndim, TIDE_MAX_DIMS);
   tide_tensor *v = begin(x);
   if (!v) return TIDE_MEMORY;
-  insert_dim(v, dim, 1, dim < x->ndim ? tide__size_mul(x->size[dim], x->stride[dim]) : 1);
+  tide__dim_insert(v, dim, 1, dim < x->ndim ? tide__size_mul(x->size[dim], x->stride[dim]) : 1);
   return end(out, v);
 }
 
@@ -188,10 +182,7 @@ tide_status tide_transpose(tide_tensor **out, const tide_tensor *x, int d1, int 
   TIDE_TRY(tide__dim_check(&d2, d2, x->ndim, "transpose"));
   tide_tensor *v = begin(x);
   if (TIDE_UNLIKELY(!v)) return TIDE_MEMORY;
-  if (x->ndim) {
-    v->size[d1] = x->size[d2], v->stride[d1] = x->stride[d2];
-    v->size[d2] = x->size[d1], v->stride[d2] = x->stride[d1];
-  }
+  if (x->ndim) tide__dims_swap(v, d1, d2);
   return end(out, v);
 }
 
@@ -258,7 +249,7 @@ tide_status tide_diagonal(tide_tensor **out, const tide_tensor *x, int64_t offse
   if (length > 0 && x->numel) v->offset += skip_rows * x->stride[d1] + skip_columns * x->stride[d2];
   remove_dim(v, d1 > d2 ? d1 : d2);
   remove_dim(v, d1 > d2 ? d2 : d1);
-  insert_dim(v, v->ndim, length, tide__size_add(x->stride[d1], x->stride[d2]));
+  tide__dim_insert(v, v->ndim, length, tide__size_add(x->stride[d1], x->stride[d2]));
   return end(out, v);
 }
 
@@ -429,7 +420,7 @@ tide_status tide_unflatten(tide_tensor **out, const tide_tensor *x, int dim, con
   if (!v) return TIDE_MEMORY;
   remove_dim(v, dim);
   for (int i = n - 1; i >= 0; i--) {
-    insert_dim(v, dim, part[i], stride);
+    tide__dim_insert(v, dim, part[i], stride);
     stride = tide__size_mul(stride, part[i]);
   }
   return end(out, v);
@@ -543,7 +534,7 @@ tide_status tide_view_as_real(tide_tensor **out, const tide_tensor *x) {
     return tide__fail(TIDE_SHAPE, "view_as_real: too many dims, got %d, expected less than %d", x->ndim, TIDE_MAX_DIMS);
   tide_tensor *v = complex_part(x, 0);
   if (!v) return TIDE_MEMORY;
-  insert_dim(v, v->ndim, 2, 1);
+  tide__dim_insert(v, v->ndim, 2, 1);
   return end(out, v);
 }
 
