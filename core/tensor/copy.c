@@ -213,8 +213,7 @@ static tide_status new_for(tide_tensor **out, const tide_tensor *x, tide_dtype d
 
 tide_status tide_to(tide_tensor **out, const tide_tensor *x, const tide_options *options, bool non_blocking,
                     bool copy) {
-  TIDE_GIVEN("to", out);
-  TIDE_TRY(tide__check(x, "to", "x"));
+  TIDE_TRY(tide__unary_check(out, x, "to"));
   tide_options o;
   TIDE_TRY(tide__options_read(&o, options, "to"));
   int device;
@@ -237,8 +236,7 @@ tide_status tide_to(tide_tensor **out, const tide_tensor *x, const tide_options 
 }
 
 tide_status tide_clone(tide_tensor **out, const tide_tensor *x) {
-  TIDE_GIVEN("clone", out);
-  TIDE_TRY(tide__check(x, "clone", "x"));
+  TIDE_TRY(tide__unary_check(out, x, "clone"));
   TIDE_TRY(tide__replay_check(x, "clone"));
   tide_tensor *copy;
   TIDE_TRY(tide__tensor_new_like(&copy, x, (tide_dtype)x->dtype, x->storage->device));
@@ -246,16 +244,14 @@ tide_status tide_clone(tide_tensor **out, const tide_tensor *x) {
 }
 
 tide_status tide_contiguous(tide_tensor **out, const tide_tensor *x) {
-  TIDE_GIVEN("contiguous", out);
-  TIDE_TRY(tide__check(x, "contiguous", "x"));
+  TIDE_TRY(tide__unary_check(out, x, "contiguous"));
   return tide__as_contiguous(out, x, (tide_dtype)x->dtype);
 }
 
 /* ---- between tensors and the host's numbers ---- */
 
 tide_status tide_item(tide_scalar *out, const tide_tensor *x) {
-  TIDE_GIVEN("item", out);
-  TIDE_TRY(tide__check(x, "item", "x"));
+  TIDE_TRY(tide__unary_check(out, x, "item"));
   if (x->numel != 1)
     return tide__fail(TIDE_SHAPE, "item: x has not one element, got %s, expected a single element",
                       tide__shape_text(x->size, x->ndim));

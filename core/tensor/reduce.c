@@ -376,8 +376,7 @@ static tide_status all_hold(bool *out, const tide_tensor *x) {
 }
 
 tide_status tide_equal(bool *out, const tide_tensor *x, const tide_tensor *y) {
-  TIDE_GIVEN("equal", out);
-  TIDE_TRY(tide__check(x, "equal", "x"));
+  TIDE_TRY(tide__unary_check(out, x, "equal"));
   TIDE_TRY(tide__check(y, "equal", "y"));
   TIDE_TRY(tide__operand_device(x, "x", y, "y", "equal"));
   bool fits = tide__same_size(x, y);

@@ -231,8 +231,7 @@ tide_status tide_tile(tide_tensor **out, const tide_tensor *x, const int64_t *re
 }
 
 tide_status tide_repeat_interleave(tide_tensor **out, const tide_tensor *x, int64_t repeats, int dim) {
-  TIDE_GIVEN("repeat_interleave", out);
-  TIDE_TRY(tide__check(x, "repeat_interleave", "x"));
+  TIDE_TRY(tide__unary_check(out, x, "repeat_interleave"));
   TIDE_TRY(tide__dim_check(&dim, dim, x->ndim, "repeat_interleave"));
   if (repeats < 0)
     return tide__fail(TIDE_VALUE, "repeat_interleave: negative repeats, got %lld, expected at least 0",
@@ -377,8 +376,7 @@ tide_status tide_roll(tide_tensor **out, const tide_tensor *x, const int64_t *sh
 }
 
 tide_status tide_rot90(tide_tensor **out, const tide_tensor *x, int64_t k, int d1, int d2) {
-  TIDE_GIVEN("rot90", out);
-  TIDE_TRY(tide__check(x, "rot90", "x"));
+  TIDE_TRY(tide__unary_check(out, x, "rot90"));
   if (x->ndim < 2)
     return tide__fail(TIDE_SHAPE, "rot90: too few dims, got %s, expected at least 2 dims",
                       tide__shape_text(x->size, x->ndim));

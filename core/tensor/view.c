@@ -46,8 +46,7 @@ static tide_status fail_zero_dim(const char *what) {
 }
 
 tide_status tide_select(tide_tensor **out, const tide_tensor *x, int dim, int64_t index) {
-  TIDE_GIVEN("select", out);
-  TIDE_TRY(tide__check(x, "select", "x"));
+  TIDE_TRY(tide__unary_check(out, x, "select"));
   if (TIDE_UNLIKELY(x->ndim == 0)) return fail_zero_dim("select");
   TIDE_TRY(tide__dim_check(&dim, dim, x->ndim, "select"));
   int64_t size = x->size[dim];
@@ -68,8 +67,7 @@ tide_status tide_select(tide_tensor **out, const tide_tensor *x, int dim, int64_
 }
 
 tide_status tide_narrow(tide_tensor **out, const tide_tensor *x, int dim, int64_t start, int64_t length) {
-  TIDE_GIVEN("narrow", out);
-  TIDE_TRY(tide__check(x, "narrow", "x"));
+  TIDE_TRY(tide__unary_check(out, x, "narrow"));
   if (TIDE_UNLIKELY(x->ndim == 0)) return fail_zero_dim("narrow");
   TIDE_TRY(tide__dim_check(&dim, dim, x->ndim, "narrow"));
   int64_t size = x->size[dim], first = start < 0 ? start + size : start;
@@ -86,8 +84,7 @@ tide_status tide_narrow(tide_tensor **out, const tide_tensor *x, int dim, int64_
 }
 
 tide_status tide_slice(tide_tensor **out, const tide_tensor *x, int dim, int64_t first, int64_t last, int64_t step) {
-  TIDE_GIVEN("slice", out);
-  TIDE_TRY(tide__check(x, "slice", "x"));
+  TIDE_TRY(tide__unary_check(out, x, "slice"));
   if (TIDE_UNLIKELY(x->ndim == 0)) return fail_zero_dim("slice");
   TIDE_TRY(tide__dim_check(&dim, dim, x->ndim, "slice"));
   if (TIDE_UNLIKELY(step < 1))
@@ -111,8 +108,7 @@ tide_status tide_slice(tide_tensor **out, const tide_tensor *x, int dim, int64_t
 }
 
 tide_status tide_unfold(tide_tensor **out, const tide_tensor *x, int dim, int64_t size, int64_t step) {
-  TIDE_GIVEN("unfold", out);
-  TIDE_TRY(tide__check(x, "unfold", "x"));
+  TIDE_TRY(tide__unary_check(out, x, "unfold"));
   TIDE_TRY(tide__dim_check(&dim, dim, x->ndim, "unfold"));
   if (x->ndim == TIDE_MAX_DIMS)
     return tide__fail(TIDE_SHAPE, "unfold: too many dims, got %d, expected less than %d", x->ndim, TIDE_MAX_DIMS);
@@ -140,8 +136,7 @@ tide_status tide_unfold(tide_tensor **out, const tide_tensor *x, int dim, int64_
 /* ---- dims of size 1 ---- */
 
 tide_status tide_squeeze(tide_tensor **out, const tide_tensor *x) {
-  TIDE_GIVEN("squeeze", out);
-  TIDE_TRY(tide__check(x, "squeeze", "x"));
+  TIDE_TRY(tide__unary_check(out, x, "squeeze"));
   tide_tensor *v = begin(x);
   if (!v) return TIDE_MEMORY;
   int n = 0;
@@ -162,8 +157,7 @@ tide_status tide_squeeze_dim(tide_tensor **out, const tide_tensor *x, int dim) {
 }
 
 tide_status tide_unsqueeze(tide_tensor **out, const tide_tensor *x, int dim) {
-  TIDE_GIVEN("unsqueeze", out);
-  TIDE_TRY(tide__check(x, "unsqueeze", "x"));
+  TIDE_TRY(tide__unary_check(out, x, "unsqueeze"));
   TIDE_TRY(tide__dim_check(&dim, dim, x->ndim + 1, "unsqueeze"));
   if (x->ndim == TIDE_MAX_DIMS)
     return tide__fail(TIDE_SHAPE, "unsqueeze: too many dims, got %d, expected less than %d", x->ndim, TIDE_MAX_DIMS);
@@ -176,8 +170,7 @@ tide_status tide_unsqueeze(tide_tensor **out, const tide_tensor *x, int dim) {
 /* ---- order of dims ---- */
 
 tide_status tide_transpose(tide_tensor **out, const tide_tensor *x, int d1, int d2) {
-  TIDE_GIVEN("transpose", out);
-  TIDE_TRY(tide__check(x, "transpose", "x"));
+  TIDE_TRY(tide__unary_check(out, x, "transpose"));
   TIDE_TRY(tide__dim_check(&d1, d1, x->ndim, "transpose"));
   TIDE_TRY(tide__dim_check(&d2, d2, x->ndim, "transpose"));
   tide_tensor *v = begin(x);
@@ -232,8 +225,7 @@ tide_status tide_movedim(tide_tensor **out, const tide_tensor *x, const int *src
 }
 
 tide_status tide_diagonal(tide_tensor **out, const tide_tensor *x, int64_t offset, int d1, int d2) {
-  TIDE_GIVEN("diagonal", out);
-  TIDE_TRY(tide__check(x, "diagonal", "x"));
+  TIDE_TRY(tide__unary_check(out, x, "diagonal"));
   TIDE_TRY(tide__dim_check(&d1, d1, x->ndim, "diagonal"));
   TIDE_TRY(tide__dim_check(&d2, d2, x->ndim, "diagonal"));
   if (d1 == d2)
@@ -382,8 +374,7 @@ tide_status tide_reshape(tide_tensor **out, const tide_tensor *x, const int64_t 
 }
 
 tide_status tide_flatten(tide_tensor **out, const tide_tensor *x, int start, int stop) {
-  TIDE_GIVEN("flatten", out);
-  TIDE_TRY(tide__check(x, "flatten", "x"));
+  TIDE_TRY(tide__unary_check(out, x, "flatten"));
   TIDE_TRY(tide__dim_check(&start, start, x->ndim, "flatten"));
   TIDE_TRY(tide__dim_check(&stop, stop, x->ndim, "flatten"));
   if (start > stop)
@@ -496,8 +487,7 @@ static tide_status view_larger(tide_tensor **out, const tide_tensor *x, tide_dty
 }
 
 tide_status tide_view_dtype(tide_tensor **out, const tide_tensor *x, tide_dtype dtype) {
-  TIDE_GIVEN("view_dtype", out);
-  TIDE_TRY(tide__check(x, "view_dtype", "x"));
+  TIDE_TRY(tide__unary_check(out, x, "view_dtype"));
   if ((unsigned)dtype >= TIDE_DTYPE_COUNT)
     return tide__fail(TIDE_ARGUMENT, "view_dtype: unknown dtype, got %d, expected 0 to %d", (int)dtype,
                       TIDE_DTYPE_COUNT - 1);
@@ -539,8 +529,7 @@ tide_status tide_view_as_real(tide_tensor **out, const tide_tensor *x) {
 }
 
 tide_status tide_view_as_complex(tide_tensor **out, const tide_tensor *x) {
-  TIDE_GIVEN("view_as_complex", out);
-  TIDE_TRY(tide__check(x, "view_as_complex", "x"));
+  TIDE_TRY(tide__unary_check(out, x, "view_as_complex"));
   if (x->dtype != TIDE_FLOAT32 && x->dtype != TIDE_FLOAT64)
     return tide__fail_dtype("view_as_complex", x->dtype, "float32 or float64");
   int last = x->ndim - 1;
@@ -561,8 +550,7 @@ tide_status tide_view_as_complex(tide_tensor **out, const tide_tensor *x) {
 }
 
 tide_status tide_real(tide_tensor **out, const tide_tensor *x) {
-  TIDE_GIVEN("real", out);
-  TIDE_TRY(tide__check(x, "real", "x"));
+  TIDE_TRY(tide__unary_check(out, x, "real"));
   tide_tensor *v = tide__category(x->dtype) == 3 ? complex_part(x, 0) : begin(x);
   return v ? end(out, v) : TIDE_MEMORY;
 }
