@@ -9,6 +9,7 @@
  * caching can be switched later. */
 #include "allocator.h"
 #include "memory.h"
+#include "base/lock.h"
 
 #include <stdlib.h>
 
@@ -48,18 +49,16 @@ tide_status tide_allocator_backend(const char **out) {
   TIDE_GIVEN("allocator_backend", out);
   tide__settings s;
   TIDE_TRY(tide__settings_get(&s));
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   *out = chosen_now() ? "pluggable" : s.async ? "cudaMallocAsync" : "native";
-  pthread_mutex_unlock(&lock);
   return TIDE_OK;
 }
 
 /* ---- getting ready ---- */
 
 static tide__source source_for(const tide__settings *s) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   bool own = chosen_now();
-  pthread_mutex_unlock(&lock);
   return own ? SOURCE_OWN : !s->caching ? SOURCE_DIRECT : s->async ? SOURCE_ASYNC : SOURCE_CACHE;
 }
 
@@ -146,10 +145,8 @@ static size_t segment_size(const tide__request *r) {
 static tide_allocator *own_for(const tide__request *r) {
   if (r->source == SOURCE_CACHE) return r->mempool ? r->mempool->source : NULL;
   if (r->source != SOURCE_OWN) return NULL;
-  pthread_mutex_lock(&lock);
-  tide_allocator *own = chosen_now();
-  pthread_mutex_unlock(&lock);
-  return own;
+  TIDE_LOCKED(&lock);
+  return chosen_now();
 }
 
 static void *handle_of(const tide_stream *stream, const tide_backend *backend) {

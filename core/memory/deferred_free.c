@@ -12,6 +12,7 @@
  * Invariants: the lock is a leaf among core's locks, below it are only the event cache and the backend; `done` is
  * called with no lock held; a piece is in the list once or not at all. */
 #include "memory.h"
+#include "base/lock.h"
 
 #include <stdlib.h>
 
@@ -31,7 +32,7 @@ static tide__deferred_free *first, **last = &first;
 static tide__deferred_free *later; /* those that have not begun to wait; counted in tide__deferred_frees too */
 
 void tide__deferred_free_use(tide__deferred_free *d, tide_stream *stream) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   tide__use *u = d->uses;
   while (u && u->stream != stream) u = u->next;
   if (!u) {
@@ -44,7 +45,6 @@ void tide__deferred_free_use(tide__deferred_free *d, tide_stream *stream) {
       d->wait_all = true;
     }
   }
-  pthread_mutex_unlock(&lock);
 }
 
 /* What has become of a use: nothing is to be waited for, or an event, or the wait that should have replaced an event
@@ -83,10 +83,9 @@ static bool wait_for_all(void) {
 
 void tide__deferred_free_later(tide__deferred_free *d, void (*done)(void *arg), void *arg) {
   d->done = done, d->arg = arg;
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   d->next = later, later = d;
   atomic_fetch_add_explicit(&tide__deferred_frees, 1, memory_order_relaxed);
-  pthread_mutex_unlock(&lock);
 }
 
 /* Would the events be recorded in a capture, or the waits end one? */
@@ -134,10 +133,9 @@ void tide__deferred_free_begin(tide__deferred_free *d, void (*done)(void *arg), 
   }
   d->done = done, d->arg = arg, d->next = NULL;
   for (const tide__use *u = d->uses; u; u = u->next) began |= (uint64_t)1 << u->device;
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   *last = d, last = &d->next;
   atomic_fetch_add_explicit(&tide__deferred_frees, 1, memory_order_relaxed);
-  pthread_mutex_unlock(&lock);
 }
 
 /* A query that fails means that the device is lost: nothing will use the memory any more. */

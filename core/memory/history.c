@@ -8,6 +8,7 @@
  *
  * Invariant: ring.event[i % ring.most] is set for the last ring.most values of i below ring.count. */
 #include "history.h"
+#include "base/lock.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -56,13 +57,11 @@ static stack *stack_add(uint32_t hash, const char *text, size_t length) {
 static uint32_t stack_intern(const char *text, size_t length) {
   uint32_t hash = 2166136261u;
   for (size_t i = 0; i < length; i++) hash = (hash ^ (unsigned char)text[i]) * 16777619u;
-  pthread_mutex_lock(&stacks.lock);
+  TIDE_LOCKED(&stacks.lock);
   stack *s = stacks.bucket[hash % BUCKETS];
   while (s && (s->hash != hash || strncmp(s->text, text, length) != 0 || s->text[length])) s = s->next;
   if (!s) s = stack_add(hash, text, length);
-  uint32_t id = s ? s->id : 0;
-  pthread_mutex_unlock(&stacks.lock);
-  return id;
+  return s ? s->id : 0;
 }
 
 static uint32_t stack_now(void) {
@@ -147,13 +146,12 @@ tide_status tide_memory_history(const tide_history_config *config) {
                       MOST_ENTRIES);
   if (config && !(fresh = malloc(sizeof *fresh * (size_t)most)))
     return tide__fail(TIDE_MEMORY, "record_history: no host memory for %lld entries", (long long)most);
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   drop_events();
   ring.event = fresh, ring.most = fresh ? most : 0, ring.skip = config ? config->skip : 0;
   atomic_store(&stacks.user, config ? config->user : NULL);
   atomic_store(&stacks.fn, config ? config->stack : NULL);
   atomic_store(&tide__history_on, fresh != NULL);
-  pthread_mutex_unlock(&lock);
   return TIDE_OK;
 }
 
@@ -177,7 +175,7 @@ void tide__history_add_slow(tide_memory_action action, int device, const void *p
   e.site = is_alloc ? e.owner : tide__site_now();
   e.stack = is_alloc ? note->stack : 0;
   e.scope = note ? note->scope : NULL;
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   if (ring.event && !(ring.skip >> action & 1)) {
     tide_memory_event *at = &ring.event[ring.count % ring.most];
     if (ring.count >= ring.most) tide_allocation_scope_release(at->scope);
@@ -185,12 +183,11 @@ void tide__history_add_slow(tide_memory_action action, int device, const void *p
     *at = e;
     ring.count++;
   }
-  pthread_mutex_unlock(&lock);
 }
 
 tide_status tide__history_copy(tide_memory_event **out, int64_t *events, int64_t *lost) {
   tide_status status = TIDE_OK;
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   int64_t n = ring.count < ring.most ? ring.count : ring.most;
   tide_memory_event *copy = n ? malloc(sizeof *copy * (size_t)n) : NULL;
   for (int64_t i = 0; copy && i < n; i++) {
@@ -201,6 +198,5 @@ tide_status tide__history_copy(tide_memory_event **out, int64_t *events, int64_t
     status = tide__fail(TIDE_MEMORY, "memory_snapshot: no host memory for %lld events", (long long)n);
   else
     *out = copy, *events = n, *lost = ring.count - n;
-  pthread_mutex_unlock(&lock);
   return status;
 }

@@ -13,6 +13,7 @@
  * lock. */
 #include "host_cache.h"
 
+#include "base/lock.h"
 #include "base/quota.h"
 #include "idle.h"
 
@@ -177,10 +178,8 @@ void tide__host_cache_trim(bool all) {
 }
 
 bool tide__host_cache_any(void) {
-  pthread_mutex_lock(&lock);
-  bool any = newest;
-  pthread_mutex_unlock(&lock);
-  return any;
+  TIDE_LOCKED(&lock);
+  return newest;
 }
 
 bool tide__host_cache_flush(void) {

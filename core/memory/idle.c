@@ -8,6 +8,7 @@
 #include "idle.h"
 
 #include "host_cache.h"
+#include "base/lock.h"
 
 static void trim(bool all) {
   tide__host_cache_trim(all);
@@ -25,15 +26,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool held;
 
 void tide__idle_hold(bool on) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   held = on;
-  pthread_mutex_unlock(&lock);
 }
 
 void tide__idle_trim_background(void) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   if (!held && tide__running()) tide__idle_trim_all();
-  pthread_mutex_unlock(&lock);
 }
 
 /* In the child of a fork there is no worker, whatever the lock says. */

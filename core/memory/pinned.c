@@ -14,6 +14,7 @@
 
 #include "allocator.h"
 #include "host_cache.h"
+#include "base/lock.h"
 
 struct tide__pinned {
   tide__pinned *prev, *next; /* of all */
@@ -110,11 +111,10 @@ static tide_status take_kept(tide__pinned **out, int class) {
   tide__settings s;
   bool known = limit_epoch == tide__epoch_now();
   if (!known) TIDE_TRY(tide__settings_get(&s));
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   if (!known) most = s.pinned_most, limit_epoch = tide__epoch_now();
   tide__pinned *p = *out = kept[class];
   if (p) kept[class] = p->kept, kept_bytes -= p->size;
-  pthread_mutex_unlock(&lock);
   return TIDE_OK;
 }
 
@@ -218,9 +218,8 @@ static void trim_to(size_t bound) {
 /* What is in use now is the measure from here on. */
 void tide__pinned_trim(void) {
   trim_to(0);
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   used_most = used_bytes;
-  pthread_mutex_unlock(&lock);
 }
 
 void tide__pinned_idle(void) {
@@ -259,9 +258,8 @@ void tide__pinned_shutdown(void) {
 
 void tide_host_memory_get_stats(tide_host_memory_stats *out) {
   if (!out) return;
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   *out = stats;
-  pthread_mutex_unlock(&lock);
 }
 
 static tide_stat *const rows[] = {&stats.allocations, &stats.allocated_bytes, &stats.active_requests,
@@ -269,17 +267,15 @@ static tide_stat *const rows[] = {&stats.allocations, &stats.allocated_bytes, &s
 enum { ROWS = sizeof rows / sizeof *rows };
 
 void tide_host_memory_reset_peak(void) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   for (int i = 0; i < ROWS; i++) rows[i]->peak = rows[i]->current;
-  pthread_mutex_unlock(&lock);
 }
 
 void tide_host_memory_reset_accumulated(void) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   for (int i = 0; i < ROWS; i++) rows[i]->allocated = rows[i]->freed = 0;
   stats.num_host_alloc = stats.num_host_free = 0;
   stats.host_alloc_time = stats.host_free_time = (tide_duration_stat){0};
-  pthread_mutex_unlock(&lock);
 }
 
 void tide_host_memory_empty_cache(void) {

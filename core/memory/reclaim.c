@@ -6,6 +6,7 @@
  * Invariants: no hook of the host runs while a lock of ours is held; a hook that has been removed is not running and
  * will not run. */
 #include "memory.h"
+#include "base/lock.h"
 
 #include <time.h>
 
@@ -47,13 +48,12 @@ tide_status tide_reclaim_add(tide_reclaim_fn fn, void *user) {
 
 /* Waits until the hook is not running on another thread: its user data may go after this. */
 void tide_reclaim_remove(tide_reclaim_fn fn, void *user) {
-  pthread_mutex_lock(&reclaim.lock);
+  TIDE_LOCKED(&reclaim.lock);
   for (int i = 0; i < HOOKS; i++) {
     if (reclaim.hook[i].fn != fn || reclaim.hook[i].user != user) continue;
     reclaim.hook[i].fn = NULL;
     while (reclaim.hook[i].running && !reclaiming) pthread_cond_wait(&reclaim.idle, &reclaim.lock);
   }
-  pthread_mutex_unlock(&reclaim.lock);
 }
 
 /* A hook may itself allocate and fail; it is not called again from inside. */
@@ -85,10 +85,9 @@ int tide__reclaim(int device, size_t bytes) {
 }
 
 void tide_reclaim_answer(void) {
-  pthread_mutex_lock(&reclaim.lock);
+  TIDE_LOCKED(&reclaim.lock);
   reclaim.answers++;
   pthread_cond_broadcast(&reclaim.answered);
-  pthread_mutex_unlock(&reclaim.lock);
 }
 
 bool tide__reclaim_wait(void) {
@@ -99,9 +98,8 @@ bool tide__reclaim_wait(void) {
   clock_gettime(CLOCK_REALTIME, &end);
   end.tv_nsec += BOUND;
   if (end.tv_nsec >= 1000000000) end.tv_sec++, end.tv_nsec -= 1000000000;
-  pthread_mutex_lock(&reclaim.lock);
+  TIDE_LOCKED(&reclaim.lock);
   while (reclaim.answers < asked.until && pthread_cond_timedwait(&reclaim.answered, &reclaim.lock, &end) == 0) {}
-  pthread_mutex_unlock(&reclaim.lock);
   return true;
 }
 

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "allocator.h"
+#include "base/lock.h"
 
 static const size_t mib = (size_t)1 << 20;
 
@@ -187,17 +188,15 @@ static tide_status refresh(void) {
 }
 
 tide_status tide__settings_get(tide__settings *out) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   tide_status status = refresh();
   if (status == TIDE_OK) *out = in_force;
-  pthread_mutex_unlock(&lock);
   return status;
 }
 
 void tide__settings_set_caching(bool on) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   if (refresh() == TIDE_OK) in_force.caching = on;
-  pthread_mutex_unlock(&lock);
 }
 
 tide_status tide_allocator_configure(const char *text) {

@@ -11,6 +11,7 @@
  * Invariants: a tide__staged_copy lives as long as storages refer to it, and holds its stream. Copies are numbered, and
  * those up to `done` are on the device. The lock is above the locks of stream lists, events and observers. */
 #include "memory.h"
+#include "base/lock.h"
 
 #include <stdlib.h>
 
@@ -136,10 +137,9 @@ void tide__staged_copy_before(tide_storage *s, tide_stream *stream) {
 }
 
 void tide__staged_copy_before_all(tide_stream *stream) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   for (tide__staged_copy *l = all; l; l = l->next)
     if (l->stream != stream) wait_for(l, l->queued, stream);
-  pthread_mutex_unlock(&lock);
 }
 
 void tide__staged_copy_end(tide_storage *s) {
@@ -173,10 +173,9 @@ void tide__staged_copy_settle(tide_storage *s) {
 }
 
 void tide__staged_copy_many(void) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   for (tide__staged_copy *l = all; l; l = l->next)
     if (l->queued != l->recorded && l->queued != l->done) record(l);
-  pthread_mutex_unlock(&lock);
 }
 
 /* The devices have been waited for. */

@@ -10,6 +10,7 @@
 #include "fft.h"
 
 #include "tide/fft.h"
+#include "base/lock.h"
 
 #include <stdlib.h>
 
@@ -143,7 +144,7 @@ static tide__fft_entry *insert(int device, tide__fft_entry *e) {
 
 static tide__fft_entry *take_known(int device, const tide_fft_shape *shape) {
   tide__fft_entry *e = NULL;
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   cache *c = caches[device];
   if (c) e = find(c, shape);
   if (e) {
@@ -151,7 +152,6 @@ static tide__fft_entry *take_known(int device, const tide_fft_shape *shape) {
     unlink_use(c, e);
     link_newest(c, e);
   }
-  pthread_mutex_unlock(&lock);
   return e;
 }
 
@@ -191,13 +191,12 @@ void tide__fft_give(tide__fft_entry *e) {
 }
 
 pthread_mutex_t *tide__fft_lock(int device, const void *plan) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   cache *c = caches[device];
   tide__fft_entry *e = c ? c->oldest : NULL;
   while (e && e->plan != plan) e = e->newer;
   if (!e && c)
     for (e = c->kept; e && e->plan != plan;) e = e->chain;
-  pthread_mutex_unlock(&lock);
   return e ? &e->lock : NULL;
 }
 
@@ -230,18 +229,16 @@ tide_status tide_fft_cache_set_max(int device, int64_t most) {
 tide_status tide_fft_cache_get_max(int64_t *most, int device) {
   TIDE_GIVEN("fft_cache_get_max", most);
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "cufft_plan_cache"));
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   *most = most_of(device);
-  pthread_mutex_unlock(&lock);
   return TIDE_OK;
 }
 
 tide_status tide_fft_cache_size(int64_t *size, int device) {
   TIDE_GIVEN("fft_cache_size", size);
   TIDE_TRY(tide__device_resolve_accelerator(&device, device, "cufft_plan_cache"));
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   *size = caches[device] ? caches[device]->size : 0;
-  pthread_mutex_unlock(&lock);
   return TIDE_OK;
 }
 

@@ -12,6 +12,7 @@
  * Invariant: two calls that are queued never get the same pair of seed and offset, whichever threads they come from. */
 #include "tensor.h"
 #include "tide/device.h"
+#include "base/lock.h"
 
 enum { CALL_STEP = 4 };
 #define FIRST_SEED UINT64_C(67280421310721) /* of a generator that is not a default one */
@@ -104,10 +105,8 @@ static void set_seed(place *at, uint64_t seed) { at->seed = seed, at->offset = 0
 tide_status tide_generator_share(tide_generator **out, tide_generator *g) {
   TIDE_GIVEN("generator_share", out);
   TIDE_GIVEN("generator_share", g);
-  pthread_mutex_lock(&lock);
-  tide_status status = make(out, g->device, g->at);
-  pthread_mutex_unlock(&lock);
-  return status;
+  TIDE_LOCKED(&lock);
+  return make(out, g->device, g->at);
 }
 
 tide_status tide_generator_join(tide_generator *g, tide_generator *other) {
@@ -116,28 +115,24 @@ tide_status tide_generator_join(tide_generator *g, tide_generator *other) {
   if (g->device != other->device)
     return tide__fail(TIDE_DEVICE, "graphsafe_set_state: a generator of another device, got %s, expected %s",
                       tide__device_text(other->device), tide__device_text(g->device));
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   place *before = g->at;
   g->at = other->at;
   g->at->refs++;
   leave(before);
-  pthread_mutex_unlock(&lock);
   return TIDE_OK;
 }
 
 bool tide__generator_same(const tide_generator *g, const tide_generator *other) {
-  pthread_mutex_lock(&lock);
-  bool same = g->at == other->at;
-  pthread_mutex_unlock(&lock);
-  return same;
+  TIDE_LOCKED(&lock);
+  return g->at == other->at;
 }
 
 tide_status tide_generator_default(tide_generator **out, int device) {
   TIDE_GIVEN("generator_default", out);
   TIDE_TRY(tide__device_resolve(&device, device, "default_generator"));
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   *out = default_of(device);
-  pthread_mutex_unlock(&lock);
   return TIDE_OK;
 }
 
@@ -146,9 +141,8 @@ tide_status tide_generator_early(tide_generator **out, int device) {
   if (device < TIDE_CPU || device >= TIDE_MAX_DEVICES)
     return tide__fail(TIDE_DEVICE, "default_generator: no such device, got %d, expected -1 to %d", device,
                       TIDE_MAX_DEVICES - 1);
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   *out = default_of(device);
-  pthread_mutex_unlock(&lock);
   return TIDE_OK;
 }
 
@@ -156,25 +150,20 @@ int tide_generator_device(const tide_generator *g) { return g ? g->device : TIDE
 
 void tide_generator_seed(tide_generator *g, uint64_t seed) {
   if (!g) return;
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   set_seed(g->at, seed);
-  pthread_mutex_unlock(&lock);
 }
 
 uint64_t tide_generator_get_seed(const tide_generator *g) {
   if (!g) return 0;
-  pthread_mutex_lock(&lock);
-  uint64_t seed = g->at->seed;
-  pthread_mutex_unlock(&lock);
-  return seed;
+  TIDE_LOCKED(&lock);
+  return g->at->seed;
 }
 
 uint64_t tide_generator_get_offset(const tide_generator *g) {
   if (!g) return 0;
-  pthread_mutex_lock(&lock);
-  uint64_t offset = g->at->offset;
-  pthread_mutex_unlock(&lock);
-  return offset;
+  TIDE_LOCKED(&lock);
+  return g->at->offset;
 }
 
 tide_status tide_generator_set_offset(tide_generator *g, uint64_t offset) {
@@ -182,18 +171,16 @@ tide_status tide_generator_set_offset(tide_generator *g, uint64_t offset) {
   if (offset % CALL_STEP)
     return tide__fail(TIDE_VALUE, "set_offset: wrong offset, got %llu, expected a multiple of %d",
                       (unsigned long long)offset, CALL_STEP);
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   g->at->offset = offset;
-  pthread_mutex_unlock(&lock);
   return TIDE_OK;
 }
 
 void tide__generator_advance(uint64_t *seed, uint64_t *offset, tide_generator *g, uint64_t calls) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   *seed = g->at->seed;
   *offset = g->at->offset;
   g->at->offset += calls * CALL_STEP;
-  pthread_mutex_unlock(&lock);
 }
 
 tide_status tide__generator_take(tide__draw *out, tide_generator *g, tide_stream *stream) {
@@ -204,9 +191,8 @@ tide_status tide__generator_take(tide__draw *out, tide_generator *g, tide_stream
 }
 
 void tide__generator_retreat(uint64_t seed, uint64_t offset, tide_generator *g, uint64_t calls) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   if (g->at->seed == seed && g->at->offset == offset + calls * CALL_STEP) g->at->offset = offset;
-  pthread_mutex_unlock(&lock);
 }
 
 void tide__generator_untake(const tide__draw *draw, tide_generator *g, tide_stream *stream) {
@@ -217,7 +203,6 @@ void tide__generator_untake(const tide__draw *draw, tide_generator *g, tide_stre
 }
 
 void tide_manual_seed(uint64_t seed) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   for (int device = TIDE_CPU; device < TIDE_MAX_DEVICES; device++) set_seed(default_of(device)->at, seed);
-  pthread_mutex_unlock(&lock);
 }

@@ -296,12 +296,12 @@ tide_status tide_scatter(tide_tensor **out, const tide_tensor *x, int dim, const
     TIDE_TRY(check_source(x, value->tensor, what));
     if (index->numel) TIDE_TRY(check_dims(x, value->tensor, "the source", what));
     if (index->numel) TIDE_TRY(check_within(index, value->tensor, -1, "the source", what));
-  TIDE_TRY(tide__written_begin(&target, x, op == TIDE_SCATTER_MEAN ? NULL : into, scatter_dtype(x, dim, places, op)));
   } else {
     TIDE_TRY(tide__scalar_check(value->number, (tide_dtype)x->dtype, what));
   }
   TIDE_TRY(tide__index_tensor(&places, x, index, into == x ? x : NULL, what));
   /* A mean takes memory on its way: x changes when all is done. */
+  TIDE_TRY(tide__written_begin(&target, x, op == TIDE_SCATTER_MEAN ? NULL : into, scatter_dtype(x, dim, places, op)));
   tide_status status =
       places->numel ? scatter(target, (tide_dtype)x->dtype, dim, places, value, op, include_self) : TIDE_OK;
   return tide__written_end(out, target, x, into, status, what);
