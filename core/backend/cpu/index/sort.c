@@ -553,8 +553,7 @@ static int64_t near_bytes(void) {
   return near;
 }
 
-tide_status tide__cpu_sort(tide_stream *stream, const tide_sort_args *a) {
-  (void)stream;
+tide_status tide__cpu_sort(TIDE_UNUSED tide_stream *stream, const tide_sort_args *a) {
   int bytes = tide__item(a->dtype), place = bytes == 8 ? 3 : bytes / 2, joins = a->head.ptr[2] != NULL;
   int holds = a->head.ptr[2] || a->median || bytes < 4 ? a->n <= (int64_t)UINT32_MAX ? PACKED : PAIRS : KEYS;
   work w = {.a = a, .isa = tide__isa_get(), .bytes = bytes, .near = near_bytes()};

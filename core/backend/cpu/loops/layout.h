@@ -51,14 +51,15 @@ const void *tide__chunk_load(const tide__isa *isa, void *buffer, void *raw, cons
 void tide__chunk_store(const tide__isa *isa, void *base, void *raw, const void *in, const tide__grid *g,
                        const tide__chunk *c, int k, int dtype, int from, bool stream);
 
-static inline int tide__item(int dtype) {
-  static const uint8_t bytes[] = {
-#define DTYPE(name, NAME, type, size_, kind, alias) size_,
-#include "tide/dtype.def"
-#undef DTYPE
-  };
-  return bytes[dtype];
-}
+/* A parameter that the table of a backend asks for. */
+#define TIDE_UNUSED __attribute__((unused))
+
+static inline int64_t tide__least(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t tide__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static inline int64_t tide__distance(int64_t stride) { return stride < 0 ? -stride : stride; }
+static inline int64_t tide__whole_blocks(int64_t n) { return tide__ceil_div(n, TIDE_BLOCK) * TIDE_BLOCK; }
+
+static inline int tide__item(int dtype) { return (int)tide__itemsize(dtype); }
 
 /* The place of a compute dtype in the tables. */
 static inline tide__ctype tide__ctype_of(int dtype) {

@@ -300,8 +300,7 @@ static char *take_memory(work *w) {
   return memory;
 }
 
-tide_status tide__cpu_conv(tide_stream *stream, const tide_conv_args *a) {
-  (void)stream;
+tide_status tide__cpu_conv(TIDE_UNUSED tide_stream *stream, const tide_conv_args *a) {
   work w = {.a = a, .isa = tide__isa_get(), .item = tide__item(a->dtype), .m = a->results / a->groups, .laid = -1};
   w.dtype = a->dtype == TIDE_FLOAT64 ? TIDE_FLOAT64 : TIDE_FLOAT32, w.wide = tide__item(w.dtype);
   w.panels = ceil_div(w.m, w.isa->product_rows), w.width = w.isa->product_bytes / w.wide;

@@ -430,8 +430,7 @@ static void run_strips(void *arg, int64_t begin, int64_t end) {
   }
 }
 
-tide_status tide__cpu_scan(tide_stream *stream, const tide_scan_args *a) {
-  (void)stream;
+tide_status tide__cpu_scan(TIDE_UNUSED tide_stream *stream, const tide_scan_args *a) {
   int place = a->work == TIDE_INT64 ? OF_INT64 : tide__category(a->work) == 3 ? OF_WIDE : OF_DOUBLE;
   static const int dtypes[] = {TIDE_FLOAT64, TIDE_INT64, TIDE_COMPLEX128};
   work w = {.a = a, .isa = tide__isa_get(), .f = table[a->op][place], .dtype = dtypes[place]};
