@@ -6,7 +6,7 @@
 local budget = {
   ["core"] = 200,
   ["core/backend"] = 1150,
-  ["core/backend/cpu"] = 18550,
+  ["core/backend/cpu"] = 18500,
   ["core/backend/cuda"] = 5850,
   ["core/backend/sim"] = 3750,
   ["core/base"] = 4350,

@@ -79,8 +79,6 @@ static bool is_test(int op) {
   return tests[op];
 }
 
-static int64_t round_up(int64_t n) { return (n + TIDE_BLOCK - 1) / TIDE_BLOCK * TIDE_BLOCK; }
-
 /* Fills the buffers of numbers and of operands that are one value everywhere. */
 static void fill_constants(const work *w, buffers *b, int64_t n) {
   for (int k = 1; k < w->a->operands; k++) {
@@ -156,7 +154,7 @@ static void run_rows(const work *w, buffers *b, const tide__chunk *c) {
       if (w->grid.stride[k][last])
         in[k] = row;
       else if (r == 0 || c->offset[k][r] != c->offset[k][r - 1])
-        repeat(w->isa, b->operand[k], row, w->item, round_up(c->cols));
+        repeat(w->isa, b->operand[k], row, w->item, tide__whole_blocks(c->cols));
     }
     run_joined(w, b, (char *)a->head.ptr[0] + c->offset[0][r] * w->result_item, in, c->cols);
   }
@@ -194,7 +192,7 @@ static void run_chunks(void *arg, int64_t begin, int64_t end) {
   buffers b;
   tide__chunk c;
   int64_t most = w->grid.high * w->grid.wide, left = w->a->numel;
-  fill_constants(w, &b, round_up(most < left ? most : left));
+  fill_constants(w, &b, tide__whole_blocks(most < left ? most : left));
   for (int64_t i = begin; i < end; i++) {
     tide__grid_chunk(&c, &w->grid, i);
     run_chunk(w, &b, &c);

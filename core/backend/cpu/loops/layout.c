@@ -9,8 +9,6 @@
 
 enum { TILE_WIDE = 64, TILE_HIGH = 32, TILE_BAND = 8 };
 
-static int64_t distance(int64_t stride) { return stride < 0 ? -stride : stride; }
-
 /* Moves dim d to place `to` >= d. */
 static void move_dim(tide__grid *g, int d, int to) {
   for (; d < to; d++) {
@@ -30,7 +28,7 @@ static bool make_tiles(tide__grid *g) {
   for (int k = 0; k < g->operands; k++) {
     int closest = last;
     for (int d = last - 1; d >= 0; d--)
-      if (g->stride[k][d] && distance(g->stride[k][d]) < distance(g->stride[k][closest]) && g->size[d] >= 8)
+      if (g->stride[k][d] && tide__distance(g->stride[k][d]) < tide__distance(g->stride[k][closest]) && g->size[d] >= 8)
         closest = d;
     if (closest == last) continue;
     move_dim(g, closest, last - 1);
@@ -186,7 +184,7 @@ static void transpose_4(uint32_t *restrict out, const uint32_t *in, int64_t rows
 }
 
 static bool runs_across(const tide__chunk *c, int k, int64_t stride) {
-  return c->rows >= 8 && distance(c->offset[k][1] - c->offset[k][0]) < distance(stride);
+  return c->rows >= 8 && tide__distance(c->offset[k][1] - c->offset[k][0]) < tide__distance(stride);
 }
 
 /* Is every row one element from the row before it? */

@@ -23,9 +23,6 @@ typedef struct work {
   _Atomic bool failed;
 } work;
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 #define CROSS(T)                                                                                                       \
   {                                                                                                                    \
     const T *x = (const T *)a->head.ptr[1] + 3 * begin, *y = (const T *)a->head.ptr[2] + 3 * begin;                    \
@@ -63,7 +60,7 @@ static void run_row(const work *w, char *out, const char *x, const char *y, int6
   _Alignas(64) char sums[ROW_BYTES];
   const bool square = w->a->op != TIDE_PAIRS_SUM;
   for (int64_t n; bytes > 0; out += n, bytes -= n) {
-    n = least(bytes, sizeof sums);
+    n = tide__least(bytes, sizeof sums);
     for (int64_t i = 0; i < n; i += tile, y += tile * w->a->k)
       w->isa->distances[w->item == 8](sums + i, x, y, w->a->k, square);
     if (square) take_roots(w->isa, w->a->dtype, sums, n / w->item);
@@ -86,12 +83,12 @@ static void run_tasks(void *arg, int64_t begin, int64_t end) {
     return;
   }
   for (int64_t i = begin; i < end; i++) {
-    const int64_t matrix = i / w->tasks, top = i % w->tasks * w->rows, bottom = least(top + w->rows, a->n);
+    const int64_t matrix = i / w->tasks, top = i % w->tasks * w->rows, bottom = tide__least(top + w->rows, a->n);
     const char *x = (const char *)a->head.ptr[1] + matrix * a->n * a->k * w->item;
     const char *y = (const char *)a->head.ptr[2] + matrix * a->m * a->k * w->item;
     for (int64_t left = 0; left < a->m; left += w->columns) {
-      const int64_t n = least(w->columns, a->m - left);
-      tide__gemm_pack(&p, panels, y, left / p.width, ceil_div(n, p.width), 0, a->k);
+      const int64_t n = tide__least(w->columns, a->m - left);
+      tide__gemm_pack(&p, panels, y, left / p.width, tide__ceil_div(n, p.width), 0, a->k);
       for (int64_t row = top; row < bottom && !tide__loop_stops(); row++)
         run_row(w, (char *)a->head.ptr[0] + ((matrix * a->n + row) * a->m + left) * w->item, x + row * a->k * w->item,
                 panels, n * w->item);
@@ -157,10 +154,10 @@ tide_status tide__cpu_pairs(TIDE_UNUSED tide_stream *stream, const tide_pairs_ar
   }
   if (a->op == TIDE_PAIRS_PRODUCT) return run_product(&w);
   const int64_t tile = 2 * w.isa->product_bytes / w.item, bytes = tile * a->k * w.item;
-  w.columns = tile * least(ceil_div(a->m, tile), 1 + NEAR_BYTES / (bytes + 1));
-  w.rows = ceil_div(a->n, EACH * tide_get_num_threads());
+  w.columns = tile * tide__least(tide__ceil_div(a->m, tile), 1 + NEAR_BYTES / (bytes + 1));
+  w.rows = tide__ceil_div(a->n, EACH * tide_get_num_threads());
   if (w.rows < LEAST) w.rows = LEAST;
-  w.tasks = ceil_div(a->n, w.rows), w.stream = tide__beyond_cache(a->batch * a->n * a->m * w.item);
+  w.tasks = tide__ceil_div(a->n, w.rows), w.stream = tide__beyond_cache(a->batch * a->n * a->m * w.item);
   tide__spread(a->batch * w.tasks, w.rows * a->m * a->k, run_tasks, &w);
   if (!atomic_load_explicit(&w.failed, memory_order_relaxed)) return TIDE_OK;
   return tide__fail(TIDE_MEMORY, "cdist: no memory for %lld points", (long long)w.columns);

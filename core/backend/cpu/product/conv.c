@@ -37,18 +37,15 @@ typedef tide__conv_axis axis;
 typedef tide__conv_phase phase;
 typedef tide__conv work;
 
-static int64_t least(int64_t a, int64_t b) { return tide__conv_least(a, b); }
-static int64_t ceil_div(int64_t a, int64_t b) { return tide__conv_ceil(a, b); }
-
 /* The elements r, r + up, ... of the result. */
 static axis axis_of(const tide_conv_args *a, int d, int64_t r) {
   const tide_taps *t = &a->dim[d];
   const int64_t up = a->up[d];
   axis x = {.first = r, .step = up, .walk = t->stride, .tap_step = 1};
-  x.count = r < t->out ? ceil_div(t->out - r, up) : 0;
+  x.count = r < t->out ? tide__ceil_div(t->out - r, up) : 0;
   while (x.tap < up && (r - t->before + x.tap * t->dilation) % up) x.tap++;
   while (x.tap_step < up && x.tap_step * t->dilation % up) x.tap_step++;
-  x.taps = x.tap < t->kernel && x.tap < up ? ceil_div(t->kernel - x.tap, x.tap_step) : 0;
+  x.taps = x.tap < t->kernel && x.tap < up ? tide__ceil_div(t->kernel - x.tap, x.tap_step) : 0;
   x.at = (r - t->before + x.tap * t->dilation) / up, x.at_step = x.tap_step * t->dilation / up;
   for (x.turn = 1; x.turn < x.taps && x.turn * x.at_step % x.walk;) x.turn++;
   return x;
@@ -106,7 +103,7 @@ static void take_tasks(void *arg, int64_t begin, int64_t end) {
   (void)begin, (void)end;
   int64_t from = atomic_load_explicit(&w->next, memory_order_relaxed), n;
   while (from < w->tasks && !tide__loop_stops()) {
-    n = ceil_div(w->tasks - from, SHARES * tide_get_num_threads());
+    n = tide__ceil_div(w->tasks - from, SHARES * tide_get_num_threads());
     if (!atomic_compare_exchange_weak_explicit(&w->next, &from, from + n, memory_order_relaxed, memory_order_relaxed))
       continue;
     w->task(w, from, from + n);
@@ -131,14 +128,14 @@ static int64_t choose_tasks(work *w, int64_t images) {
   const int64_t threads = tide_get_num_threads(), wanted = threads > 1 ? EACH * threads : 1;
   w->n = w->joined ? w->each * images : w->each;
   images = w->a->groups * (w->joined ? 1 : images);
-  const int64_t tiles = ceil_div(w->n, w->width);
-  w->across = least(least(MOST_ACROSS, tiles), BLOCK_BYTES / (w->phases * w->m * w->width * w->wide) + 1);
-  if (images * ceil_div(tiles, w->across) < wanted) w->across = images * tiles / wanted;
+  const int64_t tiles = tide__ceil_div(w->n, w->width);
+  w->across = tide__least(tide__least(MOST_ACROSS, tiles), BLOCK_BYTES / (w->phases * w->m * w->width * w->wide) + 1);
+  if (images * tide__ceil_div(tiles, w->across) < wanted) w->across = images * tiles / wanted;
   if (w->across < 1) w->across = 1;
-  w->blocks = ceil_div(tiles, w->across), w->across = ceil_div(tiles, w->blocks);
-  w->blocks = ceil_div(tiles, w->across);
+  w->blocks = tide__ceil_div(tiles, w->across), w->across = tide__ceil_div(tiles, w->blocks);
+  w->blocks = tide__ceil_div(tiles, w->across);
   const int64_t all = images * w->blocks, rest = all < FEW * threads ? all % threads : 0;
-  w->parts = least(w->panels / LEAST_PANELS, threads);
+  w->parts = tide__least(w->panels / LEAST_PANELS, threads);
   w->whole_tasks = w->parts > 1 ? all - rest : all;
   return w->whole_tasks + (all - w->whole_tasks) * w->parts;
 }
@@ -148,10 +145,11 @@ static void choose_together(work *w) {
   int phases = 1;
   for (int d = 0; d < 3; d++) {
     w->together[d] = 1;
-    if (w->thin || box_of(w->a, d, 0, least(w->a->up[d], w->a->dim[d].out)).size > w->a->dim[d].kernel) phases = 0;
+    if (w->thin || box_of(w->a, d, 0, tide__least(w->a->up[d], w->a->dim[d].out)).size > w->a->dim[d].kernel)
+      phases = 0;
   }
   for (int d = 2; d >= 0 && phases; d--) {
-    const int64_t n = least(w->a->up[d], w->a->dim[d].out);
+    const int64_t n = tide__least(w->a->up[d], w->a->dim[d].out);
     if (n * phases <= TIDE__CONV_PHASES) w->together[d] = (int)n, phases *= (int)n;
   }
 }
@@ -168,7 +166,7 @@ static void choose_products(work *w, const axis *box) {
     if (most < taps) most = taps;
   }
   if (w->phases > 1) {
-    w->slices = ceil_div(channels, TIDE_GEMM_SLICE / most + 1), w->some = ceil_div(channels, w->slices);
+    w->slices = tide__ceil_div(channels, TIDE_GEMM_SLICE / most + 1), w->some = tide__ceil_div(channels, w->slices);
     w->slice = w->some * volume;
   }
   for (int i = 0; i < w->phases; i++) {
@@ -181,7 +179,7 @@ static void choose_products(work *w, const axis *box) {
   w->k = w->phases > 1 ? channels * volume : w->phase->k, w->row = at;
   if (w->phases == 1) {
     w->row = w->phase->placed;
-    w->slices = w->k ? ceil_div(w->k, TIDE_GEMM_SLICE) : 1, w->slice = w->k ? ceil_div(w->k, w->slices) : 1;
+    w->slices = w->k ? tide__ceil_div(w->k, TIDE_GEMM_SLICE) : 1, w->slice = w->k ? tide__ceil_div(w->k, w->slices) : 1;
     w->phase->slice = w->slice;
   }
   for (int64_t c = 0, i = 0; c < channels && w->phases > 1; c++)
@@ -211,8 +209,8 @@ static void find_phases(work *w, const int64_t first[3]) {
   for (int d = 0; d < 3; d++) box[d] = box_of(a, d, first[d], first[d] + w->together[d]);
   const axis *x = w->axis;
   w->each = x[0].count * x[1].count * x[2].count;
-  w->high = w->down == w->pitch ? least(x[1].count, STRIP_BYTES / (w->pitch * w->wide) + 1) : 1;
-  w->joined = w->images > 1 && ceil_div(w->each, w->width) * w->width - w->each > w->each / 20;
+  w->high = w->down == w->pitch ? tide__least(x[1].count, STRIP_BYTES / (w->pitch * w->wide) + 1) : 1;
+  w->joined = w->images > 1 && tide__ceil_div(w->each, w->width) * w->width - w->each > w->each / 20;
   w->direct = w->even && w->item == w->wide;
   w->whole = x[2].turn == 1;
   for (int d = 0; d < 3; d++) w->whole = w->whole && x[d].taps == a->dim[d].kernel;
@@ -235,9 +233,9 @@ static void run_phases(work *w, const int64_t first[3]) {
   w->weighed = w->thin || w->unpacked ? 0 : w->phases * a->groups * (w->whole ? w->panels : 1);
   if (w->near) tide__spread(a->batch * a->groups, w->m * x[0].count * x[1].count * each, tide__conv_groups, w);
   for (w->image = 0; !w->near && w->image < a->batch && !tide__loop_stops(); w->image += w->images) {
-    const int64_t images = least(w->images, a->batch - w->image), planes = images * a->channels;
+    const int64_t images = tide__least(w->images, a->batch - w->image), planes = images * a->channels;
     const bool lay = laid && w->laid != w->image;
-    const int64_t tasks = w->weighed + (lay ? ceil_div(planes, w->lay) : 0);
+    const int64_t tasks = w->weighed + (lay ? tide__ceil_div(planes, w->lay) : 0);
     if (tasks) share_out(w, tasks, w->weighed * TIDE_GRAIN + (lay ? planes * w->plane : 0), tide__conv_prepare);
     if (laid) w->laid = w->image;
     w->weighed = 0;
@@ -254,7 +252,7 @@ static void choose_layout(work *w) {
   axis *x = w->axis;
   w->lies = w->item == w->wide && a->dim[2].stride == 1, w->even = true;
   for (int d = 0; d < 3; d++) {
-    const axis box = box_of(a, d, 0, least(a->up[d], a->dim[d].out));
+    const axis box = box_of(a, d, 0, tide__least(a->up[d], a->dim[d].out));
     x[d] = axis_of(a, d, 0);
     x[d].low = box.size && box.at < 0 ? -box.at : 0;
     const int64_t last = box.at + box.size + (x[d].count - 1) * x[d].walk; /* behind the last element that is met */
@@ -262,16 +260,16 @@ static void choose_layout(work *w) {
     w->lies = w->lies && x[d].low == 0 && x[d].size <= a->dim[d].in, w->even = w->even && a->up[d] == 1;
   }
   for (int d = 0; d < 3; d++) {
-    x[d].part = d ? ceil_div(x[d].size, x[d].walk) : x[d].size;
+    x[d].part = d ? tide__ceil_div(x[d].size, x[d].walk) : x[d].size;
     x[d].size = w->lies ? a->dim[d].in : d ? x[d].part * x[d].walk : x[d].size;
   }
   w->pitch = w->lies ? x[2].size : x[2].part, w->columns = x[0].size * x[1].size * w->pitch;
   w->plane = x[2].walk * w->columns;
   /* Planes that lie apart by what a cache is a multiple of have the same places there. */
-  if (!w->lies) w->plane = (ceil_div(w->plane * w->wide, LINE) | 1) * LINE / w->wide;
+  if (!w->lies) w->plane = (tide__ceil_div(w->plane * w->wide, LINE) | 1) * LINE / w->wide;
   w->down = w->lies ? x[1].walk * w->pitch : w->pitch;
   w->lay = LAY_BYTES / (w->plane * w->wide) + 1;
-  w->images = w->lies ? a->batch : least(a->batch, ROOM_BYTES / (a->channels * w->plane * w->wide) + 1);
+  w->images = w->lies ? a->batch : tide__least(a->batch, ROOM_BYTES / (a->channels * w->plane * w->wide) + 1);
   w->thin = w->m <= THIN;
   w->near = w->thin && !w->lies && a->batch * a->groups >= EACH * tide_get_num_threads() &&
             a->channels / a->groups * w->plane * w->wide <= NEAR_BYTES;
@@ -287,7 +285,7 @@ static char *take_memory(work *w) {
                            w->item != w->wide ? n * w->wide : 0,
                            w->lies || w->near ? 0 : w->images * a->channels * w->plane * w->wide + 2 * LINE};
   int64_t at[6] = {0};
-  for (int i = 0; i < 5; i++) at[i + 1] = at[i] + ceil_div(parts[i], 2 * LINE) * 2 * LINE;
+  for (int i = 0; i < 5; i++) at[i + 1] = at[i] + tide__ceil_div(parts[i], 2 * LINE) * 2 * LINE;
   char *memory = tide__room_take((size_t)at[5]);
   if (!memory) return NULL;
   w->table = (int64_t *)(void *)memory, w->gathered = memory + at[1], w->packed = memory + at[2],
@@ -303,7 +301,7 @@ static char *take_memory(work *w) {
 tide_status tide__cpu_conv(TIDE_UNUSED tide_stream *stream, const tide_conv_args *a) {
   work w = {.a = a, .isa = tide__isa_get(), .item = tide__item(a->dtype), .m = a->results / a->groups, .laid = -1};
   w.dtype = a->dtype == TIDE_FLOAT64 ? TIDE_FLOAT64 : TIDE_FLOAT32, w.wide = tide__item(w.dtype);
-  w.panels = ceil_div(w.m, w.isa->product_rows), w.width = w.isa->product_bytes / w.wide;
+  w.panels = tide__ceil_div(w.m, w.isa->product_rows), w.width = w.isa->product_bytes / w.wide;
   w.rows = (tide__panels){.isa = w.isa, .pack = w.isa->pack_rows[w.wide == 8], .dtype = w.dtype, .compute = w.dtype};
   w.rows.item = (int)w.wide, w.rows.width = w.isa->product_rows, w.rows.k_apart = 1;
   w.rows.lanes = w.m, w.rows.high = w.m / w.panels + 1, w.rows.tall = w.m % w.panels;
@@ -311,9 +309,9 @@ tide_status tide__cpu_conv(TIDE_UNUSED tide_stream *stream, const tide_conv_args
   choose_together(&w);
   char *memory = take_memory(&w);
   int64_t r[3];
-  for (r[0] = 0; r[0] < least(a->up[0], a->dim[0].out); r[0] += w.together[0])
-    for (r[1] = 0; r[1] < least(a->up[1], a->dim[1].out); r[1] += w.together[1])
-      for (r[2] = 0; r[2] < least(a->up[2], a->dim[2].out); r[2] += w.together[2])
+  for (r[0] = 0; r[0] < tide__least(a->up[0], a->dim[0].out); r[0] += w.together[0])
+    for (r[1] = 0; r[1] < tide__least(a->up[1], a->dim[1].out); r[1] += w.together[1])
+      for (r[2] = 0; r[2] < tide__least(a->up[2], a->dim[2].out); r[2] += w.together[2])
         if (memory && !atomic_load_explicit(&w.failed, memory_order_relaxed)) run_phases(&w, r);
   tide__room_put(memory);
   if (memory && !atomic_load_explicit(&w.failed, memory_order_relaxed)) return TIDE_OK;

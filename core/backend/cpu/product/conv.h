@@ -63,9 +63,6 @@ typedef struct tide__conv {
   _Atomic bool failed;
 } tide__conv;
 
-static inline int64_t tide__conv_least(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t tide__conv_ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /* Row y of the input's, as it is counted with the zeros before the first one, in a laid out plane. */
 static inline int64_t tide__conv_row(const tide__conv *w, int64_t y) {
   const tide__conv_axis *x = &w->axis[1];
@@ -73,7 +70,7 @@ static inline int64_t tide__conv_row(const tide__conv *w, int64_t y) {
 }
 
 static inline int64_t tide__conv_strips_of(const tide__conv *w) {
-  return w->axis[0].count * tide__conv_ceil(w->axis[1].count, w->high);
+  return w->axis[0].count * tide__ceil_div(w->axis[1].count, w->high);
 }
 
 /* Tasks: the first pack weights, the others lay out planes; strips of the planes of a turn's result; groups of all

@@ -10,9 +10,6 @@ typedef tide__conv_axis axis;
 typedef tide__conv_phase phase;
 typedef tide__conv work;
 
-static int64_t least(int64_t a, int64_t b) { return tide__conv_least(a, b); }
-static int64_t ceil_div(int64_t a, int64_t b) { return tide__conv_ceil(a, b); }
-
 /* n elements that are `apart` to every `step`th place. */
 #define SPREAD(bytes)                                                                                                  \
   if (apart == 0 && step == 1)                                                                                         \
@@ -57,7 +54,7 @@ static void join(char *restrict to, const char *restrict even, const char *restr
 /* ---- the input ---- */
 
 /* Elements of dim d that the input has of a laid out plane. */
-static int64_t given(const work *w, int d) { return least(w->a->dim[d].in, w->axis[d].size - w->axis[d].low); }
+static int64_t given(const work *w, int d) { return tide__least(w->a->dim[d].in, w->axis[d].size - w->axis[d].low); }
 
 /* A plane of the input's, among zeros that are there; `line` is room for a row of the input's. */
 static void lay_plane(const work *w, char *to, char *line, int64_t plane) {
@@ -156,24 +153,25 @@ static void thin_rows(const work *w, char *sums, const char *planes, int64_t res
   const axis *x = &w->axis[2];
   const char *weights = w->phase->given + result * w->k * w->wide;
   const int64_t from = row_from(w, row), line = LINE / w->wide;
-  if (!w->lies) n = ceil_div(n, line) * line; /* whole vectors */
+  if (!w->lies) n = tide__ceil_div(n, line) * line; /* whole vectors */
   begin_row(w, sums, result, n);
   for (int64_t r = 0; r < w->k;)
     for (int64_t i = 0, taps; i < x->turn && i < x->taps; i++, r += taps) {
-      taps = ceil_div(x->taps - i, x->turn);
+      taps = tide__ceil_div(x->taps - i, x->turn);
       w->isa->columns[w->wide == 8](sums, planes + (w->row[r] + from) * w->wide, x->at_step * x->turn / x->walk,
                                     weights + r * w->wide, taps, n);
     }
 }
 
 static int64_t strip_bytes(const work *w) {
-  return ceil_div(((w->high - 1) * w->pitch + w->axis[2].count) * w->wide, 2 * LINE) * 2 * LINE;
+  return tide__ceil_div(((w->high - 1) * w->pitch + w->axis[2].count) * w->wide, 2 * LINE) * 2 * LINE;
 }
 
 /* A strip: `high` rows of a plane of the result, or what is left of it. */
 static void thin_strip(const work *w, char *sums, const char *planes, int64_t image, int64_t result, int64_t strip) {
-  const int64_t down = w->axis[1].count, strips = ceil_div(down, w->high), n = w->axis[2].count;
-  const int64_t from = strip % strips * w->high, row = strip / strips * down + from, rows = least(w->high, down - from);
+  const int64_t down = w->axis[1].count, strips = tide__ceil_div(down, w->high), n = w->axis[2].count;
+  const int64_t from = strip % strips * w->high, row = strip / strips * down + from,
+                rows = tide__least(w->high, down - from);
   thin_rows(w, sums, planes, result, row, (rows - 1) * w->pitch + n);
   char *to = result_row(w, w->axis, image, result, row), *raw = sums + strip_bytes(w);
   for (int64_t r = 0; r < rows; r++, to += w->axis[1].step * w->a->dim[2].out * w->item)
@@ -217,7 +215,7 @@ static int runs_of(const work *w, tide__run *runs, int64_t lane, int64_t lanes) 
   for (int64_t to = 0; to < lanes; n++) {
     const int64_t image = (lane + to) / w->each, l = (lane + to) % w->each, in_row = l % x[2].count;
     const int64_t from = image * w->a->channels * w->plane + row_from(w, l / x[2].count) + in_row;
-    runs[n] = (tide__run){from, to, least(x[2].count - in_row, lanes - to)};
+    runs[n] = (tide__run){from, to, tide__least(x[2].count - in_row, lanes - to)};
     to += runs[n].count;
     if (n && runs[n - 1].from + runs[n - 1].count == from) runs[n - 1].count += runs[n].count, n--;
   }
@@ -253,7 +251,7 @@ typedef struct block {
 /* Tiles of a panel of the second operand, which begins at b, or in the planes. */
 static void run_phase(const work *w, const phase *p, const block *o, char *c, const char *b, bool placed, int64_t slice,
                       int64_t lanes) {
-  const int64_t from = slice * p->slice, k = least(p->slice, p->k - from), rows = w->rows.width * w->wide;
+  const int64_t from = slice * p->slice, k = tide__least(p->slice, p->k - from), rows = w->rows.width * w->wide;
   const int64_t *at = placed ? p->placed + from : p->packed ? p->packed + from : NULL;
   const int64_t first = o->group * w->m + tide__panel_lane(&w->rows, o->top);
   const char *weights = w->unpacked ? p->given + (first * p->k + from) * w->wide
@@ -270,12 +268,12 @@ static void run_products(const work *w, const block *o) {
   tide__run runs[MOST_WIDTH];
   for (int64_t slice = 0; slice < w->slices && !tide__loop_stops(); slice++)
     for (int64_t left = 0; left < o->n; left += w->width) {
-      const int64_t from = slice * w->slice, lanes = least(w->width, o->n - left);
+      const int64_t from = slice * w->slice, lanes = tide__least(w->width, o->n - left);
       const int count = runs_of(w, runs, o->lane + left, lanes);
       const bool placed = w->placed && count == 1 && (lanes == w->width || !w->lies);
       const char *b = placed ? planes + runs->from * w->wide : o->b;
       if (!placed)
-        w->isa->pack_runs(o->b, planes, w->row + from, least(w->slice, w->k - from), runs, count, (int)w->wide);
+        w->isa->pack_runs(o->b, planes, w->row + from, tide__least(w->slice, w->k - from), runs, count, (int)w->wide);
       for (int i = 0; i < w->phases; i++)
         run_phase(w, &w->phase[i], o, o->c + (i * w->m * o->c_row + left) * w->wide, b, placed, slice, lanes);
     }
@@ -288,7 +286,7 @@ static void put_phase(const work *w, const phase *p, const block *o, const char 
   const axis *x = p->axis;
   const int64_t plane = w->a->dim[0].out * w->a->dim[1].out * w->a->dim[2].out * w->item;
   const int64_t first = tide__panel_lane(&w->rows, o->top), last = tide__panel_lane(&w->rows, o->bottom);
-  const int64_t count = least(n, (w->even ? w->each : x[2].count) - from), bytes = n * x[2].step * w->item;
+  const int64_t count = tide__least(n, (w->even ? w->each : x[2].count) - from), bytes = n * x[2].step * w->item;
   const bool pairs = w->together[2] == 2 && x[2].step == 2 && w->wide == 4 && w->item == 4;
   if (count <= 0 || row / w->axis[1].count >= x[0].count || row % w->axis[1].count >= x[1].count) return;
   if (pairs && x[2].first % 2) return;
@@ -298,7 +296,7 @@ static void put_phase(const work *w, const phase *p, const block *o, const char 
     for (int64_t byte = 0; byte < bytes; byte += LINE)
       __builtin_prefetch(to + SOON * plane + from * x[2].step * w->item + byte, 1);
     if (pairs)
-      join(to + from * 8, some, some + w->m * o->c_row * 4, count + least(n, p[1].axis[2].count - from));
+      join(to + from * 8, some, some + w->m * o->c_row * 4, count + tide__least(n, p[1].axis[2].count - from));
     else
       put(w, &x[2], to, from, raw, some, count);
   }
@@ -309,7 +307,7 @@ static void run_block(const work *w, char *memory, int64_t index) {
   const int64_t part = cut < 0 ? 0 : cut % parts;
   if (cut >= 0) index = w->whole_tasks + cut / parts;
   block o = {.lane = index % w->blocks * columns, .group = index / w->blocks % w->a->groups, .b = memory};
-  o.image = w->image + index / w->blocks / w->a->groups, o.n = least(columns, w->n - o.lane);
+  o.image = w->image + index / w->blocks / w->a->groups, o.n = tide__least(columns, w->n - o.lane);
   o.top = w->panels * part / parts, o.bottom = w->panels * (part + 1) / parts;
   char *raw = memory + w->slice * w->width * w->wide;
   o.c = raw + columns * w->wide, o.c_row = columns;
@@ -326,7 +324,7 @@ static void run_block(const work *w, char *memory, int64_t index) {
   run_products(w, &o);
   for (int64_t at = 0, some; at < o.n && !direct; at += some) {
     const int64_t l = (o.lane + at) % w->each, count = w->even ? w->each : w->axis[2].count, from = l % count;
-    some = least(count - from, o.n - at);
+    some = tide__least(count - from, o.n - at);
     for (int p = 0; p < w->phases; p++)
       put_phase(w, &w->phase[p], &o, o.c + (p * w->m * columns + at) * w->wide, raw, o.image + (o.lane + at) / w->each,
                 l / count, from, some);
@@ -364,7 +362,7 @@ static void pack_weights(const work *w, int64_t index) {
   tide__conv_gather(w, p, g);
   for (int64_t i = index % parts; i < index % parts + some; i++)
     for (int64_t from = 0, k; from < p->k; from += k) {
-      k = least(p->slice, p->k - from);
+      k = tide__least(p->slice, p->k - from);
       tide__gemm_pack(&rows, p->panels + ((g * p->k + from) * w->panels + i * k) * rows.width * w->wide,
                       p->given + g * w->m * p->k * w->wide, i, 1, from, k);
     }
@@ -374,6 +372,7 @@ void tide__conv_prepare(void *arg, int64_t begin, int64_t end) {
   work *w = arg;
   for (; begin < end && begin < w->weighed; begin++) pack_weights(w, begin);
   if (begin < end)
-    lay_planes(w, (begin - w->weighed) * w->lay,
-               least((end - w->weighed) * w->lay, least(w->images, w->a->batch - w->image) * w->a->channels));
+    lay_planes(
+        w, (begin - w->weighed) * w->lay,
+        tide__least((end - w->weighed) * w->lay, tide__least(w->images, w->a->batch - w->image) * w->a->channels));
 }

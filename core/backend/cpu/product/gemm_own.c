@@ -56,9 +56,6 @@ typedef struct work {
   _Atomic bool failed;
 } work;
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 static int64_t rows_bytes(void) {
   static _Atomic int64_t known; /* the system may ask the processor each time, which is slow on virtual ones */
   int64_t bytes = atomic_load_explicit(&known, memory_order_relaxed);
@@ -148,7 +145,7 @@ static void run_tile(const work *w, int64_t row, int64_t column, const char *a, 
   _Alignas(64) char sums[TILE_BYTES];
   const tide_gemm_args *g = w->a;
   int64_t top = tide__panel_lane(&w->rows, row), rows = tide__panel_lane(&w->rows, row + 1) - top;
-  int64_t width = w->columns.width, lanes = least(width, w->n - column * width), parts = is_complex(w) ? 2 : 1;
+  int64_t width = w->columns.width, lanes = tide__least(width, w->n - column * width), parts = is_complex(w) ? 2 : 1;
   int64_t place = w->matrix * g->c_batch + top * g->c_row + column * width / parts;
   char *c = (char *)g->head.ptr[0] + place * tide__item(g->dtype);
   int64_t lowest = w->isa->product_rows / 2;
@@ -204,7 +201,7 @@ typedef struct span {
 } span;
 
 /* Where share i begins of n things that are split into `parts` evenly. */
-static int64_t split_at(int64_t n, int64_t parts, int64_t i) { return n / parts * i + least(n % parts, i); }
+static int64_t split_at(int64_t n, int64_t parts, int64_t i) { return n / parts * i + tide__least(n % parts, i); }
 
 /* Panel `row` of a task's rows of A, of which the first is `top`: at `a` is that one. */
 static const char *rows_at(const work *w, const char *a, int64_t top, int64_t row, int64_t k) {
@@ -218,7 +215,7 @@ static void run_column(const work *w, const span *s, int64_t column, const char 
                        int64_t from, int64_t k) {
   int64_t left = ahead ? k * w->columns.width * w->item : 0;
   for (int64_t row = s->top; row < s->bottom && !tide__loop_stops();)
-    for (int64_t to = least(row + LOOK, s->bottom); row < to; row++) {
+    for (int64_t to = tide__least(row + LOOK, s->bottom); row < to; row++) {
       run_tile(w, row, column, rows_at(w, a, s->top, row, k), b, k, from == 0, left > 0 ? ahead : NULL);
       if (left > 0) ahead += w->isa->product_next, left -= w->isa->product_next;
     }
@@ -227,7 +224,7 @@ static void run_column(const work *w, const span *s, int64_t column, const char 
 /* Columns of panels that have all of their sums. */
 static void finish(const work *w, const span *s, int64_t left, int64_t right) {
   const tide_gemm_args *g = w->a;
-  left *= w->columns.width, right = least(right * w->columns.width, w->n);
+  left *= w->columns.width, right = tide__least(right * w->columns.width, w->n);
   for (int64_t row = tide__panel_lane(&w->rows, s->top); row < tide__panel_lane(&w->rows, s->bottom); row++)
     w->finish(w->isa, g->dtype, (char *)g->head.ptr[0] + (w->matrix * g->c_batch + row * g->c_row + left) * w->item,
               right - left);
@@ -236,7 +233,7 @@ static void finish(const work *w, const span *s, int64_t left, int64_t right) {
 /* One slice of a task: its rows of A are at a. */
 static void run_slice(const work *w, const span *s, int64_t from, int64_t k, const char *a) {
   for (int64_t left = s->left; left < s->right && !tide__loop_stops(); left += GROUP) {
-    int64_t right = least(s->right, left + GROUP), packed = w->down == 1 ? right : s->right;
+    int64_t right = tide__least(s->right, left + GROUP), packed = w->down == 1 ? right : s->right;
     if (w->down == 1) pack_columns(w, from, k, left, right - left);
     for (int64_t column = left; column < right; column++) {
       bool asks = !w->b_lies && k >= LEAST_AHEAD && column + 1 < packed;
@@ -255,7 +252,7 @@ static void run_task(const work *w, int64_t task, char *room) {
             w->left + split_at(w->wide, w->across, j + 1)};
   int64_t from = w->from, end = w->from + w->depth;
   do {
-    int64_t k = least(w->slice, end - from);
+    int64_t k = tide__least(w->slice, end - from);
     if (w->a_lies) {
       run_slice(w, &s, from, k, base + (tide__panel_lane(&w->rows, s.top) * a->a_row + from * a->a_col) * w->item);
     } else {
@@ -280,12 +277,13 @@ static void run_tasks(void *arg, int64_t begin, int64_t end) {
 static void run_packing(void *arg, int64_t begin, int64_t end) {
   work *w = arg;
   (void)begin, (void)end;
-  int64_t groups = ceil_div(w->wide, GROUP), slices = ceil_div(w->depth, w->slice);
+  int64_t groups = tide__ceil_div(w->wide, GROUP), slices = tide__ceil_div(w->depth, w->slice);
   for (;;) {
     int64_t i = atomic_fetch_add_explicit(&w->packed, 1, memory_order_relaxed);
     if (i >= groups * slices || tide__loop_stops()) return;
     int64_t from = w->from + i / groups * w->slice, column = i % groups * GROUP;
-    pack_columns(w, from, least(w->slice, w->from + w->depth - from), w->left + column, least(GROUP, w->wide - column));
+    pack_columns(w, from, tide__least(w->slice, w->from + w->depth - from), w->left + column,
+                 tide__least(GROUP, w->wide - column));
   }
 }
 
@@ -302,17 +300,17 @@ static void on_threads(work *w, tide_task_fn fn) {
 static int64_t task_rows(const work *w) {
   int64_t high = rows_bytes() / (w->rows.width * w->slice * w->item), panels = w->panels;
   if (w->little) return panels;
-  if (w->finish) high = least(high, FINISHED);
-  high = least(high, ceil_div(panels, w->threads > 1 ? w->threads * EACH : 1));
+  if (w->finish) high = tide__least(high, FINISHED);
+  high = tide__least(high, tide__ceil_div(panels, w->threads > 1 ? w->threads * EACH : 1));
   return high < 4 ? 4 : high;
 }
 
 static void choose_tasks(work *w) {
   int64_t panels = w->panels, wanted = w->threads;
-  w->down = ceil_div(panels, task_rows(w));
-  if (w->down > w->threads) w->down = least(panels, ceil_div(w->down, w->threads) * w->threads);
+  w->down = tide__ceil_div(panels, task_rows(w));
+  if (w->down > w->threads) w->down = tide__least(panels, tide__ceil_div(w->down, w->threads) * w->threads);
   if (w->threads > 1 && !w->little) wanted *= EACH;
-  w->across = least(ceil_div(wanted, w->down), w->little ? w->wide : ceil_div(w->wide, 4));
+  w->across = tide__least(tide__ceil_div(wanted, w->down), w->little ? w->wide : tide__ceil_div(w->wide, 4));
 }
 
 static void run_part(work *w) {
@@ -329,11 +327,11 @@ static void run_part(work *w) {
 
 /* One matrix of the batch, part by part of B. */
 static void run_matrix(work *w, int64_t deep, int64_t most) {
-  int64_t panels = ceil_div(w->n, w->columns.width);
+  int64_t panels = tide__ceil_div(w->n, w->columns.width);
   for (w->left = 0; w->left < panels; w->left += most) {
-    w->wide = least(most, panels - w->left), w->from = 0;
+    w->wide = tide__least(most, panels - w->left), w->from = 0;
     do {
-      w->depth = least(deep, w->k - w->from);
+      w->depth = tide__least(deep, w->k - w->from);
       run_part(w);
       w->from += deep;
     } while (w->from < w->k && !tide__loop_stops());
@@ -345,10 +343,10 @@ static void run_batch(void *arg, int64_t begin, int64_t end) {
   work *all = arg, w = *all;
   /* Few rows: a part of B is small enough to stay in the caches until it is used. */
   int64_t deep = w.m <= 4 * w.rows.width ? w.slice : PART_K / TIDE_GEMM_SLICE * w.slice;
-  int64_t panel = w.columns.width * w.item * least(deep, w.k), most = PART_BYTES / (panel + 1) + 1;
-  most = least(most, ceil_div(w.n, w.columns.width));
-  w.room_bytes = ceil_div(task_rows(&w) * w.rows.width * w.slice * w.item, 128) * 128;
-  int64_t part_bytes = ceil_div(panel * most, 128) * 128;
+  int64_t panel = w.columns.width * w.item * tide__least(deep, w.k), most = PART_BYTES / (panel + 1) + 1;
+  most = tide__least(most, tide__ceil_div(w.n, w.columns.width));
+  w.room_bytes = tide__ceil_div(task_rows(&w) * w.rows.width * w.slice * w.item, 128) * 128;
+  int64_t part_bytes = tide__ceil_div(panel * most, 128) * 128;
   char *memory = tide__room_take((size_t)(part_bytes + w.threads * w.room_bytes));
   if (!memory) {
     atomic_store_explicit(&all->failed, true, memory_order_relaxed);
@@ -367,7 +365,7 @@ static void choose_panels(work *w, const tide_gemm_args *a, int real) {
   w->columns = (tide__panels){.isa = isa, .lanes_apart = a->b_col, .k_apart = a->b_row, .columns = true};
   w->columns.width = isa->product_bytes / w->item;
   w->rows.lanes = w->m, w->columns.lanes = w->n;
-  w->panels = ceil_div(w->m, w->rows.width);
+  w->panels = tide__ceil_div(w->m, w->rows.width);
   w->rows.high = w->panels ? w->m / w->panels + 1 : 1, w->rows.tall = w->panels ? w->m % w->panels : 0;
   w->columns.high = w->columns.width, w->columns.tall = INT64_MAX;
   w->rows.dtype = w->columns.dtype = a->dtype, w->rows.compute = w->columns.compute = real;
@@ -384,7 +382,7 @@ tide_status tide__gemm_own(const tide_gemm_args *a, tide__gemm_finish change) {
   int64_t parts = is_complex(&w) ? 2 : 1;
   w.item = tide__item(real), w.m = a->m, w.n = a->n * parts, w.k = a->k * parts;
   /* Even, because a complex number has two k, and evenly split. */
-  w.slice = w.k ? ceil_div(ceil_div(w.k, ceil_div(w.k, TIDE_GEMM_SLICE)), 2) * 2 : 2;
+  w.slice = w.k ? tide__ceil_div(tide__ceil_div(w.k, tide__ceil_div(w.k, TIDE_GEMM_SLICE)), 2) * 2 : 2;
   choose_panels(&w, a, real);
   w.direct =
       a->dtype == w.compute && is_number(&w, a->alpha, 1) && (is_number(&w, a->beta, 0) || is_number(&w, a->beta, 1));

@@ -22,8 +22,6 @@ typedef struct work {
   double *sums; /* [chunk][row] */
 } work;
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static void add_columns(const work *w, double *out, const char *in, const char *x, int64_t rows, int64_t k) {
   _Alignas(64) char acc[COLUMN_ROWS * 8];
   memset(acc, 0, sizeof acc);
@@ -35,7 +33,7 @@ static void run_tasks(void *arg, int64_t begin, int64_t end) {
   const work *w = arg;
   for (int64_t i = begin; i < end; i++) {
     int64_t row = i / w->chunks * w->high, from = i % w->chunks * CHUNK;
-    int64_t rows = least(w->high, w->rows - row), k = least(CHUNK, w->k - from);
+    int64_t rows = tide__least(w->high, w->rows - row), k = tide__least(CHUNK, w->k - from);
     double *out = w->sums + i % w->chunks * w->rows + row;
     const char *x = w->vector + from * w->item;
     if (w->by_columns)
@@ -88,7 +86,7 @@ tide_status tide__gemm_vector(const tide_gemm_args *a) {
       w.vector = (char *)(w.sums + w.chunks * w.rows);
     }
     int64_t tasks = (w.rows + w.high - 1) / w.high * w.chunks;
-    tide__spread(tasks, least(w.high, w.rows) * least(CHUNK, w.k), run_tasks, &w);
+    tide__spread(tasks, tide__least(w.high, w.rows) * tide__least(CHUNK, w.k), run_tasks, &w);
     finish(&w, a, (char *)a->head.ptr[0] + i * a->c_batch * item, column ? a->c_row : 1);
   }
   tide__room_put(w.sums);

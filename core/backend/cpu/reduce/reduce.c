@@ -35,8 +35,6 @@ typedef struct work {
   tide__state *states;        /* [results][blocks] where blocks > 1 */
 } work;
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* ---- the fold ---- */
 
 static bool is_integer_dtype(int dtype) { return dtype <= TIDE_INT64; }
@@ -353,7 +351,7 @@ static int64_t fold_rows(const work *w, tide__fold_room *room, tide__columns *co
     }
     const char *base = (const char *)a->head.ptr[1] + k.offset * tide__item(a->dtype[1]);
     const void *x = tide__fold_load(&w->fold, room, base, &w->keep, c, 1, a->dtype[1]);
-    int64_t run = direct ? least(least(a->red_size[last] - k.at[last], end - row) / copies, most) : 1;
+    int64_t run = direct ? tide__least(tide__least(a->red_size[last] - k.at[last], end - row) / copies, most) : 1;
     tide__columns_fold_rows(columns, x, copies * a->red_stride[last], row, run);
     row += run * copies;
     walk_next(&k, run * copies);
@@ -420,7 +418,7 @@ static void run_columns(void *arg, int64_t begin, int64_t end) {
   tide__chunk c;
   for (int64_t i = begin; i < end; i++) {
     tide__grid_chunk(&c, &w->keep, i / w->blocks);
-    int64_t block = i % w->blocks, row = block * w->block_rows, stop = least(row + w->block_rows, w->a->inner);
+    int64_t block = i % w->blocks, row = block * w->block_rows, stop = tide__least(row + w->block_rows, w->a->inner);
     if (is_plain(w, &c)) {
       int dtype = fold_plain(w, &room, &columns, &c, row, stop);
       if (w->blocks == 1)
@@ -449,14 +447,12 @@ static void finish_plain(const work *w, const tide__chunk *c) {
 
 /* ---- the plan ---- */
 
-static int64_t distance(int64_t stride) { return stride < 0 ? -stride : stride; }
-
 /* The kept dims with the one whose elements lie closest in the input as the last. */
 static void make_keep(tide__grid *g, const tide_reduce_args *a, bool columns, int64_t most) {
   int64_t size[TIDE_MAX_DIMS], stride[3][TIDE_MAX_DIMS] = {{0}};
   int n = 0, closest = 0;
   for (int d = 0; d < a->nkeep; d++)
-    if (distance(a->keep_stride[1][d]) <= distance(a->keep_stride[1][closest])) closest = d;
+    if (tide__distance(a->keep_stride[1][d]) <= tide__distance(a->keep_stride[1][closest])) closest = d;
   for (int pass = 0; pass < 2; pass++)
     for (int d = 0; d < a->nkeep; d++) {
       if ((columns && d == closest) != (pass == 1)) continue;
@@ -473,10 +469,10 @@ static bool by_columns(const tide_reduce_args *a, const tide__fold *f) {
   if (a->inner < SHORT_ROW && a->outer >= 2 * NARROW) return true;
   int keep = 0, reduced = 0;
   for (int d = 1; d < a->nkeep; d++)
-    if (distance(a->keep_stride[1][d]) <= distance(a->keep_stride[1][keep])) keep = d;
+    if (tide__distance(a->keep_stride[1][d]) <= tide__distance(a->keep_stride[1][keep])) keep = d;
   for (int d = 1; d < a->nred; d++)
-    if (distance(a->red_stride[d]) <= distance(a->red_stride[reduced])) reduced = d;
-  if (distance(a->keep_stride[1][keep]) >= distance(a->red_stride[reduced])) return false;
+    if (tide__distance(a->red_stride[d]) <= tide__distance(a->red_stride[reduced])) reduced = d;
+  if (tide__distance(a->keep_stride[1][keep]) >= tide__distance(a->red_stride[reduced])) return false;
   bool joins = a->nred == 1 && a->red_stride[0] == a->outer && !f->index && f->kind != TIDE_FOLD_VAR;
   return a->keep_size[keep] >= NARROW || joins;
 }
@@ -520,7 +516,7 @@ static tide_status run_with_blocks(work *w, int64_t each, tide_task_fn fn) {
 static tide_status reduce_rows(work *w) {
   const tide_reduce_args *a = w->a;
   bool few = a->outer < ROW_RESULTS;
-  make_keep(&w->keep, a, false, few ? 1 : least(a->outer / ROW_RESULTS, ROW_RESULTS));
+  make_keep(&w->keep, a, false, few ? 1 : tide__least(a->outer / ROW_RESULTS, ROW_RESULTS));
   w->block_rows = few ? block_of(w, w->reduced.chunks, ROW_BLOCK / w->whole) : w->reduced.chunks;
   w->blocks = (w->reduced.chunks + w->block_rows - 1) / w->block_rows;
   if (w->blocks > 1) return run_with_blocks(w, ROW_BLOCK * TIDE_PIECE, run_blocks);
@@ -550,7 +546,7 @@ static bool has_short_exponentials(const work *w) {
   bool dense = false; /* do rows lie one behind the other? */
   for (int d = 0; d < a->nkeep; d++) {
     const int64_t stride = a->keep_stride[1][d];
-    if (stride != a->inner && distance(stride) <= a->inner) return false;
+    if (stride != a->inner && tide__distance(stride) <= a->inner) return false;
     dense = dense || stride == a->inner;
   }
   return dense && a->inner > 0 && a->inner <= TIDE__SHORT_LINE && a->outer >= ROW_RESULTS;
@@ -566,7 +562,7 @@ static bool has_short_blocks(const work *w) {
   bool beside = false;
   for (int d = 0; d < a->nkeep; d++) {
     int64_t stride = a->keep_stride[1][d];
-    if (stride != a->red_size[1] && distance(stride) <= a->red_size[1]) return false;
+    if (stride != a->red_size[1] && tide__distance(stride) <= a->red_size[1]) return false;
     beside = beside || stride == a->red_size[1];
   }
   return beside;

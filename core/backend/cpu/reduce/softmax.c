@@ -40,17 +40,15 @@ typedef struct room {
   _Alignas(64) char raw[8 * PIECE];
 } room;
 
-static int64_t padded(int64_t n) { return (n + TIDE_BLOCK - 1) / TIDE_BLOCK * TIDE_BLOCK; }
-
 /* out = op(x, y) for n elements and what fills their last block. */
 static void apply(const work *w, tide_op op, void *out, const void *x, const void *y, int64_t n) {
   static const double no_param[3];
-  w->isa->op[op][w->type](out, x, y, NULL, no_param, padded(n) / TIDE_BLOCK);
+  w->isa->op[op][w->type](out, x, y, NULL, no_param, tide__whole_blocks(n) / TIDE_BLOCK);
 }
 
 static void repeat(const work *w, void *out, double value, int64_t n) {
   float narrow = (float)value;
-  w->isa->repeat[w->item / 8](out, w->item == 4 ? (void *)&narrow : (void *)&value, padded(n) / TIDE_BLOCK);
+  w->isa->repeat[w->item / 8](out, w->item == 4 ? (void *)&narrow : (void *)&value, tide__whole_blocks(n) / TIDE_BLOCK);
 }
 
 /* out = op(x, value) */
@@ -63,7 +61,7 @@ static void apply_number(const work *w, room *r, tide_op op, void *out, const vo
 static void apply_exp(const work *w, void *out, const void *x, double less, int64_t n) {
   float narrow = (float)less;
   w->isa->exp_less[w->item / 8](out, x, NULL, NULL, w->item == 4 ? (void *)&narrow : (void *)&less,
-                                padded(n) / TIDE_BLOCK);
+                                tide__whole_blocks(n) / TIDE_BLOCK);
 }
 
 static double largest(const work *w, const void *x, int64_t n) {
@@ -116,7 +114,7 @@ static const void *load(const work *w, room *r, int64_t line, int64_t from, int6
     in = r->raw;
   }
   tide__cast(w->isa, r->x, w->dtype, in, w->a->dtype[1], n);
-  memset(r->x + n * w->item, 0, (size_t)((padded(n) - n) * w->item));
+  memset(r->x + n * w->item, 0, (size_t)((tide__whole_blocks(n) - n) * w->item));
   return r->x;
 }
 
@@ -382,7 +380,7 @@ static void run_strips(void *arg, int64_t begin, int64_t end) {
       if (whole) near_strip(w, s.first, whole);
       s.first += whole, s.columns -= whole;
     }
-    s.wide = padded(s.columns), s.rows = s.wide ? PIECE / s.wide : 0;
+    s.wide = tide__whole_blocks(s.columns), s.rows = s.wide ? PIECE / s.wide : 0;
     if (s.columns) run_strip(w, &r, &s);
   }
 }
