@@ -140,7 +140,6 @@ static int script_has(lua_State *L) {
 }
 
 static int finish(lua_State *L, int status, lua_KContext context) {
-  (void)status;
   ltide_enter(L);
   return lua_gettop(L) - (int)context;
 }
@@ -448,7 +447,6 @@ static void push_globals(lua_State *L) {
 }
 
 void ltide_open_script(lua_State *L, ltide_state *S) {
-  (void)S;
   lua_createtable(L, 0, 32);
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, find_field);

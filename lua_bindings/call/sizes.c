@@ -208,7 +208,6 @@ void ltide_push_shape(lua_State *L, const int64_t *values, int n) {
 }
 
 void ltide_open_sizes(lua_State *L, ltide_state *S) {
-  (void)S;
   static const luaL_Reg beyond[] = {{"__index", lshape_index}, {NULL, NULL}};
   static const luaL_Reg meta[] = {{"__newindex", lshape_newindex},
                                   {"__len", lshape_len},

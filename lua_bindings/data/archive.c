@@ -259,7 +259,4 @@ static ltide_row archive_rows[] = {
 #include "data/api/archive.def"
     {0}};
 
-void ltide_open_archive(lua_State *L, ltide_state *S) {
-  (void)S;
-  ltide_register_rows(L, "tide", archive_rows);
-}
+void ltide_open_archive(lua_State *L, ltide_state *S) { ltide_register_rows(L, "tide", archive_rows); }

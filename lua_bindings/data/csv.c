@@ -575,6 +575,5 @@ void ltide_open_csv(lua_State *L, ltide_state *S) {
   static ltide_row rows[] = {
 #include "data/api/csv.def"
       {0}};
-  (void)S;
   ltide_register_rows(L, "tide", rows);
 }

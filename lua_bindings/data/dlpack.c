@@ -80,7 +80,6 @@ void ltide_open_dlpack(lua_State *L, ltide_state *S) {
                                   {"__tostring", capsule_tostring},
                                   {"__newindex", ltide_read_only},
                                   {0}};
-  (void)S;
   ltide_newmetatable(L, META);
   luaL_setfuncs(L, meta, 0);
   lua_pop(L, 1);

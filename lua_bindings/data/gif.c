@@ -348,7 +348,4 @@ static int script_write_gif(lua_State *L) {
 
 static const luaL_Reg script[] = {{"write_gif", script_write_gif}, {NULL, NULL}};
 
-void ltide_open_gif(lua_State *L, ltide_state *S) {
-  (void)S;
-  ltide_script_give(L, "data/gif.c", script);
-}
+void ltide_open_gif(lua_State *L, ltide_state *S) { ltide_script_give(L, "data/gif.c", script); }

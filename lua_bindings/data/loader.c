@@ -395,7 +395,6 @@ static ltide_row loader_rows[] = {
     {0}};
 
 void ltide_open_loader(lua_State *L, ltide_state *S) {
-  (void)S;
   static const luaL_Reg loader_meta[] = {{"__len", lloader_len}, {"__gc", loader_gc}, {"__call", lloader_call}, {0}},
                         iteration_meta[] = {{"__call", iteration_call},
                                             {"__gc", iteration_gc},

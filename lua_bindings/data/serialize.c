@@ -232,7 +232,6 @@ void ltide_read_value(lua_State *L, FILE *file, const char *name, int map, bool 
 static int lsave(lua_State *L, ltide_call *c) {
   const char *name;
   ltide_file *own;
-  (void)c;
   if (lua_isnone(L, 2)) return ltide_arg_error(L, 2, "value", "what is to be saved");
   lua_settop(L, 2);
   ltide_write_value(L, NULL, 2, 0); /* a value that cannot be saved leaves an open file alone */
@@ -287,7 +286,6 @@ void ltide_push_deserialized(lua_State *L, const char *bytes, size_t n) {
 }
 
 static int lserialize(lua_State *L, ltide_call *c) {
-  (void)c;
   if (lua_isnone(L, 1)) return ltide_arg_error(L, 1, "value", "what is to be serialized");
   lua_settop(L, 1);
   return give_bytes(L);
@@ -310,7 +308,6 @@ static ltide_row serialize_rows[] = {
     {0}};
 
 void ltide_open_serialize(lua_State *L, ltide_state *S) {
-  (void)S;
   ltide_script_give(L, "data/serialize.c", script);
   ltide_register_rows(L, "tide", serialize_rows);
 }

@@ -185,13 +185,11 @@ static int lset_timeout(lua_State *L, ltide_call *c) {
 }
 
 static int lget_timeout(lua_State *L, ltide_call *c) {
-  (void)c;
   lua_pushnumber(L, tide_comm_get_timeout());
   return 1;
 }
 
 void ltide_open_comm(lua_State *L, ltide_state *S) {
-  (void)S;
 #define PATH "tide.cuda.comm."
   static ltide_row rows[] = {
 #include "device/api/comm.def"

@@ -30,10 +30,7 @@ static int lset_sync_debug_mode(lua_State *L, ltide_call *c) {
   return 0;
 }
 
-static int lget_sync_debug_mode(lua_State *L, ltide_call *c) {
-  (void)c;
-  return ltide_give_integer(L, tide_sync_debug_get());
-}
+static int lget_sync_debug_mode(lua_State *L, ltide_call *c) { return ltide_give_integer(L, tide_sync_debug_get()); }
 
 static void leave_mode(lua_State *L, void *data) {
   if (L) tide_sync_debug_set(*(tide_sync_debug *)data);
@@ -76,7 +73,6 @@ static int lis_deterministic(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_debug(lua_State *L, ltide_state *S) {
-  (void)S;
 #define PATH "tide.cuda."
   static ltide_row debug_rows[] = {
 #include "device/api/debug.def"

@@ -50,7 +50,6 @@ static int pool_tostring(lua_State *L) {
 }
 
 static int lgraph_pool_handle(lua_State *L, ltide_call *c) {
-  (void)c;
   ltide_try(L, tide_mempool_new((tide_mempool **)ltide_new_pointer(L, POOL_META), TIDE_ALL_DEVICES));
   return 1;
 }
@@ -233,7 +232,6 @@ static int lgraph_output(lua_State *L, ltide_call *c) {
 }
 
 static int lset_debug(lua_State *L, ltide_call *c) {
-  (void)L;
   tide_graph_debug_all(c->v[0].boolean);
   return 0;
 }

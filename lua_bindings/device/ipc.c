@@ -58,7 +58,6 @@ static ltide_row rows[] = {
     {0}};
 
 void ltide_open_ipc(lua_State *L, ltide_state *S) {
-  (void)S;
   ltide_register_in(L, "tide.cuda", rows);
   ltide_register_in(L, "tide.cuda.Event", class_rows);
   luaL_getmetatable(L, "tide.cuda.Event");

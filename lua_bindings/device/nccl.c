@@ -78,7 +78,6 @@ static int lreduce_scatter(lua_State *L, ltide_call *c) {
 }
 
 static int lversion(lua_State *L, ltide_call *c) {
-  (void)c;
   int major = 0, minor = 0, patch = 0;
   ltide_try(L, tide_nccl_version(&major, &minor, &patch));
   lua_pushinteger(L, major);
@@ -93,7 +92,6 @@ static int lis_available(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_nccl(lua_State *L, ltide_state *S) {
-  (void)S;
 #define PATH "tide.cuda.nccl."
   static ltide_row rows[] = {
 #include "device/api/nccl.def"

@@ -10,7 +10,6 @@
 #include "tide/profiler.h"
 
 static int lmark(lua_State *L, ltide_call *c) {
-  (void)L;
   tide_nvtx_mark(c->v[0].text);
   return 0;
 }
@@ -19,10 +18,7 @@ static int lrange_push(lua_State *L, ltide_call *c) {
   return ltide_give_integer(L, tide_nvtx_range_push(c->v[0].text));
 }
 
-static int lrange_pop(lua_State *L, ltide_call *c) {
-  (void)c;
-  return ltide_give_integer(L, tide_nvtx_range_pop());
-}
+static int lrange_pop(lua_State *L, ltide_call *c) { return ltide_give_integer(L, tide_nvtx_range_pop()); }
 
 static int lrange_start(lua_State *L, ltide_call *c) {
   uint64_t id = tide_nvtx_range_start(c->v[0].text);
@@ -39,10 +35,7 @@ static int lrange_end(lua_State *L, ltide_call *c) {
 }
 
 /* Also without a state: a range has nothing to restore, and must not stay open for ever. */
-static void leave_range(lua_State *L, void *data) {
-  (void)L;
-  tide_nvtx_scope_leave(*(uint64_t *)data);
-}
+static void leave_range(lua_State *L, void *data) { tide_nvtx_scope_leave(*(uint64_t *)data); }
 
 static int lrange(lua_State *L, ltide_call *c) {
   uint64_t *id = ltide_block_new(L, "cuda.nvtx.range", c->v[1].at, leave_range, sizeof *id);
@@ -63,7 +56,6 @@ static ltide_row rows[] = {
     {0}};
 
 void ltide_open_nvtx(lua_State *L, ltide_state *S) {
-  (void)S;
   ltide_register_in(L, "tide.cuda.nvtx", rows);
   lua_getfield(L, -1, "cuda");
   lua_getfield(L, -1, "nvtx");

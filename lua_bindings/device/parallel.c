@@ -81,7 +81,6 @@ static ltide_row rows[] = {
     {0}};
 
 void ltide_open_parallel(lua_State *L, ltide_state *S) {
-  (void)S;
   ltide_script_give(L, "device/parallel_replica.c", ltide_replica_script);
   ltide_script_give(L, "device/parallel.c", script);
   ltide_register_in(L, "tide.parallel", rows);

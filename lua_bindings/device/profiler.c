@@ -143,7 +143,6 @@ static ltide_row rows[] = {
     {0}};
 
 void ltide_open_profiler(lua_State *L, ltide_state *S) {
-  (void)S;
   ltide_script_give(L, "device/profiler.c", script);
   static const luaL_Reg meta[] = {{"__gc", recording_close}, {"__close", recording_close}, {0}};
   ltide_new_class(L, RECORDING_META, meta, NULL, NULL, NULL);

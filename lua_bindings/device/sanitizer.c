@@ -51,7 +51,6 @@ static int lenable(lua_State *L, ltide_call *c) {
 }
 
 static int lerrors(lua_State *L, ltide_call *c) {
-  (void)c;
   tide_race race;
   lua_createtable(L, tide_sanitizer_errors(), 1);
   for (int i = 0; tide_sanitizer_error(&race, i); i++) {

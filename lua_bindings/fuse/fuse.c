@@ -216,7 +216,6 @@ static int lfuse(lua_State *L, ltide_call *c) {
 static int lfused_ready(lua_State *L, ltide_call *c) {
   const fuse_function *f = check_fused(L, 1);
   bool ready = f->called;
-  (void)c;
   for (int i = 0; i < f->kernels; i++) {
     tide_fuse_kernel_info k;
     tide_fuse_kernel_get(&k, f->kernel[i]);
@@ -227,7 +226,6 @@ static int lfused_ready(lua_State *L, ltide_call *c) {
 
 static int lfused_wait(lua_State *L, ltide_call *c) {
   const fuse_function *f = check_fused(L, 1);
-  (void)c;
   for (int i = 0; i < f->kernels; i++) {
     tide_fuse_kernel_info k;
     tide_fuse_kernel_get(&k, f->kernel[i]);
@@ -256,7 +254,6 @@ static void push_kernel(lua_State *L, const tide_fuse_kernel *kernel) {
 
 static int lfused_kernels(lua_State *L, ltide_call *c) {
   const fuse_function *f = check_fused(L, 1);
-  (void)c;
   lua_createtable(L, f->kernels, 0);
   for (int i = 0; i < f->kernels; i++) push_kernel(L, f->kernel[i]), lua_rawseti(L, -2, i + 1);
   return 1;
@@ -292,7 +289,6 @@ static void push_explanation(lua_State *L, const fuse_function *f) {
 
 static int lfused_explain(lua_State *L, ltide_call *c) {
   const fuse_function *f = check_fused(L, 1);
-  (void)c;
   lua_getglobal(L, "print");
   if (!lua_isfunction(L, -1)) return 0;
   push_explanation(L, f);

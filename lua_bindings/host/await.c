@@ -58,7 +58,6 @@ void ltide_open_await(lua_State *L, ltide_state *S) {
 #define PATH "tide."
 #include "host/api/await.def"
       {0}};
-  (void)S;
   ltide_script_give(L, "host/await.c", script);
   ltide_register_rows(L, "tide", rows);
 }

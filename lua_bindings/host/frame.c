@@ -412,7 +412,6 @@ int ltide_frame_resume(lua_State *L) {
 /* `top` is the place of that number: what lies above it was given by a script that resumed this coroutine itself. */
 static int when_there(lua_State *L, int status, lua_KContext top) {
   ltide_state *S = ltide_enter(L);
-  (void)status;
   lua_settop(L, (int)top);
   int count = (int)lua_tointeger(L, -1), last = (int)top - 2;
   for (int i = 0; i < count; i++) {

@@ -85,7 +85,6 @@ void ltide_open_note(lua_State *L, ltide_state *S) {
 #include "host/api/note.def"
       {0}};
   static const luaL_Reg script[] = LTIDE_SCRIPT(floor, clock, where, draw);
-  (void)S;
   ltide_script_give(L, "host/note.c", script);
   ltide_register_rows(L, "tide", rows);
 }

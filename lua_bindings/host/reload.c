@@ -421,7 +421,6 @@ void ltide_open_reload(lua_State *L, ltide_state *S) {
 #define PATH "tide."
 #include "host/api/reload.def"
       {0}};
-  (void)S;
   ltide_open_finaliser(L, RECORDER_META, recorder_gc);
   ltide_script_give(L, "host/reload.c", script);
   ltide_register_rows(L, "tide", rows);

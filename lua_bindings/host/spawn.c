@@ -221,7 +221,6 @@ static int script_tell_begun(lua_State *L) { return tide_process_tell(lua_touser
 struct ltide_task ltide_task;
 
 static int lmain(lua_State *L, ltide_call *c) {
-  (void)c;
   FILE *file = tide_process_task();
   if (!file) return ltide_error(L, "StateError", "_main: this process was not started by spawn");
   ltide_task.is_task = true;
@@ -253,7 +252,6 @@ static ltide_row spawn_rows[] = {
     {0}};
 
 void ltide_open_spawn(lua_State *L, ltide_state *S) {
-  (void)S;
   ltide_script_give(L, "host/spawn.c", script);
   static const luaL_Reg meta[] = {{"__close", context_close}, {"__gc", context_gc}, {0}};
   ltide_new_class(L, CONTEXT_META, meta, "Context", spawn_context_rows, NULL);

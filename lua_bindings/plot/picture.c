@@ -95,7 +95,6 @@ static ltide_row picture_rows[] = {
     {0}};
 
 void ltide_open_picture(lua_State *L, ltide_state *S) {
-  (void)S;
   ltide_script_give(L, "plot/picture.c", script);
   ltide_register_rows(L, "tide", picture_rows);
 }

@@ -175,7 +175,6 @@ void ltide_open_compose(lua_State *L, ltide_state *S) {
   static const luaL_Reg given[] =
       LTIDE_SCRIPT(builtin, is_tensor, sizes_of, strides_of, dtype_of, dtype_kind, default_dtype, promoted, place_of,
                    char_at, plain, layout_key, cross_of, cdist_of);
-  (void)S;
   ltide_script_give(L, "tensor/compose.c", given);
   ltide_register_rows(L, "tide", rows);
 }

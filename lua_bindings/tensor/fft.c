@@ -145,7 +145,6 @@ static ltide_row rows[] = {
     {0}};
 
 void ltide_open_fft(lua_State *L, ltide_state *S) {
-  (void)S;
   lua_newtable(L);
   ltide_register_rows(L, "tide.fft", rows);
   lua_setfield(L, -2, "fft");

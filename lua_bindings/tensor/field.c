@@ -168,7 +168,4 @@ static ltide_row rows[] = {
 #include "tensor/api/field.def"
     {0}};
 
-void ltide_open_field(lua_State *L, ltide_state *S) {
-  (void)S;
-  ltide_register_rows(L, "tide", rows);
-}
+void ltide_open_field(lua_State *L, ltide_state *S) { ltide_register_rows(L, "tide", rows); }

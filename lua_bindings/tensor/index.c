@@ -31,7 +31,6 @@ static bool is_mask(const tide_tensor *x) { return tide_tensor_dtype(x) == TIDE_
 
 /* Puts the next view of the chain in the place of the last one. */
 static void advance(lua_State *L, ltide_tensor *u, tide_tensor *next) {
-  (void)L;
   tide_tensor *last = u->t;
   u->t = next;
   tide_tensor_release(last);
@@ -465,7 +464,6 @@ static ltide_row rows[] = {
     {0}};
 
 void ltide_open_index(lua_State *L, ltide_state *S) {
-  (void)S;
   ltide_register_rows(L, "tide", rows);
   luaL_getmetatable(L, "tide.Tensor");
   ltide_push_methods(L);

@@ -180,7 +180,6 @@ static ltide_row rows[] = {
     {0}};
 
 void ltide_open_linalg(lua_State *L, ltide_state *S) {
-  (void)S;
   ltide_script_give(L, "tensor/linalg.c", script);
   lua_newtable(L);
   ltide_register_rows(L, "tide.linalg", rows);

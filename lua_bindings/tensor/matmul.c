@@ -37,7 +37,6 @@ static int ladded(lua_State *L, ltide_call *c) {
 
 static int lset_precision(lua_State *L, ltide_call *c) {
   const char *text = lua_type(L, 1) == LUA_TSTRING ? lua_tostring(L, 1) : "";
-  (void)c;
   if (strcmp(text, "highest") && strcmp(text, "high") && strcmp(text, "medium"))
     return ltide_arg_error(L, 1, "precision", "'highest' (ieee), 'high' or 'medium' (tf32)");
   tide_set_tf32(strcmp(text, "highest") != 0);
@@ -45,7 +44,6 @@ static int lset_precision(lua_State *L, ltide_call *c) {
 }
 
 static int lget_precision(lua_State *L, ltide_call *c) {
-  (void)c;
   lua_pushstring(L, tide_get_tf32() ? "high" : "highest");
   return 1;
 }
@@ -90,7 +88,6 @@ static ltide_row rows[] = {
     {0}};
 
 void ltide_open_matmul(lua_State *L, ltide_state *S) {
-  (void)S;
   ltide_register_rows(L, "tide", rows);
   open_settings(L);
 }

@@ -189,7 +189,6 @@ static ltide_row rows[] = {
     {0}};
 
 void ltide_open_sort(lua_State *L, ltide_state *S) {
-  (void)S;
   ltide_script_give(L, "tensor/sort.c", script);
   ltide_register_rows(L, "tide", rows);
 }

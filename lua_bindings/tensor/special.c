@@ -66,7 +66,6 @@ void ltide_open_special(lua_State *L, ltide_state *S) {
                                          {"sinc", "sinc"},
                                          {"xlogy", "xlogy"},
                                          {"round", "round"}};
-  (void)S;
   ltide_register_rows(L, "tide", rows);
   lua_newtable(L);
   ltide_register_rows(L, "tide.special", ltide_special_ops());
