@@ -570,10 +570,6 @@ static int lload_csv(lua_State *L, ltide_call *c) {
   return 2;
 }
 
-void ltide_open_csv(lua_State *L, ltide_state *S) {
-#define PATH "tide."
-  static ltide_row rows[] = {
-#include "data/api/csv.def"
-      {0}};
-  ltide_register_rows(L, "tide", rows);
-}
+#define NOUN csv
+#define ROWS "data/api/csv.def"
+#include "call/api/open_noun.def"

@@ -11,10 +11,6 @@ static int lload_png(lua_State *L, ltide_call *c) {
   return ltide_finish(L, c, tide_png_load_as(ltide_result(L, c), c->v[0].text, count, c->v[2].boolean));
 }
 
-void ltide_open_io(lua_State *L, ltide_state *S) {
-#define PATH "tide."
-  static ltide_row rows[] = {
-#include "data/api/io.def"
-      {0}};
-  ltide_register_rows(L, "tide", rows);
-}
+#define NOUN io
+#define ROWS "data/api/io.def"
+#include "call/api/open_noun.def"

@@ -65,10 +65,6 @@ static int lmap(lua_State *L, ltide_call *c) {
   return write_flat(L, S, ltide_check_tensor(L, S, 1, "x"));
 }
 
-void ltide_open_apply(lua_State *L, ltide_state *S) {
-#define PATH "tide."
-  static ltide_row rows[] = {
-#include "tensor/api/apply.def"
-      {0}};
-  ltide_register_rows(L, "tide", rows);
-}
+#define NOUN apply
+#define ROWS "tensor/api/apply.def"
+#include "call/api/open_noun.def"

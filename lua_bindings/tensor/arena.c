@@ -201,10 +201,6 @@ static int lkeep(lua_State *L, ltide_call *c) {
   return ltide_self(L, TIDE_OK);
 }
 
-void ltide_open_arena(lua_State *L, ltide_state *S) {
-#define PATH "tide."
-  static ltide_row rows[] = {
-#include "tensor/api/arena.def"
-      {0}};
-  ltide_register_rows(L, "tide", rows);
-}
+#define NOUN arena
+#define ROWS "tensor/api/arena.def"
+#include "call/api/open_noun.def"

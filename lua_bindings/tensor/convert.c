@@ -433,10 +433,6 @@ static int tensor_totable_now(lua_State *L) {
 }
 static int ltensor_totable(lua_State *L) { return ltide_waiting(L, tensor_totable_now); }
 
-void ltide_open_convert(lua_State *L, ltide_state *S) {
-#define PATH "tide."
-  static ltide_row rows[] = {
-#include "tensor/api/convert.def"
-      {0}};
-  ltide_register_rows(L, "tide", rows);
-}
+#define NOUN convert
+#define ROWS "tensor/api/convert.def"
+#include "call/api/open_noun.def"

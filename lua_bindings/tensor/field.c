@@ -163,9 +163,6 @@ static int lgrid_sample(lua_State *L, ltide_call *c) {
                                        (tide_sample_beyond)c->v[3].i, c->v[4].boolean));
 }
 
-#define PATH "tide."
-static ltide_row rows[] = {
-#include "tensor/api/field.def"
-    {0}};
-
-void ltide_open_field(lua_State *L, ltide_state *S) { ltide_register_rows(L, "tide", rows); }
+#define NOUN field
+#define ROWS "tensor/api/field.def"
+#include "call/api/open_noun.def"

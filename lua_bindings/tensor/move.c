@@ -163,9 +163,6 @@ static int lto(lua_State *L, ltide_call *c) {
   return 1;
 }
 
-#define PATH "tide."
-static ltide_row rows[] = {
-#include "tensor/api/move.def"
-    {0}};
-
-void ltide_open_move(lua_State *L, ltide_state *S) { ltide_register_rows(L, "tide", rows); }
+#define NOUN move
+#define ROWS "tensor/api/move.def"
+#include "call/api/open_noun.def"

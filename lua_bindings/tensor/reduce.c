@@ -159,9 +159,6 @@ static int lallclose(lua_State *L, ltide_call *c) {
   return 1;
 }
 
-#define PATH "tide."
-static ltide_row rows[] = {
-#include "tensor/api/reduce.def"
-    {0}};
-
-void ltide_open_reduce(lua_State *L, ltide_state *S) { ltide_register_rows(L, "tide", rows); }
+#define NOUN reduce
+#define ROWS "tensor/api/reduce.def"
+#include "call/api/open_noun.def"

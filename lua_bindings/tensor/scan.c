@@ -64,9 +64,6 @@ static int ldiff(lua_State *L, ltide_call *c) {
   return ltide_finish(L, c, tide_diff(ltide_result(L, c), x, ltide_get(L, c, "n")->i, dim));
 }
 
-#define PATH "tide."
-static ltide_row rows[] = {
-#include "tensor/api/scan.def"
-    {0}};
-
-void ltide_open_scan(lua_State *L, ltide_state *S) { ltide_register_rows(L, "tide", rows); }
+#define NOUN scan
+#define ROWS "tensor/api/scan.def"
+#include "call/api/open_noun.def"

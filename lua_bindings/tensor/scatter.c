@@ -185,9 +185,6 @@ static int lhistogram(lua_State *L, ltide_call *c) {
   return ltide_deliver(L, c->S, c->opts, 2);
 }
 
-#define PATH "tide."
-static ltide_row rows[] = {
-#include "tensor/api/scatter.def"
-    {0}};
-
-void ltide_open_scatter(lua_State *L, ltide_state *S) { ltide_register_rows(L, "tide", rows); }
+#define NOUN scatter
+#define ROWS "tensor/api/scatter.def"
+#include "call/api/open_noun.def"

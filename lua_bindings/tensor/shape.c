@@ -163,9 +163,6 @@ static int lpolar(lua_State *L, ltide_call *c) {
   return ltide_finish(L, c, TIDE_OK);
 }
 
-#define PATH "tide."
-static ltide_row rows[] = {
-#include "tensor/api/shape.def"
-    {0}};
-
-void ltide_open_shape(lua_State *L, ltide_state *S) { ltide_register_rows(L, "tide", rows); }
+#define NOUN shape
+#define ROWS "tensor/api/shape.def"
+#include "call/api/open_noun.def"

@@ -249,9 +249,6 @@ static int ltensor_set_(lua_State *L, ltide_call *c) {
   return ltide_self(L, tide_set(ltide_check_tensor(L, c->S, 1, "x"), c->v[1].tensor));
 }
 
-#define PATH "tide."
-static ltide_row rows[] = {
-#include "tensor/api/view.def"
-    {0}};
-
-void ltide_open_view(lua_State *L, ltide_state *S) { ltide_register_rows(L, "tide", rows); }
+#define NOUN view
+#define ROWS "tensor/api/view.def"
+#include "call/api/open_noun.def"
