@@ -146,9 +146,8 @@ static int lnames(lua_State *L, ltide_call *c) {
 static int lfrom_file(lua_State *L, ltide_call *c) {
   const ltide_value *size = &c->v[1];
   ltide_tensor *u = ltide_new_tensor(L, c->S);
-  ltide_try(L, tide_from_file(&u->t, c->v[0].text, size->sizes, size->n, c->v[3].i, c->v[4].boolean, c->v[2].dtype));
-  ltide_made(L, c->S);
-  return 1;
+  return ltide_give_tensors(
+      L, c->S, tide_from_file(&u->t, c->v[0].text, size->sizes, size->n, c->v[3].i, c->v[4].boolean, c->v[2].dtype), 1);
 }
 
 /* {==== Writing */

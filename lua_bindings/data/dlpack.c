@@ -64,9 +64,7 @@ static int lfrom_dlpack(lua_State *L, ltide_call *c) {
   *u = NULL;
   tide_status status = tide_from_dlpack(&t->t, m, c->v[1].stream);
   if (status != TIDE_OK) *u = m;
-  ltide_try(L, status);
-  ltide_made(L, c->S);
-  return 1;
+  return ltide_give_tensors(L, c->S, status, 1);
 }
 
 #define PATH "tide."

@@ -129,22 +129,16 @@ static int script_layout_key(lua_State *L) {
 
 static ltide_tensor *made(lua_State *L) { return ltide_new_tensor(L, ltide_enter(L)); }
 
-static int script_given(lua_State *L, tide_status status) {
-  ltide_try(L, status);
-  ltide_made(L, ltide_enter(L));
-  return 1;
-}
-
 /* cross_of(a, b), cdist_of(x, y, kind): what the core has of them, by the numbers of tide_distance. */
 static int script_cross_of(lua_State *L) {
   const tide_tensor *a = tensor_of(L, 1), *b = tensor_of(L, 2);
-  return script_given(L, tide_cross(&made(L)->t, a, b));
+  return ltide_give_tensors(L, ltide_enter(L), tide_cross(&made(L)->t, a, b), 1);
 }
 
 static int script_cdist_of(lua_State *L) {
   const tide_tensor *x = tensor_of(L, 1), *y = tensor_of(L, 2);
   tide_distance kind = (tide_distance)lua_tointeger(L, 3);
-  return script_given(L, tide_cdist(&made(L)->t, x, y, kind));
+  return ltide_give_tensors(L, ltide_enter(L), tide_cdist(&made(L)->t, x, y, kind), 1);
 }
 
 /* plain(value): the table of a shape's values in its place. */

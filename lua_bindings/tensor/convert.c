@@ -280,9 +280,7 @@ static int push_bytes(lua_State *L, ltide_state *S, int arg, const int64_t *size
                        ltide_function_name(L), (lua_Integer)bytes, (lua_Integer)((size_t)numel * item),
                        tide_dtype_name(o->dtype), (int)item);
   ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_from_data(&u->t, data, size, ndim, o));
-  ltide_made(L, S);
-  return 1;
+  return ltide_give_tensors(L, S, tide_from_data(&u->t, data, size, ndim, o), 1);
 }
 
 static int lfrom_string(lua_State *L, ltide_call *c) {

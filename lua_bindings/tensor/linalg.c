@@ -14,12 +14,6 @@ static const tide_tensor *tensor_at(lua_State *L, ltide_state *S, int arg) {
   return ltide_check_tensor(L, S, arg, arg == 1 ? "x" : "b");
 }
 
-static int made(lua_State *L, ltide_state *S, tide_status status, int results) {
-  ltide_try(L, status);
-  ltide_made(L, S);
-  return results;
-}
-
 #define HANDLE(name) tide_tensor **name = &ltide_new_tensor(L, S)->t
 
 /* lu_factor(x): LU and the pivots. */
@@ -27,7 +21,7 @@ static int script_lu_factor(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   HANDLE(lu);
   HANDLE(pivots);
-  return made(L, S, tide_linalg_lu_factor(lu, pivots, tensor_at(L, S, 1)), 2);
+  return ltide_give_tensors(L, S, tide_linalg_lu_factor(lu, pivots, tensor_at(L, S, 1)), 2);
 }
 
 /* solve(a, b), solve(a): the inverse. */
@@ -35,7 +29,7 @@ static int script_solve(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   const tide_tensor *b = lua_isnoneornil(L, 2) ? NULL : tensor_at(L, S, 2);
   HANDLE(result);
-  return made(L, S, tide_linalg_solve(result, tensor_at(L, S, 1), b), 1);
+  return ltide_give_tensors(L, S, tide_linalg_solve(result, tensor_at(L, S, 1), b), 1);
 }
 
 /* determinant(x, logarithm): it, or its sign and the logarithm of its absolute value. */
@@ -44,7 +38,7 @@ static int script_determinant(lua_State *L) {
   bool logs = lua_toboolean(L, 2);
   HANDLE(det);
   tide_tensor **logarithm = logs ? &ltide_new_tensor(L, S)->t : NULL;
-  return made(L, S, tide_linalg_det(det, logarithm, tensor_at(L, S, 1)), logs ? 2 : 1);
+  return ltide_give_tensors(L, S, tide_linalg_det(det, logarithm, tensor_at(L, S, 1)), logs ? 2 : 1);
 }
 
 /* solve_triangle(a, b, upper, left, unit) */
@@ -52,7 +46,8 @@ static int script_solve_triangle(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   bool upper = lua_toboolean(L, 3), left = lua_toboolean(L, 4), unit = lua_toboolean(L, 5);
   HANDLE(result);
-  return made(L, S, tide_linalg_triangular_solve(result, tensor_at(L, S, 1), tensor_at(L, S, 2), upper, left, unit), 1);
+  return ltide_give_tensors(
+      L, S, tide_linalg_triangular_solve(result, tensor_at(L, S, 1), tensor_at(L, S, 2), upper, left, unit), 1);
 }
 
 /* factor_qr(x, mode): Q and R; R alone where the mode is "r". */
@@ -62,7 +57,7 @@ static int script_factor_qr(lua_State *L) {
   tide_tensor **q = NULL;
   if (*mode != 'r' || mode[1]) q = &ltide_new_tensor(L, S)->t;
   HANDLE(r);
-  return made(L, S, tide_linalg_qr(q, r, tensor_at(L, S, 1), *mode == 'c'), q ? 2 : 1);
+  return ltide_give_tensors(L, S, tide_linalg_qr(q, r, tensor_at(L, S, 1), *mode == 'c'), q ? 2 : 1);
 }
 
 /* factor_svd(x, full): U, S, Vh; S alone where full is nil. */
@@ -73,7 +68,7 @@ static int script_factor_svd(lua_State *L) {
   HANDLE(u);
   HANDLE(s);
   HANDLE(vh);
-  if (!values) return made(L, S, tide_linalg_svd(u, s, vh, x, full), 3);
+  if (!values) return ltide_give_tensors(L, S, tide_linalg_svd(u, s, vh, x, full), 3);
   ltide_try(L, tide_linalg_svd(NULL, u, NULL, x, false));
   ltide_made(L, S);
   lua_settop(L, lua_gettop(L) - 2);
@@ -86,41 +81,14 @@ static int script_factor_eigh(lua_State *L) {
   bool upper = lua_toboolean(L, 2), vectors = lua_toboolean(L, 3);
   HANDLE(w);
   tide_tensor **v = vectors ? &ltide_new_tensor(L, S)->t : NULL;
-  return made(L, S, tide_linalg_eigh(w, v, tensor_at(L, S, 1), upper), vectors ? 2 : 1);
+  return ltide_give_tensors(L, S, tide_linalg_eigh(w, v, tensor_at(L, S, 1), upper), vectors ? 2 : 1);
 }
 static int script_factor_eig(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   bool vectors = lua_toboolean(L, 2);
   HANDLE(w);
   tide_tensor **v = vectors ? &ltide_new_tensor(L, S)->t : NULL;
-  return made(L, S, tide_linalg_eig(w, v, tensor_at(L, S, 1)), vectors ? 2 : 1);
-}
-
-/* identity(n, m, x): of x's dtype and device. */
-static int script_identity(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  const tide_tensor *x = ltide_check_tensor(L, S, 3, "x");
-  tide_options o = {tide_tensor_dtype(x), tide_tensor_device(x), false};
-  HANDLE(result);
-  return made(L, S, tide_eye(result, lua_tointeger(L, 1), lua_tointeger(L, 2), &o), 1);
-}
-
-/* count_up(first, n, x): int64, on x's device. */
-static int script_count_up(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  tide_options o = {TIDE_INT64, tide_tensor_device(ltide_check_tensor(L, S, 3, "x")), false};
-  HANDLE(result);
-  return made(L, S, tide_arange(result, tide_int(lua_tointeger(L, 1)), tide_int(1), lua_tointeger(L, 2), &o), 1);
-}
-
-/* full(value, x): of x's size, dtype and device. */
-static int script_full(lua_State *L) {
-  ltide_state *S = ltide_enter(L);
-  const tide_tensor *x = ltide_check_tensor(L, S, 2, "x");
-  tide_options o = {tide_tensor_dtype(x), tide_tensor_device(x), false};
-  HANDLE(result);
-  tide_scalar value = tide_float(lua_tonumber(L, 1));
-  return made(L, S, tide_full(result, tide_tensor_size(x), tide_tensor_ndim(x), value, &o), 1);
+  return ltide_give_tensors(L, S, tide_linalg_eig(w, v, tensor_at(L, S, 1)), vectors ? 2 : 1);
 }
 
 /* epsilon(x): the distance from 1 to the next number of its dtype. */
@@ -159,11 +127,11 @@ static int script_row_order(lua_State *L) {
   bool lacks = !from || !order;
   free(from), free(order);
   if (lacks) return ltide_error(L, "OutOfMemoryError", "lu: no host memory for the order of rows");
-  return made(L, S, status, 1);
+  return ltide_give_tensors(L, S, status, 1);
 }
 
 static const luaL_Reg script[] = LTIDE_SCRIPT(lu_factor, solve, determinant, solve_triangle, factor_qr, factor_svd,
-                                              factor_eigh, factor_eig, identity, count_up, full, epsilon, row_order);
+                                              factor_eigh, factor_eig, epsilon, row_order);
 
 /* {==== Rows */
 

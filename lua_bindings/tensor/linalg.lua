@@ -2,9 +2,12 @@
 -- from 1. Matrices are the last two dims.
 
 local M = ...
-local solve, determinant, lu_factor, row_order, count_up = use("tensor/linalg.c", "solve", "determinant", "lu_factor", "row_order", "count_up")
-local identity, factor_qr, solve_triangle, factor_svd = use("tensor/linalg.c", "identity", "factor_qr", "solve_triangle", "factor_svd")
-local factor_eigh, factor_eig, epsilon, full = use("tensor/linalg.c", "factor_eigh", "factor_eig", "epsilon", "full")
+local solve, determinant, lu_factor, row_order = use("tensor/linalg.c", "solve", "determinant", "lu_factor", "row_order")
+local factor_qr, solve_triangle, factor_svd = use("tensor/linalg.c", "factor_qr", "solve_triangle", "factor_svd")
+local factor_eigh, factor_eig, epsilon = use("tensor/linalg.c", "factor_eigh", "factor_eig", "epsilon")
+local eye, arange, full_like = use("tensor/compose.c", "builtin")("eye", "arange", "full_like")
+
+local function identity(n, m, x) return eye(n, m, { dtype = x.dtype, device = x.device }) end
 
 local function check_matrices(x, is_square)
   if x:dim() >= 2 and (not is_square or x:size(-1) == x:size(-2)) then return end
@@ -46,7 +49,7 @@ function M.lu(x)
   local m, n = x:size(-2), x:size(-1)
   local k = m < n and m or n
   local order = row_order(pivots, m):unsqueeze(-2)
-  local p = order:eq(count_up(0, m, x):unsqueeze(-1)):to(x.dtype)
+  local p = order:eq(arange(m, { device = x.device }):unsqueeze(-1)):to(x.dtype)
   return p, lu:narrow(-1, 1, k):tril(-1) + identity(m, k, x), lu:narrow(-2, 1, k):triu()
 end
 
@@ -80,7 +83,7 @@ local function limit(s, x, atol, rtol)
   rtol = rtol or atol and 0 or epsilon(x) * (m > n and m or n)
   local least = s:amax(-1, { keepdim = true }) * (type(rtol) == "number" and rtol or rtol:unsqueeze(-1))
   if not atol then return least end
-  return least:maximum(type(atol) == "number" and full(atol, least) or atol:unsqueeze(-1):to(least.dtype))
+  return least:maximum(type(atol) == "number" and full_like(least, atol) or atol:unsqueeze(-1):to(least.dtype))
 end
 
 local function check_limit(value, name)
@@ -136,7 +139,7 @@ function M.lstsq(a, b, rcond, driver)
       local q, r = factor_qr(adjoint(a), "reduced")
       x = q:matmul(solve_triangle(adjoint(r), b, false, true, false))
     end
-    rank, s = count_up(0, 0, a), none
+    rank, s = arange(0, { device = a.device }), none
   else
     local u, vh
     u, s, vh = factor_svd(a, false)

@@ -80,9 +80,7 @@ int ltide_push_rng_state(lua_State *L, ltide_state *S, tide_generator *g) {
   int64_t size = sizeof state;
   tide_options o = {TIDE_UINT8, TIDE_CPU, false};
   ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_from_data(&u->t, state, &size, 1, &o));
-  ltide_made(L, S);
-  return 1;
+  return ltide_give_tensors(L, S, tide_from_data(&u->t, state, &size, 1, &o), 1);
 }
 
 void ltide_check_rng_state(lua_State *L, ltide_state *S, int arg, const char *name, uint64_t state[2]) {
@@ -194,9 +192,8 @@ static tide_tensor *push_sized(lua_State *L, ltide_call *c, const ltide_value *s
 
 static int lrand(lua_State *L, ltide_call *c) {
   tide_tensor *x = push_sized(L, c, &c->v[0], (tide_options)TIDE_OPTIONS);
-  ltide_try(L, tide_random(x, (tide_random_kind)c->row->tag, 0, 1, ltide_get(L, c, "generator")->generator));
-  ltide_made(L, c->S);
-  return 1;
+  return ltide_give_tensors(
+      L, c->S, tide_random(x, (tide_random_kind)c->row->tag, 0, 1, ltide_get(L, c, "generator")->generator), 1);
 }
 
 static int lrand_like(lua_State *L, ltide_call *c) {
@@ -213,9 +210,8 @@ static int lrandint(lua_State *L, ltide_call *c) {
   tide_options o = TIDE_OPTIONS;
   o.dtype = TIDE_INT64;
   tide_tensor *x = push_sized(L, c, &c->v[2], o);
-  ltide_try(L, tide_random_int(x, c->v[0].i, c->v[1].i, ltide_get(L, c, "generator")->generator));
-  ltide_made(L, c->S);
-  return 1;
+  return ltide_give_tensors(L, c->S, tide_random_int(x, c->v[0].i, c->v[1].i, ltide_get(L, c, "generator")->generator),
+                            1);
 }
 
 static int lrandperm(lua_State *L, ltide_call *c) {
@@ -256,9 +252,7 @@ static int lnormal(lua_State *L, ltide_call *c) {
   double at = ltide_check_number(L, c->v[0].at, "mean"), by = 1;
   if (c->v[1].given) by = ltide_check_number(L, c->v[1].at, "std");
   tide_tensor *x = push_sized(L, c, size, (tide_options)TIDE_OPTIONS);
-  ltide_try(L, tide_random(x, TIDE_NORMAL, at, by, g));
-  ltide_made(L, c->S);
-  return 1;
+  return ltide_give_tensors(L, c->S, tide_random(x, TIDE_NORMAL, at, by, g), 1);
 }
 
 /* pick(sums, n, generator) */

@@ -49,11 +49,11 @@ static int lreduce(lua_State *L) {
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   if (is_composed(row->tag, x)) return ltide_run(L);
   ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, __builtin_expect(S->is_fusing, 0)
-                   ? tide_fuse_reduce(&u->t, ltide_fuse_of(S)->pending, (tide_reduction)row->tag, x, &o)
-                   : tide_reduce(&u->t, (tide_reduction)row->tag, x, &o, NULL));
-  ltide_made(L, S);
-  return 1;
+  return ltide_give_tensors(L, S,
+                            __builtin_expect(S->is_fusing, 0)
+                                ? tide_fuse_reduce(&u->t, ltide_fuse_of(S)->pending, (tide_reduction)row->tag, x, &o)
+                                : tide_reduce(&u->t, (tide_reduction)row->tag, x, &o, NULL),
+                            1);
 }
 
 /* {==== One dimension */
@@ -83,12 +83,12 @@ static int extreme(lua_State *L, ltide_call *c) {
   options o = read_options(c, &c->v[1]);
   one_dim(L, &o);
   bool is_whole = !o.ndims && (tide_tensor_ndim(c->x) || !c->v[1].given);
-  ltide_check_out(L, c->S, c->opts, is_whole ? 1 : 2);
-  if (is_whole) return finish(L, c, op, &o);
-  int dim = o.ndims ? o.dims[0] : 0;
-  ltide_tensor *values = ltide_new_tensor(L, c->S), *indices = ltide_new_tensor(L, c->S);
-  ltide_try(L, tide_reduce_index(&values->t, &indices->t, op, c->x, dim, o.keepdim));
-  return ltide_deliver(L, c->S, c->opts, 2);
+  if (is_whole) {
+    ltide_check_out(L, c->S, c->opts, 1);
+    return finish(L, c, op, &o);
+  }
+  ltide_two r = ltide_results(L, c);
+  return ltide_finish_two(L, c, tide_reduce_index(r.first, r.second, op, c->x, o.ndims ? o.dims[0] : 0, o.keepdim));
 }
 
 static int lextreme(lua_State *L) {
@@ -103,11 +103,9 @@ static int lextreme(lua_State *L) {
 static int laminmax(lua_State *L, ltide_call *c) {
   options o = read_options(c, &c->v[1]);
   one_dim(L, &o);
-  ltide_check_out(L, c->S, c->opts, 2);
-  ltide_tensor *low = ltide_new_tensor(L, c->S), *high = ltide_new_tensor(L, c->S);
-  ltide_try(L, tide_reduce(&low->t, TIDE_MIN, c->x, &o, NULL));
-  ltide_try(L, tide_reduce(&high->t, TIDE_MAX, c->x, &o, NULL));
-  return ltide_deliver(L, c->S, c->opts, 2);
+  ltide_two r = ltide_results(L, c);
+  ltide_try(L, tide_reduce(r.first, TIDE_MIN, c->x, &o, NULL));
+  return ltide_finish_two(L, c, tide_reduce(r.second, TIDE_MAX, c->x, &o, NULL));
 }
 
 /* {==== Spread and norms */
@@ -121,10 +119,8 @@ static int lspread(lua_State *L, ltide_call *c) {
 static int lvar_mean(lua_State *L, ltide_call *c) {
   options o = read_options(c, &c->v[1]);
   o.param = ltide_get(L, c, "correction")->number;
-  ltide_check_out(L, c->S, c->opts, 2);
-  ltide_tensor *var = ltide_new_tensor(L, c->S), *mean = ltide_new_tensor(L, c->S);
-  ltide_try(L, tide_var_mean(&var->t, &mean->t, c->x, &o));
-  return ltide_deliver(L, c->S, c->opts, 2);
+  ltide_two r = ltide_results(L, c);
+  return ltide_finish_two(L, c, tide_var_mean(r.first, r.second, c->x, &o));
 }
 
 static int lnorm(lua_State *L, ltide_call *c) {

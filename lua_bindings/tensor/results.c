@@ -69,6 +69,17 @@ int ltide_deliver(lua_State *L, ltide_state *S, int opts, int n) {
 
 /* {==== The end of a call that a row has read */
 
+ltide_two ltide_results(lua_State *L, ltide_call *c) {
+  ltide_check_out(L, c->S, c->opts, 2);
+  tide_tensor **first = ltide_result(L, c);
+  return (ltide_two){first, ltide_result(L, c)};
+}
+
+int ltide_finish_two(lua_State *L, const ltide_call *c, tide_status status) {
+  ltide_try(L, status);
+  return ltide_deliver(L, c->S, c->opts, 2);
+}
+
 int ltide_finish(lua_State *L, const ltide_call *c, tide_status status) {
   ltide_try(L, status);
   if (c->opts && c->sig->outs) return ltide_deliver(L, c->S, c->opts, 1);

@@ -18,10 +18,8 @@ static int lscan_(lua_State *L, ltide_call *c) {
 }
 
 static int lplaced(lua_State *L, ltide_call *c) {
-  ltide_check_out(L, c->S, c->opts, 2);
-  ltide_tensor *values = ltide_new_tensor(L, c->S), *indices = ltide_new_tensor(L, c->S);
-  ltide_try(L, tide_scan_index(&values->t, &indices->t, (tide_scan_op)c->row->tag, c->x, c->v[1].dim));
-  return ltide_deliver(L, c->S, c->opts, 2);
+  ltide_two r = ltide_results(L, c);
+  return ltide_finish_two(L, c, tide_scan_index(r.first, r.second, (tide_scan_op)c->row->tag, c->x, c->v[1].dim));
 }
 
 /* The tag: whether the logarithm is wanted. */

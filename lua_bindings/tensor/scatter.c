@@ -179,10 +179,8 @@ static int lhistogram(lua_State *L, ltide_call *c) {
     return ltide_error(L, "ArgumentError", "histogram: range: got it beside a tensor of edges, expected one of them");
   read_range(L, &c->v[2], &o);
   o.weights = c->v[3].tensor, o.density = c->v[4].boolean;
-  ltide_check_out(L, c->S, c->opts, 2);
-  ltide_tensor *hist = ltide_new_tensor(L, c->S), *edges = ltide_new_tensor(L, c->S);
-  ltide_try(L, tide_histogram(&hist->t, &edges->t, c->x, &o));
-  return ltide_deliver(L, c->S, c->opts, 2);
+  ltide_two r = ltide_results(L, c);
+  return ltide_finish_two(L, c, tide_histogram(r.first, r.second, c->x, &o));
 }
 
 #define NOUN scatter

@@ -9,21 +9,10 @@
 
 /* {==== Values with their indexes */
 
-typedef struct two {
-  tide_tensor **values, **indices;
-} two;
-
-/* Room for both results, after out= has been looked at. */
-static two results(lua_State *L, ltide_call *c) {
-  ltide_check_out(L, c->S, c->opts, 2);
-  tide_tensor **values = ltide_result(L, c);
-  return (two){values, ltide_result(L, c)};
-}
-
 static int lsort(lua_State *L, ltide_call *c) {
-  two r = results(L, c);
-  ltide_try(L, tide_sort(r.values, r.indices, c->x, c->v[1].dim, ltide_get(L, c, "descending")->boolean));
-  return ltide_deliver(L, c->S, c->opts, 2);
+  ltide_two r = ltide_results(L, c);
+  bool descending = ltide_get(L, c, "descending")->boolean;
+  return ltide_finish_two(L, c, tide_sort(r.first, r.second, c->x, c->v[1].dim, descending));
 }
 
 static int largsort(lua_State *L, ltide_call *c) {
@@ -32,15 +21,14 @@ static int largsort(lua_State *L, ltide_call *c) {
 }
 
 static int ltopk(lua_State *L, ltide_call *c) {
-  two r = results(L, c);
-  ltide_try(L, tide_topk(r.values, r.indices, c->x, c->v[1].i, c->v[2].dim, ltide_get(L, c, "largest")->boolean));
-  return ltide_deliver(L, c->S, c->opts, 2);
+  ltide_two r = ltide_results(L, c);
+  bool largest = ltide_get(L, c, "largest")->boolean;
+  return ltide_finish_two(L, c, tide_topk(r.first, r.second, c->x, c->v[1].i, c->v[2].dim, largest));
 }
 
 static int lkthvalue(lua_State *L, ltide_call *c) {
-  two r = results(L, c);
-  ltide_try(L, tide_kthvalue(r.values, r.indices, c->x, c->v[1].i, c->v[2].dim, c->v[3].boolean));
-  return ltide_deliver(L, c->S, c->opts, 2);
+  ltide_two r = ltide_results(L, c);
+  return ltide_finish_two(L, c, tide_kthvalue(r.first, r.second, c->x, c->v[1].i, c->v[2].dim, c->v[3].boolean));
 }
 
 /* Of no elements: NaN, as of one that is none. */
@@ -53,9 +41,8 @@ static int no_median(lua_State *L, ltide_call *c) {
 
 static int lmedian(lua_State *L, ltide_call *c) {
   if (c->v[1].given) {
-    two r = results(L, c);
-    ltide_try(L, tide_median(r.values, r.indices, c->x, c->v[1].dim, c->v[2].boolean));
-    return ltide_deliver(L, c->S, c->opts, 2);
+    ltide_two r = ltide_results(L, c);
+    return ltide_finish_two(L, c, tide_median(r.first, r.second, c->x, c->v[1].dim, c->v[2].boolean));
   }
   if (c->v[2].given)
     return ltide_error(L, "ArgumentError", "median: keepdim: it is for one dimension, got none, expected dim too");
@@ -132,9 +119,7 @@ static int script_sorted(lua_State *L) {
   ltide_state *S = ltide_begin(L);
   tide_tensor *x = ltide_check_tensor(L, S, 1, "x");
   ltide_tensor *made = ltide_new_tensor(L, S);
-  ltide_try(L, tide_sort(&made->t, NULL, x, (int)lua_tointeger(L, 2) - 1, false));
-  ltide_made(L, S);
-  return 1;
+  return ltide_give_tensors(L, S, tide_sort(&made->t, NULL, x, (int)lua_tointeger(L, 2) - 1, false), 1);
 }
 
 /* search(sorted, x): the places of x in a line in order. */
@@ -142,9 +127,7 @@ static int script_search(lua_State *L) {
   ltide_state *S = ltide_begin(L);
   tide_tensor *sorted = ltide_check_tensor(L, S, 1, "sorted"), *x = ltide_check_tensor(L, S, 2, "x");
   ltide_tensor *made = ltide_new_tensor(L, S);
-  ltide_try(L, tide_searchsorted(&made->t, sorted, x, false, NULL));
-  ltide_made(L, S);
-  return 1;
+  return ltide_give_tensors(L, S, tide_searchsorted(&made->t, sorted, x, false, NULL), 1);
 }
 
 /* extremes(x): the least and the greatest of integers. */
@@ -152,9 +135,7 @@ static int script_extremes(lua_State *L) {
   ltide_state *S = ltide_begin(L);
   int64_t low, high;
   ltide_try(L, tide_extremes(&low, &high, ltide_check_tensor(L, S, 1, "x")));
-  lua_pushinteger(L, low);
-  lua_pushinteger(L, high);
-  return 2;
+  return ltide_give_pair(L, low, high);
 }
 
 static const luaL_Reg script[] = LTIDE_SCRIPT(sorted, search, extremes);

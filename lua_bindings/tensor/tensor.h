@@ -44,6 +44,18 @@ tide_status ltide_span_storage(tide_tensor **out, const tide_tensor *x);
 static inline tide_tensor **ltide_result(lua_State *L, ltide_call *c) { return &ltide_new_tensor(L, c->S)->t; }
 /* With the handle of the result at the top, for `return`: puts it into out= where that is given. */
 int ltide_finish(lua_State *L, const ltide_call *c, tide_status status);
+/* With the handles of n results at the top, of a function without out=. */
+static inline int ltide_give_tensors(lua_State *L, ltide_state *S, tide_status status, int n) {
+  ltide_try(L, status);
+  ltide_made(L, S);
+  return n;
+}
+/* Of a row with two results, which go where out= says: pushes closed handles for both, and ends the function. */
+typedef struct ltide_two {
+  tide_tensor **first, **second;
+} ltide_two;
+ltide_two ltide_results(lua_State *L, ltide_call *c);
+int ltide_finish_two(lua_State *L, const ltide_call *c, tide_status status);
 /* The same where core writes to a destination itself: `slot = ltide_slot(L, c)` is where the result goes, or NULL where
  * out= is given, which is c->into then. */
 tide_tensor **ltide_slot(lua_State *L, ltide_call *c);
