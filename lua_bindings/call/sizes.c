@@ -94,6 +94,7 @@ static int lshape_newindex(lua_State *L) {
 }
 
 static int lshape_index(lua_State *L) {
+  if (!lua_istable(L, 1)) return ltide_arg_error(L, 1, "shape", "what x.shape gives");
   lua_Integer i = lua_type(L, 2) == LUA_TNUMBER ? lua_tointeger(L, 2) : 1, n = (lua_Integer)lua_rawlen(L, 1);
   if (i > 0 || (i == 0 && lua_tonumber(L, 2) != 0)) return 0;
   if (i == 0 || i < -n)
@@ -217,6 +218,8 @@ void ltide_open_sizes(lua_State *L, ltide_state *S) {
                                   {"__index", lshape_index},
                                   {NULL, NULL}};
   luaL_newlib(L, beyond);
+  lua_pushliteral(L, "tide.Shape");
+  lua_setfield(L, -2, "__metatable");
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_beyond);
   luaL_newlib(L, meta);
   lua_pushliteral(L, "tide.Shape");
