@@ -580,12 +580,20 @@ local function show_table(t, depth)
   return "{" .. table.concat(out, ", ") .. (is_whole and "}" or ", ...}")
 end
 
+-- A picture, such as tide.plot gives, is no list of numbers to look at; print(x) shows its bytes.
+local function picture_line(value)
+  local s = device_of(value) and text(value.dtype) == "tide.uint8" and value.shape
+  if s and #s == 3 and (s[3] == 3 or s[3] == 4) and s[1] * s[2] > 4096 then
+    return "picture of " .. s[2] .. " x " .. s[1] .. " pixels: x:imshow() shows it, tide.save_png writes it"
+  end
+end
+
 function show(value, depth)
   local meta = type(value) == "table" and getmeta(value)
   if type(value) == "table" and depth < 2 and not (meta and rawget(meta, "__tostring") ~= nil) then return show_table(value, depth) end
   if depth > 0 then return type(value) == "string" and "'" .. value .. "'" or text(value) end
   local line = row_line(value) -- it is looked at, or meant to be called
-  return line and "function: " .. line or text(value)
+  return line and "function: " .. line or picture_line(value) or text(value)
 end
 
 -- Beside each other, or below each other where one has several lines.

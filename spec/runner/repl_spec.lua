@@ -25,6 +25,10 @@ describe("the prompt", function()
     local text = session "tide.tensor{1., 2.}\ntide.zeros(1):expand(1000000000)\n"
     has(text, "tensor([1., 2.])")
     has(text, "tensor([0., 0., 0.,  ..., 0., 0., 0.])")
+    text = session "x = tide.plot({1, 2})\nx\ntide.zeros(2, 1, 3, {dtype = tide.uint8})\nx:mul_(0):sum()\n"
+    has(text, "picture of 800 x 560 pixels: x:imshow() shows it, tide.save_png writes it\n")
+    has(text, "[[0, 0, 0]]], dtype=tide.uint8)\n")
+    has(text, "tensor(0)\n")
   end)
 
   it("continues lines", function()
