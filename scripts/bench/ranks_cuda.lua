@@ -1,6 +1,7 @@
 -- Collectives of device tensors between processes, a GPU each: rates and host cost. ranks_cuda_torch.py has PyTorch's side.
 -- usage: tide --ranks 2 scripts/bench/ranks_cuda.lua
--- A row: case, size of the whole result in bytes, GB/s of that size (median of 7), host microseconds a call.
+-- A row: case, size of the whole result in bytes, GB/s of that size (median of 7), host microseconds a call, and
+-- microseconds of a call and a wait for the device.
 local tide = require "tide"
 local dist = tide.distributed
 dist.init_process_group { backend = "nccl" }
@@ -15,7 +16,7 @@ local function measure(name, bytes, f)
   local count = bytes < 1 << 20 and 200 or bytes < 1 << 26 and 50 or 10
   for _ = 1, 5 do f() end
   tide.cuda.synchronize()
-  local rates, host = {}, {}
+  local rates, host, waited = {}, {}, {}
   for _ = 1, 7 do
     dist.barrier()
     local first, last = tide.cuda.Event { enable_timing = true }, tide.cuda.Event { enable_timing = true }
@@ -28,8 +29,14 @@ local function measure(name, bytes, f)
     for _ = 1, 20 do f() end
     host[#host + 1] = timer:time().real / 20 * 1e6
     tide.cuda.synchronize()
+    timer = tide.Timer()
+    for _ = 1, 20 do
+      f()
+      tide.cuda.synchronize()
+    end
+    waited[#waited + 1] = timer:time().real / 20 * 1e6
   end
-  dist.print(("tide\t%s\t%d\t%.4g\tGB/s\t%.2f\tus"):format(name, bytes, median(rates), median(host)))
+  dist.print(("tide\t%s\t%d\t%.4g\tGB/s\t%.2f\tus\t%.2f\tus"):format(name, bytes, median(rates), median(host), median(waited)))
 end
 
 for _, bytes in ipairs { 4096, 65536, 1 << 20, 1 << 24, 1 << 28, 1 << 30 } do

@@ -14,7 +14,7 @@ def measure(rank, name, size, f):
     for _ in range(5):
         f()
     torch.cuda.synchronize()
-    rates, host = [], []
+    rates, host, waited = [], [], []
     for _ in range(7):
         dist.barrier()
         first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -29,8 +29,14 @@ def measure(rank, name, size, f):
             f()
         host.append((time.perf_counter() - begin) / 20 * 1e6)
         torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(20):
+            f()
+            torch.cuda.synchronize()
+        waited.append((time.perf_counter() - begin) / 20 * 1e6)
     if rank == 0:
-        print(f"torch\t{name}\t{size}\t{statistics.median(rates):.4g}\tGB/s\t{statistics.median(host):.2f}\tus", flush=True)
+        columns = f"{statistics.median(rates):.4g}\tGB/s\t{statistics.median(host):.2f}\tus\t{statistics.median(waited):.2f}\tus"
+        print(f"torch\t{name}\t{size}\t{columns}", flush=True)
 
 
 def run(rank, ranks):
