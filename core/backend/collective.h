@@ -40,11 +40,10 @@ typedef struct tide_collective {
 
   /* One rank of several processes (optional, all or none). The first rank's id names the communicator to all. */
   tide_status (*rank_id)(unsigned char *id);                                                  /* TIDE_NCCL_ID bytes */
-  tide_status (*rank_open)(void **out, int device, const unsigned char *id, int n, int rank); /* begins */
-  /* Is it made, and has the last call been queued? Fails if something has gone wrong since. */
+  tide_status (*rank_open)(void **out, int device, const unsigned char *id, int n, int rank); /* waits */
+  /* Fails if something has gone wrong. */
   tide_status (*rank_ready)(bool *ready, int device, void *comm);
-  tide_status (*rank_run)(int device, void *comm,
-                          const tide_collective_call *call); /* begins; this rank's part is [0] */
+  tide_status (*rank_run)(int device, void *comm, const tide_collective_call *call); /* this rank's part is [0] */
   void (*rank_close)(int device, void *comm, bool abort);
 } tide_collective;
 

@@ -1,13 +1,14 @@
 /* nccl.c: what backends share of NCCL, which is opened at the first call. Its numbers are declared here: NCCL does not
  * change them. This file is part of libtide, for simulated devices, and of libtide_cuda.
  *
- * A communicator of several processes is made without blocking: NCCL goes on by itself, and is asked how far it is.
- * Its calls may be in progress, too, when they return.
+ * A communicator of several processes is one whose calls wait: with others NCCL launches by a thread of its own, and a
+ * call takes 80 us in place of 20. Ranks connect where it is made, so that no later call waits for another rank.
  *
  * Invariant: after open the table does not change. */
 #include "backend/nccl.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { OLDEST = 21000 /* 2.10: averages and bfloat16 */ };
@@ -84,6 +85,7 @@ tide_status tide__nccl_rank_id(const tide_backend_host *host, unsigned char *id)
   int version;
   if (!tide__nccl_open(&problem, &version)) return host->fail(TIDE_LIBRARY, "nccl: %s", problem);
   if (problem_ranks[0]) return host->fail(TIDE_LIBRARY, "nccl: %s", problem_ranks);
+  setenv("NCCL_RUNTIME_CONNECT", "0", 0);
   return tide__nccl_check(host, TIDE_CPU, "nccl: a name for communicators", ranks.get_id(id));
 }
 
@@ -95,7 +97,7 @@ tide_status tide__nccl_rank_open(const tide_backend_host *host, void **out, int 
   if (problem_ranks[0]) return host->fail(TIDE_LIBRARY, "nccl: %s", problem_ranks);
   tide__nccl_id name;
   memcpy(name.bytes, id, sizeof name.bytes);
-  config c = {sizeof c, 0xcafebeef, 21400, 0};
+  config c = {sizeof c, 0xcafebeef, 21400, 1};
   return tide__nccl_check(host, device, "nccl: making a communicator", ranks.init_rank(out, n, name, rank, &c));
 }
 

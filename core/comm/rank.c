@@ -3,16 +3,30 @@
  * NCCL hangs where two communicators of a device run in another order on another rank. So all ranks of a device have
  * one order: each operation waits for the one before, whichever stream that is on.
  *
+ * Making a communicator waits for all ranks, and aborting one may wait for the device. So threads of their own do both.
+ *
  * Invariant: the lock guards the list and every call of a communicator; one that was aborted has no `impl`. */
-#include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "collective_ops.h"
 
+/* A communicator that a thread makes or aborts. The second of thread and rank to end frees it. */
+typedef struct task {
+  _Atomic int ends;
+  void *impl;
+  int device, n, rank;
+  unsigned char id[TIDE_NCCL_ID];
+  tide_status status;
+  char message[400];
+} task;
+
 struct tide_nccl_rank {
   tide_nccl_rank *prev, *next;
-  void *impl; /* NULL: aborted, or of a runtime that has ended */
+  task *opening; /* until it is made */
+  void *impl;    /* NULL: not made, aborted, or of a runtime that has ended */
   int device, n, rank;
 };
 
@@ -22,6 +36,37 @@ static struct {
   bool set;
   tide__point point;
 } last[TIDE_MAX_DEVICES]; /* the operation that was queued last */
+
+static _Atomic int aborting;
+
+/* A call that runs has two seconds to end. */
+static void *abort_impl(void *user) {
+  task *o = user;
+  bool locked = false;
+  for (int i = 0; i < 2000 && !(locked = !pthread_mutex_trylock(&lock)); i++)
+    nanosleep(&(struct timespec){0, 1000000}, NULL);
+  if (locked) pthread_mutex_unlock(&lock);
+  tide__collective_table()->rank_close(o->device, o->impl, true);
+  free(o);
+  aborting--;
+  return NULL;
+}
+
+static bool start(void *(*fn)(void *), task *o) {
+  pthread_t thread;
+  return !pthread_create(&thread, NULL, fn, o) && !pthread_detach(thread);
+}
+
+static void *open_impl(void *user) {
+  task *o = user;
+  o->status = tide__collective_table()->rank_open(&o->impl, o->device, o->id, o->n, o->rank);
+  if (o->status != TIDE_OK) snprintf(o->message, sizeof o->message, "%s", tide_error_get()->message);
+  if (o->ends++) { /* nobody waits for it any more */
+    if (o->status == TIDE_OK) tide__collective_table()->rank_close(o->device, o->impl, true);
+    free(o);
+  }
+  return NULL;
+}
 
 static tide_status get_table(const tide_collective **out) {
   int count;
@@ -54,10 +99,13 @@ tide_status tide_nccl_rank_new(tide_nccl_rank **out, int device, const unsigned 
   tide_nccl_rank *r = calloc(1, sizeof *r);
   if (!r) return tide__fail(TIDE_MEMORY, "nccl: no host memory for a communicator");
   r->device = device, r->n = n, r->rank = rank;
-  tide_status status = t->rank_open(&r->impl, device, id, n, rank);
-  if (status != TIDE_OK) {
-    free(r);
-    return status;
+  if ((r->opening = calloc(1, sizeof *r->opening))) {
+    *r->opening = (task){.device = device, .n = n, .rank = rank};
+    memcpy(r->opening->id, id, TIDE_NCCL_ID);
+  }
+  if (!r->opening || !start(open_impl, r->opening)) {
+    free(r->opening), free(r);
+    return tide__fail(TIDE_MEMORY, "nccl: no thread could be started");
   }
   pthread_mutex_lock(&lock);
   r->next = all;
@@ -69,7 +117,16 @@ tide_status tide_nccl_rank_new(tide_nccl_rank **out, int device, const unsigned 
 }
 
 /* With the lock held. */
-static tide_status ask(bool *ready, const tide_nccl_rank *r) {
+static tide_status ask(bool *ready, tide_nccl_rank *r) {
+  task *o = r->opening;
+  *ready = false;
+  if (o && !o->ends) return TIDE_OK;
+  if (o) {
+    tide_status status = o->status == TIDE_OK ? TIDE_OK : tide__fail(o->status, "%s", o->message);
+    r->impl = o->impl, r->opening = NULL;
+    free(o);
+    TIDE_TRY(status);
+  }
   if (!r->impl) return tide__fail(TIDE_STATE, "nccl: the communicator was aborted");
   return tide__collective_table()->rank_ready(ready, r->device, r->impl);
 }
@@ -127,30 +184,13 @@ static tide_status check(const tide_nccl_rank *r, tide_nccl_kind kind, tide_nccl
   return TIDE_OK;
 }
 
-/* NCCL launches by a thread of its own, which takes some 10 us, and may connect ranks first. */
-static tide_status settle(const tide_nccl_rank *r) {
-  double limit = tide_comm_get_timeout(), waited = 0;
-  bool ready = false;
-  for (int looks = 0;; looks++) {
-    TIDE_TRY(ask(&ready, r));
-    if (ready) return TIDE_OK;
-    TIDE_TRY(tide__wait_on(r->device, "nccl"));
-    if (limit > 0 && waited > limit)
-      return tide__fail_peer(r->device, 0, "commTimeout", "nccl: ranks have not connected in %.3g s", limit);
-    if (looks < 2000) {
-      sched_yield();
-    } else {
-      nanosleep(&(struct timespec){0, 20000}, NULL);
-      waited += 2e-5;
-    }
-  }
-}
-
 /* With the lock held. */
 static tide_status run(tide_nccl_rank *r, const tide_collective_call *call, tide_stream *stream, const tide_tensor *in,
                        const tide_tensor *out) {
   uint32_t number;
-  if (!r->impl) return tide__fail(TIDE_STATE, "nccl: the communicator was aborted");
+  bool ready;
+  TIDE_TRY(ask(&ready, r));
+  if (!r->impl) return tide__fail(TIDE_STATE, "nccl: the communicator is being made");
   if (last[r->device].set) TIDE_TRY(tide__point_wait(stream, &last[r->device].point, "nccl"));
   if (tide__sync_watched()) {
     tide__observe_operands();
@@ -159,7 +199,6 @@ static tide_status run(tide_nccl_rank *r, const tide_collective_call *call, tide
   }
   TIDE_TRY(tide__launch_begin(&number, stream, tide__site_now(), TIDE__LAUNCH_COPY_PEER, 0, NULL));
   tide_status status = tide__collective_table()->rank_run(r->device, r->impl, call);
-  if (status == TIDE_OK) status = settle(r);
   TIDE_TRY(tide__launch_done(stream, number, status));
   if (last[r->device].set) tide__point_drop(&last[r->device].point);
   status = tide__point_set(&last[r->device].point, stream, "nccl");
@@ -190,15 +229,29 @@ tide_status tide_nccl_rank_queue(tide_nccl_rank *rank, tide_nccl_kind kind, tide
 /* With the lock held. */
 static void close_rank(tide_nccl_rank *r, bool abort) {
   const tide_collective *t = tide__collective_table();
+  task *o = r->opening;
+  if (o && o->ends++) r->impl = o->impl, free(o);
   if (r->impl && t) t->rank_close(r->device, r->impl, abort);
-  r->impl = NULL;
+  r->impl = NULL, r->opening = NULL;
 }
 
 void tide_nccl_rank_abort(tide_nccl_rank *rank) {
   if (!rank) return;
-  pthread_mutex_lock(&lock);
-  close_rank(rank, true);
-  pthread_mutex_unlock(&lock);
+  task *o = calloc(1, sizeof *o);
+  bool is_locked = !pthread_mutex_trylock(&lock); /* a call that hangs holds it */
+  void *impl = rank->impl;
+  if (is_locked && (!impl || !o)) close_rank(rank, true), impl = NULL;
+  if (impl && o) {
+    *o = (task){.impl = impl, .device = rank->device};
+    rank->impl = NULL;
+    aborting++;
+    if (start(abort_impl, o))
+      o = NULL;
+    else
+      aborting--;
+  }
+  if (is_locked) pthread_mutex_unlock(&lock);
+  free(o);
 }
 
 static void unlink_rank(tide_nccl_rank *r) {
@@ -216,6 +269,7 @@ void tide_nccl_rank_release(tide_nccl_rank *rank) {
 }
 
 void tide__rank_shutdown(void) {
+  for (int i = 0; aborting && i < 5000; i++) nanosleep(&(struct timespec){0, 1000000}, NULL);
   pthread_mutex_lock(&lock);
   for (tide_nccl_rank *r = all; r; r = r->next) close_rank(r, tide__device_lost(NULL, r->device));
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {

@@ -3,8 +3,8 @@
  *
  * Ranks meet in a folder of shared memory: a file for each rank's part of each operation. A stream writes its part and
  * waits; a thread of the communicator collects all parts, in order, joins them, and lets the stream go on, which writes
- * the result. As NCCL's, a communicator is made and asked without blocking, an operation that another rank does not
- * come to hangs, and abort ends it.
+ * the result. As NCCL's, making a communicator waits for all ranks, an operation that another rank does not come to
+ * hangs, and abort ends it.
  *
  * It is strict about calls while one is in progress. Ranks that do not fit hang, as they may with NCCL. A job that is
  * killed leaves its files: the next check of ranks removes them. */
@@ -311,7 +311,7 @@ NCCL(ncclCommInitRankConfig, comm **out, int n, id name, int rank, void *config)
     unsigned magic, version;
     int blocking;
   } *given = config;
-  if (given->size < 20 || given->magic != 0xcafebeef || given->blocking || !devices.queue) return INVALID;
+  if (given->size < 20 || given->magic != 0xcafebeef || given->blocking != 1 || !devices.queue) return INVALID;
   comm *c = calloc(1, sizeof *c);
   c->n = n, c->rank = rank, c->last = &c->first;
   atomic_init(&c->state, IN_PROGRESS);
@@ -320,7 +320,8 @@ NCCL(ncclCommInitRankConfig, comm **out, int n, id name, int rank, void *config)
   pthread_cond_init(&c->wake, NULL);
   pthread_create(&c->thread, NULL, serve, c);
   *out = c;
-  return IN_PROGRESS;
+  while (atomic_load(&c->state) == IN_PROGRESS) nap();
+  return SUCCESS;
 }
 
 NCCL(ncclCommGetAsyncError, comm *c, int *state) { return *state = atomic_load(&c->state), SUCCESS; }

@@ -90,6 +90,21 @@ static void test_abort(tide_nccl_rank *rank) {
   tide_tensor_release(x);
 }
 
+/* A communicator whose other rank does not come waits for nobody's release. */
+static void test_alone(void) {
+  unsigned char id[TIDE_NCCL_ID];
+  tide_nccl_rank *rank = NULL;
+  tide_tensor *x = full(0, N, 2);
+  bool ready = true;
+  OK(tide_nccl_rank_id(id));
+  OK(tide_nccl_rank_new(&rank, 0, id, 2, 0));
+  OK(tide_nccl_rank_ready(&ready, rank));
+  CHECK(!ready);
+  CHECK(tide_nccl_rank_queue(rank, TIDE_NCCL_BROADCAST, TIDE_NCCL_SUM, 0, x, x) == TIDE_STATE);
+  tide_nccl_rank_release(rank);
+  tide_tensor_release(x);
+}
+
 int main(int argc, char **argv) {
   bool is_gpu = argc > 1 && !strcmp(argv[1], "gpu");
   tide_config config = {.struct_size = sizeof config, .sim_devices = is_gpu ? 0 : 1};
@@ -111,6 +126,7 @@ int main(int argc, char **argv) {
     test_misuse(a);
     test_order(a, b, s);
     test_abort(b);
+    if (!is_gpu) test_alone();
     tide_nccl_rank_release(a);
   }
   tide_stream_release(s);
