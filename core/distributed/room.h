@@ -138,7 +138,7 @@ typedef enum tide__state {
 typedef struct tide__connect tide__connect;
 typedef struct tide__head tide__head;
 /* Of messages that are no script's, whose tags are below 32000: notes, by the number of their operation. */
-enum { TIDE__LONG_TAG = 32767, TIDE__NOTES_TAG = 32100, TIDE__NOTES_TAGS = 600 };
+enum { TIDE__LONG_TAG = 32767, TIDE__NOTES_TAG = 32100, TIDE__NOTES_TAGS = 600, TIDE__HASH_TAG = 32766 };
 
 struct tide_work {
   int refs;
@@ -153,6 +153,8 @@ struct tide_work {
   tide_rank_op op;
   uint64_t *requests, few[2]; /* few: the memory of the first ones */
   int count, tested, room;
+  tide_tensor *landing; /* of two ranks: the other one's values, joined piece by piece as they come; or NULL */
+  int64_t joined;
   int source; /* of all */
   /* A message: its dtypes; its head, of a receive with room for bytes; the receive whose head comes after it; who sent
    * it, in the group; bytes that fit no tensor. */
@@ -163,7 +165,7 @@ struct tide_work {
   int from;
   char *dropped;
   /* The comparison: hash and its complement, here and the greatest of all ranks. */
-  uint64_t check[2], greatest[2], check_request;
+  uint64_t check[2], greatest[2], check_requests[2];
   bool is_queued, is_checked, is_comparing;
   bool is_running; /* progress.c has it */
   bool is_awaited; /* by the host, or by a stream */
@@ -189,8 +191,9 @@ extern double tide__notice, tide__timeout;
 extern tide_rank_check tide__check;
 extern int64_t tide__most_bytes; /* of one call of MPI */
 
-/* post.c: begins the operation, whose bytes are there; bytes in pieces. */
+/* post.c: begins the operation, whose bytes are there; bytes in pieces. join: two more requests are done. */
 tide_status tide__post(tide_work *work);
+tide_status tide__post_join(tide_work *work);
 void *tide__post_add(tide_work *work); /* a place for one more request, which is 0; NULL: no memory */
 /* The request is a place in an array that grows: MPI keeps no address of it. */
 #define POST(call, ...)                                                                                                \
