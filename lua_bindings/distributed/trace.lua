@@ -9,23 +9,26 @@ local temporary_file, read_file, mark_time, move_events = use("distributed/distr
 local make_file, write_parts, rename_file, remove_file = use("distributed/distributed_grid.c", "make_file", "write_parts", "rename_file", "remove_file")
 local trace_one, mark, make_tensor = public("tide.cuda.profiler", "trace"), public("tide.cuda.nvtx", "mark"), public("tide", "tensor")
 local rank_of, world_size, send, recv, gather = public("tide.distributed", "get_rank", "get_world_size", "send", "recv", "gather_object")
+local make_group = public("tide.distributed", "new_group")
 
-local rounds, clock_tag = 20, 30002
+local rounds = 20
+local own_group -- its messages meet none of a script's
 
 local function mark_name(rank, round, what) return "clock of rank " .. rank .. ": " .. what .. " " .. round end
 
 local function meet(x, rank, size)
+  local to_group = { group = own_group }
   for r = 1, size - 1 do
     for k = 1, rounds do
       if rank == 0 then
         mark(mark_name(r, k, "sent"))
-        send(x, r, { tag = clock_tag })
-        recv(x, r, { tag = clock_tag })
+        send(x, r, to_group)
+        recv(x, r, to_group)
         mark(mark_name(r, k, "returned"))
       elseif rank == r then
-        recv(x, 0, { tag = clock_tag })
+        recv(x, 0, to_group)
         mark(mark_name(r, k, "received"))
-        send(x, 0, { tag = clock_tag })
+        send(x, 0, to_group)
       end
     end
   end
@@ -69,6 +72,7 @@ end
 
 function M.trace_ranks(fn, path, events)
   local rank, size, x = rank_of(), world_size(), make_tensor(0)
+  own_group = own_group or size > 1 and make_group() or nil
   local own = temporary_file()
   local _ <close> = setmeta({}, { __close = function() remove_file(own) end })
   return finish(path, own, trace_one(function()
