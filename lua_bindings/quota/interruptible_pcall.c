@@ -15,11 +15,12 @@ static bool passes(lua_State *L) {
 }
 
 /* Does an error that is about to be caught pass? What ends in one may have taken long, and the next hook may be a
- * thousand such calls away. */
+ * thousand such calls away. Where the clock watches only an error of tide's says that something is used up. */
 static bool error_passes(lua_State *L) {
   if (passes(L)) return true;
   ltide_state *S = ltide_state_of(L);
-  if (!S || !S->quota || tide_quota_check(S->quota) == TIDE_OK) return false;
+  if (!S || !S->quota || (ltide_hook_is_watched(L, S) && !ltide_is_error(L, -1))) return false;
+  if (tide_quota_check(S->quota) == TIDE_OK) return false;
   atomic_store(&S->ended, true);
   return true;
 }
@@ -98,24 +99,23 @@ static ltide_state *guarding(lua_State *L) {
 static int resume_coroutine(lua_State *L, lua_State *co, int below) {
   int n = lua_gettop(L) - below;
   ltide_state *S = guarding(L);
-  if (!lua_checkstack(co, n)) {
+  if (n && !lua_checkstack(co, n)) {
     lua_settop(L, below);
     lua_pushliteral(L, "too many arguments to resume");
     return LUA_ERRRUN;
   }
-  lua_xmove(L, co, n);
+  if (n) lua_xmove(L, co, n);
   bool entered = ltide_hook_enter(L, S, co);
   int status = lua_resume(co, L, n, &n);
-  ltide_hook_leave(L, S, entered);
+  if (entered) ltide_hook_leave(L, S, co, status);
   if (status > LUA_YIELD) {
     lua_xmove(co, L, 1);
-  } else if (lua_checkstack(L, n + 1)) {
-    lua_xmove(co, L, n);
-  } else {
+  } else if (n && !lua_checkstack(L, n + 1)) {
     lua_pop(co, n);
     lua_pushliteral(L, "too many results to resume");
     return LUA_ERRRUN;
-  }
+  } else if (n)
+    lua_xmove(co, L, n);
   return status;
 }
 
@@ -123,16 +123,11 @@ static int resume_coroutine(lua_State *L, lua_State *co, int below) {
 static int resume(lua_State *L) {
   lua_State *co = lua_tothread(L, 1);
   luaL_argexpected(L, co, 1, "coroutine");
-  lua_pushboolean(L, 1);
-  lua_insert(L, 1);
-  if (resume_coroutine(L, co, 2) <= LUA_YIELD) {
-    lua_remove(L, 2);
-    return lua_gettop(L);
-  }
-  if (error_passes(L)) return let_pass(L);
-  lua_pushboolean(L, 0);
-  lua_insert(L, -2);
-  return 2;
+  int status = resume_coroutine(L, co, 1);
+  if (status > LUA_YIELD && error_passes(L)) return let_pass(L);
+  lua_pushboolean(L, status <= LUA_YIELD);
+  lua_replace(L, 1);
+  return lua_gettop(L);
 }
 #endif
 

@@ -11,9 +11,11 @@
  * stack. Where it lies in the struct is found once, by a call in a call; where it is not found, where the thread blocks
  * the signal, on other systems and under ThreadSanitizer, which delays signals, scripts keep their hook.
  *
- * Invariant: L of a clock is alive, since who replaces it waits for the readers. Clocks are never freed, but used
+ * Invariant: what a reader has found in L is alive: a coroutine is freed after the readers that might have found it,
+ * and after L no longer points at it. So a switch of coroutines needs no barrier. Clocks are never freed, but used
  * again, so that a handler may walk their list. */
 #include "quota_clock.h"
+#include "quota.h"
 
 #if defined(__has_feature)
 #  if __has_feature(thread_sanitizer)
@@ -44,7 +46,8 @@ struct ltide_clock {
   _Atomic int thread;      /* which runs it */
   _Atomic uintptr_t stack; /* the end of its stack */
   _Atomic bool asked;      /* to set the hook */
-  _Atomic int readers;     /* of L */
+  _Atomic int readers;     /* of L and bare */
+  _Atomic(lua_State *) *bare;
   tide_quota *quota;
   lua_Hook hook, other; /* other: what the handler has replaced */
   int other_mask, other_count;
@@ -144,8 +147,12 @@ static void on_signal(int sig, siginfo_t *info, void *context) {
     ours = true;
     atomic_fetch_add(&c->readers, 1);
     lua_State *L = atomic_load(&c->L);
-    bool wanted = L && runs_here(L, stack_of(context), atomic_load(&c->stack));
-    if (wanted) set_hook(c, L);
+    uintptr_t from = stack_of(context), to = atomic_load(&c->stack);
+    if (L && runs_here(L, from, to)) set_hook(c, L);
+    for (int i = 0; i < LTIDE_BARE; i++) {
+      lua_State *bare = atomic_load(&c->bare[i]);
+      if (bare && bare != L && runs_here(bare, from, to)) set_hook(c, bare);
+    }
     atomic_fetch_sub(&c->readers, 1);
   }
   if (!ours && before.sa_flags & SA_SIGINFO) {
@@ -179,6 +186,10 @@ static int64_t look(ltide_clock *c, int64_t at) {
   atomic_fetch_add(&c->readers, 1);
   lua_State *L = atomic_load(&c->L);
   bool runs = L && word(L, jump_word), wanted = runs && (ended || is_hidden(c, L));
+  for (int i = 0; i < LTIDE_BARE && ended && !wanted; i++) {
+    lua_State *bare = atomic_load(&c->bare[i]);
+    wanted = bare && word(bare, jump_word);
+  }
   atomic_fetch_sub(&c->readers, 1);
   if (wanted) {
     atomic_store(&c->asked, true);
@@ -263,21 +274,32 @@ ltide_clock *ltide_clock_new(lua_State *L, ltide_state *S, lua_Hook hook) {
     c->next = atomic_load(&clocks);
     atomic_store(&clocks, c);
   }
+  if (c) c->bare = ltide_quota_of(S)->bare;
   if (c) c->used = true, c->quota = S->quota, c->hook = hook, c->other = NULL, in_use++;
   pthread_mutex_unlock(&lock);
   return c;
 }
 
-void ltide_clock_switch(ltide_clock *c, lua_State *L) {
-  if (!c) return;
+/* Nobody reads the coroutine any more that was there before. */
+static void replace(ltide_clock *c, lua_State *L) {
   atomic_store(&c->L, L);
   while (atomic_load(&c->readers)) sched_yield();
+}
+
+void ltide_clock_switch(ltide_clock *c, lua_State *L) {
+  if (c) atomic_store_explicit(&c->L, L, memory_order_release);
+}
+
+void ltide_clock_forget(ltide_clock *c, const lua_State *L) {
+  if (!c) return;
+  lua_State *running = atomic_load_explicit(&c->L, memory_order_relaxed);
+  replace(c, running == L ? NULL : running);
 }
 
 void ltide_clock_free(ltide_clock *c) {
   if (!c) return;
   pthread_mutex_lock(&lock);
-  ltide_clock_switch(c, NULL);
+  replace(c, NULL);
   atomic_store(&c->asked, false);
   c->used = false, c->quota = NULL;
   if (!--in_use) stop();
@@ -288,7 +310,7 @@ bool ltide_clock_holds(const ltide_clock *c, const lua_State *L) { return c && r
 
 bool ltide_clock_run(ltide_clock *c, lua_State *L) {
   if (!c) return false;
-  ltide_clock_switch(c, NULL);
+  replace(c, NULL);
   if (is_blocked() || !ltide_clock_holds(c, L)) return false; /* or it runs on a fiber's stack, say */
   pthread_mutex_lock(&lock);
   bool can = start() && is_installed();
@@ -323,6 +345,7 @@ ltide_clock *ltide_clock_new(lua_State *L, ltide_state *S, lua_Hook hook) { retu
 void ltide_clock_free(ltide_clock *c) { (void)c; }
 bool ltide_clock_run(ltide_clock *c, lua_State *L) { return (void)c, (void)L, false; }
 void ltide_clock_switch(ltide_clock *c, lua_State *L) { (void)c, (void)L; }
+void ltide_clock_forget(ltide_clock *c, const lua_State *L) { (void)c, (void)L; }
 lua_State *ltide_clock_running(const ltide_clock *c) { return (void)c, NULL; }
 bool ltide_clock_holds(const ltide_clock *c, const lua_State *L) { return (void)c, (void)L, false; }
 lua_Hook ltide_clock_taken(ltide_clock *c, int *mask, int *count) { return (void)c, (void)mask, (void)count, NULL; }

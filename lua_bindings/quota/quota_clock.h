@@ -9,11 +9,11 @@ typedef struct ltide_clock ltide_clock;
  * instruction of the coroutine that runs as soon as the quota is used up. L runs in protected mode. */
 ltide_clock *ltide_clock_new(lua_State *L, ltide_state *S, lua_Hook hook);
 void ltide_clock_free(ltide_clock *c);
-/* This thread runs the coroutine from now on; false: no signal reaches it here, so that it has to keep its hook. L
- * lives until another one is given, or NULL. */
+/* This thread runs the coroutine from now on; false: no signal reaches it here, so that it has to keep its hook. */
 bool ltide_clock_run(ltide_clock *c, lua_State *L);
 /* The coroutine of the same thread that runs in its place. */
 void ltide_clock_switch(ltide_clock *c, lua_State *L);
+void ltide_clock_forget(ltide_clock *c, const lua_State *L); /* before L is freed */
 /* The one that runs on this thread, or NULL. */
 lua_State *ltide_clock_running(const ltide_clock *c);
 /* Is it in a protected call on this thread's stack? */

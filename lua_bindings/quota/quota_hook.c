@@ -4,16 +4,16 @@
  * the first step of a run is counted: then the hook goes, and quota_clock.c sets it again when something is used up.
  * Once the state has ended the hook raises at every instruction, and what catches errors lets this one pass.
  *
- * Invariant: of the coroutines of a state only the one that runs, and those that have resumed it through ours, lack the
- * hook. So new ones, and those that a host resumes, have it, and say so at their first step. */
+ * Invariant: of the coroutines of a state only the one that runs, those that have resumed it through ours, and those in
+ * `bare` lack the hook. So new ones, and most that a host resumes, have it, and say so at their first step; the clock
+ * finds those in `bare` when something is used up. */
 #include "interruptible_stdlib.h"
 #include "quota_clock.h"
 #include "call/error.h"
 
 LTIDE_PART_SIZE(quota)
 
-enum { STEP = 1000 };
-static const char key_running; /* in the registry: the coroutine that runs, which the clock may look at */
+enum { STEP = 1000, FIRST = 2 };
 
 /* Instructions from one call of the hook to the next. */
 static int step_of(const ltide_state *S) {
@@ -23,15 +23,29 @@ static int step_of(const ltide_state *S) {
   return count > 0 ? count : 1;
 }
 
+static int mask_of(const ltide_state *S) { return ltide_quota_of(S)->mask | LUA_MASKCOUNT; }
+
 static void set(const ltide_state *S, lua_State *L) {
-  int mask = ltide_quota_of(S)->mask | LUA_MASKCOUNT, step = step_of(S);
+  int mask = mask_of(S), step = step_of(S);
   if (lua_gethook(L) != ltide_quota_hook || lua_gethookmask(L) != mask || lua_gethookcount(L) != step)
     lua_sethook(L, ltide_quota_hook, mask, step);
+}
+
+static void replace_bare(ltide_state *S, int i, lua_State *co) {
+  _Atomic(lua_State *) *place = &ltide_quota_of(S)->bare[i];
+  lua_State *last = atomic_load_explicit(place, memory_order_relaxed);
+  if (last) ltide_hook_on(S, last);
+  atomic_store_explicit(place, co, memory_order_release);
+}
+
+void ltide_hook_all(ltide_state *S) {
+  for (int i = 0; i < LTIDE_BARE; i++) replace_bare(S, i, NULL);
 }
 
 static void note_freedom(ltide_state *S) {
   struct ltide_quota_part *q = ltide_quota_of(S);
   q->is_free = !q->fn && tide_quota_get_limit(S->quota, TIDE_QUOTA_INSTRUCTIONS) < 0;
+  if (!q->is_free) ltide_hook_all(S);
 }
 
 static void switch_to(ltide_state *S, lua_State *L) {
@@ -42,8 +56,19 @@ static void switch_to(ltide_state *S, lua_State *L) {
 
 void ltide_hook_on(ltide_state *S, lua_State *co) {
   lua_Hook there = lua_gethook(co);
-  bool is_ended = there && lua_gethookcount(co) == 1;
-  if (!is_ended && S->quota && (!there || there == ltide_quota_hook)) set(S, co);
+  if (!S->quota) return;
+  if (!there)
+    lua_sethook(co, ltide_quota_hook, mask_of(S), step_of(S));
+  else if (there == ltide_quota_hook && lua_gethookcount(co) != 1) /* 1: it has ended */
+    set(S, co);
+}
+
+void ltide_hook_forget(ltide_state *S, const lua_State *co) {
+  struct ltide_quota_part *q = ltide_quota_of(S);
+  if (q->running == co) q->running = NULL;
+  for (int i = 0; i < LTIDE_BARE; i++)
+    if (q->bare[i] == co) q->bare[i] = NULL;
+  ltide_clock_forget(q->clock, co);
 }
 
 /* What a host has set by lua_sethook, beside ours: it is called as one that tide_lua_sethook has set. */
@@ -53,19 +78,12 @@ static void adopt(ltide_state *S, lua_Hook fn, int mask, int count) {
   note_freedom(S);
 }
 
-static void keep_running(lua_State *L, const ltide_state *S) {
-  if (L == S->main || !lua_checkstack(L, 1)) return;
-  lua_pushthread(L);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_running);
-}
-
 /* The clock watches L from now on. */
 static bool run(lua_State *L, ltide_state *S) {
   struct ltide_quota_part *q = ltide_quota_of(S);
   lua_State *last = ltide_clock_running(q->clock);
   if (last && last != L) ltide_hook_on(S, last);
   switch_to(S, NULL);
-  keep_running(L, S);
   bool can = ltide_clock_run(q->clock, L);
   q->running = can ? L : NULL;
   return can;
@@ -77,8 +95,11 @@ void ltide_hook_run(lua_State *L, ltide_state *S) {
   if (there && there != ltide_quota_hook) adopt(S, there, lua_gethookmask(L), lua_gethookcount(L));
   if (!there && ltide_quota_of(S)->adopted) adopt(S, NULL, 0, 0); /* who has set it has taken it away */
   note_freedom(S);
+  ltide_hook_all(S); /* the clock may watch nothing until a hook says what runs */
   run(L, S);
   set(S, L);
+  if (ltide_quota_of(S)->is_free)
+    lua_sethook(L, ltide_quota_hook, mask_of(S), FIRST); /* so that the clock knows L soon */
 }
 
 /* After a step that ended nothing. */
@@ -142,15 +163,17 @@ void ltide_hook_open(lua_State *L, ltide_state *S) {
   ltide_error_of(S)->on_ended = ltide_hook_on;
   ltide_alloc_open(L, S);
   q->clock = ltide_clock_new(L, S, ltide_quota_hook);
-  lua_pushboolean(L, 0);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_running); /* so that setting it later needs no memory */
   ltide_hook_run(S->main, S);
   if (L != S->main) set(S, L);
 }
 
+bool ltide_hook_is_watched(lua_State *L, const ltide_state *S) {
+  const struct ltide_quota_part *q = ltide_quota_of(S);
+  return q->is_free && q->running == L && !lua_gethook(L);
+}
+
 bool ltide_hook_enter(lua_State *L, ltide_state *S, lua_State *co) {
-  struct ltide_quota_part *q = ltide_quota_of(S);
-  if (q->is_free && q->running == L && !lua_gethook(L) && lua_status(co) <= LUA_YIELD) {
+  if (ltide_hook_is_watched(L, S) && lua_status(co) <= LUA_YIELD) {
     lua_Hook there = lua_gethook(co);
     if (there == ltide_quota_hook) lua_sethook(co, NULL, 0, 0);
     if (there == ltide_quota_hook || !there) return switch_to(S, co), true;
@@ -159,14 +182,16 @@ bool ltide_hook_enter(lua_State *L, ltide_state *S, lua_State *co) {
   return false;
 }
 
-void ltide_hook_leave(lua_State *L, ltide_state *S, bool entered) {
+void ltide_hook_leave(lua_State *L, ltide_state *S, lua_State *co, int status) {
   struct ltide_quota_part *q = ltide_quota_of(S);
-  if (!entered) return;
+  int i = (int)(((uintptr_t)co >> 6) % LTIDE_BARE);
   lua_State *last = q->running;
-  if (L != S->main) keep_running(L, S);
   switch_to(S, L);
-  if (last && last != L) ltide_hook_on(S, last);
-  if (!q->is_free || atomic_load_explicit(&S->ended, memory_order_relaxed)) set(S, L);
+  if (last && last != L && (last != co || status != LUA_YIELD))
+    ltide_hook_on(S, last);
+  else if (last == co && atomic_load_explicit(&q->bare[i], memory_order_relaxed) != co)
+    replace_bare(S, i, co);
+  if (!q->is_free || atomic_load_explicit(&S->ended, memory_order_relaxed)) ltide_hook_all(S), set(S, L);
 }
 
 int ltide_hook_set(lua_State *L, lua_Hook fn, int mask, int count) {

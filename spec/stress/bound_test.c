@@ -192,6 +192,19 @@ static void test_operators(void) {
   }
 }
 
+/* A library's function has said what it costs when the time is over in the middle of it: the error is the quota's. */
+static void test_long_strings(void) {
+  enum { STATES = 24 };
+  for (int i = 0; i < STATES; i++) {
+    lua_State *L = open_state(NULL);
+    tide_lua_quota_set(L, i % 2 ? TIDE_QUOTA_CPU : TIDE_QUOTA_MICROSECONDS, 20000 + 997 * i);
+    int status = run(L, "while true do local s = ('a'):rep(1 << 24) end");
+    const char *text = luaL_tolstring(L, -1, NULL);
+    check(status == LUA_ERRRUN && strstr(text, "used up"), "a long string", text);
+    lua_close(L);
+  }
+}
+
 /* {==== What a script pays */
 
 /* The best of ten runs of milliseconds, in plain Lua and in a sandbox. Both are new ones, as names fall into other
@@ -217,12 +230,24 @@ static void test_speed(void) {
   static const struct {
     const char *text;
     double most;
-  } loops[] = {{"local x = 0 for i = 1, 600000 do x = x + i % 7 end", 1.25},
-               {"local i = 0 while i < 400000 do i = i + 1 end", 1.25},
-               {"local function f(n) if n < 2 then return n end return f(n - 1) + f(n - 2) end f(22)", 1.25},
-               {"local t = {} for i = 1, 200000 do t[i % 100 + 1] = i end", 1.25},
-               {"local s = 0 for i = 1, 100000 do s = s + math.floor(i / 3) end", 1.6},
-               {"local t = {} for i = 1, 40000 do t[i] = i .. '' end", 1.25}};
+  } loops[] = {
+      {"local x = 0 for i = 1, 600000 do x = x + i % 7 end", 1.25},
+      {"local i = 0 while i < 400000 do i = i + 1 end", 1.25},
+      {"local function f(n) if n < 2 then return n end return f(n - 1) + f(n - 2) end f(22)", 1.25},
+      {"local t = {} for i = 1, 200000 do t[i % 100 + 1] = i end", 1.25},
+      {"local s = 0 for i = 1, 100000 do s = s + math.floor(i / 3) end", 1.6},
+      {"local t = {} for i = 1, 40000 do t[i] = i .. '' end", 1.25},
+      {"local f, pcall = function() error() end, pcall for i = 1, 40000 do pcall(f) end", 1.5},
+      {"local co, resume = coroutine.create(function() while true do coroutine.yield() end end), coroutine.resume "
+       "for i = 1, 100000 do resume(co) end",
+       1.35},
+      {"local co, resume = coroutine.create(function() while true do coroutine.yield() end end), coroutine.resume "
+       "coroutine.wrap(function() for i = 1, 100000 do resume(co) end end)()",
+       1.35},
+      {"for i in coroutine.wrap(function() for i = 1, 100000 do coroutine.yield(i) end end) do end", 1.35},
+      {"local f, create, resume = function() end, coroutine.create, coroutine.resume "
+       "for i = 1, 40000 do resume(create(f)) end",
+       2}}; /* the memory of tide's own functions is collected beside it */
   if (SLOWER > 1) return;
   for (size_t i = 0; i < sizeof loops / sizeof *loops; i++) {
     double best[2] = {1e9, 1e9}, most = loops[i].most;
@@ -348,6 +373,15 @@ static void test_times(void) {
   lua_close(L);
 }
 
+/* A coroutine of the host's that a script's function makes and runs. */
+static int run_other(lua_State *L) {
+  int n;
+  lua_State *co = lua_newthread(L);
+  luaL_loadstring(co, "while true do end");
+  if (lua_resume(co, L, 0, &n) > LUA_YIELD) lua_xmove(co, L, 1);
+  return lua_error(L);
+}
+
 static void test_host_coroutines(void) {
   lua_State *L = open_state(NULL);
   int n;
@@ -364,7 +398,35 @@ static void test_host_coroutines(void) {
   lua_getglobal(L, "shared");
   co = lua_tothread(L, -1);
   check(lua_resume(co, L, 0, &n) == LUA_YIELD && lua_resume(co, L, 0, &n) > LUA_YIELD, "a script's", NULL);
+  tide_lua_quota_set(L, TIDE_QUOTA_CPU, -1);
+  for (int i = 0; i < 20; i++) { /* the one that is watched is freed, and another one may get its place */
+    lua_settop(L, 0);
+    co = lua_newthread(L);
+    luaL_loadstring(co, "for i = 1, 10000 do end coroutine.wrap(function() for i = 1, 10000 do end end)()");
+    check(lua_resume(co, L, 0, &n) == LUA_OK, "one that ends", NULL);
+    lua_settop(L, 0);
+    lua_gc(L, LUA_GCCOLLECT);
+    if (i % 2) lua_newthread(L);
+    check_ends(L, "after one that was freed", TIDE_QUOTA_CPU, 10000);
+  }
   lua_close(L);
+  for (int k = 0; k < 4; k++) { /* one that a script has resumed, and that waits without a hook */
+    L = open_state(NULL);
+    lua_register(L, "run_other", run_other);
+    check(run(L, "local t = setmetatable({}, {__close = function() if spin then while true do end end end})\n"
+                 "shared = coroutine.create(function(by) local c <close> = t while true do if by then run_other() end\n"
+                 "  if spin then while true do end end by = coroutine.yield() end end)\n"
+                 "for i = 1, 3 do assert(coroutine.resume(shared)) end spin = true") == LUA_OK,
+          "one that waits", message(L));
+    tide_lua_quota_set(L, k == 1 ? TIDE_QUOTA_INSTRUCTIONS : TIDE_QUOTA_CPU, 30000);
+    lua_getglobal(L, "shared");
+    co = lua_tothread(L, -1);
+    lua_pushboolean(co, k == 2);
+    int status = k == 3 ? run(L, "coroutine.close(shared)") : lua_resume(co, L, 1, &n);
+    check(status > LUA_YIELD && strstr(message(k == 3 ? L : co), "used up"), "one that waits",
+          message(k == 3 ? L : co));
+    lua_close(L);
+  }
 }
 
 typedef struct job {
@@ -500,6 +562,7 @@ int main(int argc, char **argv) {
   test_fiber();
   test_speed();
   test_operators();
+  test_long_strings();
   if (is_full) stride = 1;
   test_functions(3000000 / SLOWER);
   if (is_full) test_functions(1000), test_functions(16 << 20), test_functions(64 << 20);
