@@ -87,16 +87,16 @@ template <> struct tide_raw<16> { typedef uint4 type; };
  * of two parts (T. Chan, G. Golub, R. LeVeque, 1979). The first value is taken away from all, so that a mean that is
  * large beside the deviation rounds nothing. */
 //@ spreads
-template <class T> struct tide_spread { T squares, mean, n, first; };
+template <class T> struct tide_spread { double mean; T squares, n, first, apart; };
 template <int OP, class T> TIDE_INLINE tide_spread<T> tide_join(tide_spread<T> a, tide_spread<T> b) {
-  const T n = a.n + b.n, w = n > 0 ? b.n / n : 0, d = b.mean - a.mean;
-  return {a.squares + b.squares + d * d * a.n * w, a.mean + d * w, n};
+  const T n = a.n + b.n, w = n > 0 ? b.n / n : 0, d = (T)(b.mean - a.mean);
+  return {a.mean + (b.mean - a.mean) * w, a.squares + b.squares + d * d * a.n * w, n};
 }
 TIDE_INLINE float tide_inverse(float n) { float r; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(n)); return r; }
 TIDE_INLINE double tide_inverse(double n) { return 1 / n; }
 template <class T> TIDE_INLINE void tide_take(tide_spread<T> &s, T x, int n) {
   s.first = n == 1 ? x : s.first;
-  const T d = x - s.first, apart = d - s.mean;
-  s.mean += apart * tide_inverse((T)n);
-  s.squares += apart * (d - s.mean);
+  const T d = x - s.first, more = d - s.apart;
+  s.apart += more * tide_inverse((T)n);
+  s.squares += more * (d - s.apart);
 }

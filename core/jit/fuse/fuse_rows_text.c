@@ -218,7 +218,8 @@ static char *parts_body(const tide_fused *f, const tide__fuse_shape *shape) {
     bool of_spread = from != k || v->op == TIDE_VAR;
     const char *member = of_spread ? members[k - from] : "";
     if (from == k && of_spread)
-      tide__text_add(&w.t, "  TIDE_EACH_LANE s%d[e].n = count, s%d[e].mean += s%d[e].first;\n", k, k, k);
+      tide__text_add(&w.t, "  TIDE_EACH_LANE s%d[e].n = count, s%d[e].mean = (double)s%d[e].first + s%d[e].apart;\n", k,
+                     k, k, k);
     if (from == k && !shape->pieces)
       tide__text_add(&w.t,
                      "  _Pragma(\"unroll\") for (int e = 1; e < TIDE_LANES_; e++) s%d[0] = tide_join<%d>(s%d[0], "

@@ -95,7 +95,7 @@ static int add_part(writer *w, int node, int dtype) { return add_row(w, node, pa
 /* The parts' sums of squares, and what their means differ from the whole's (Chan, Golub, LeVeque, 1979). */
 static int join_spreads(writer *w, int of, int dtype) {
   maker *m = &w->m;
-  int squares = add_part(w, of, dtype), mean = add_part(w, inner(w->f, of, 2), dtype);
+  int squares = add_part(w, of, dtype), mean = add_part(w, inner(w->f, of, 2), TIDE_FLOAT64);
   int count = add_part(w, inner(w->f, of, 1), dtype);
   int whole = divide(w, make_fold(m, TIDE_SUM, make_op(m, TIDE_OP_mul, count, mean, 0), -1), -1);
   int apart = make_op(m, TIDE_OP_sub, mean, whole, 0);
@@ -142,7 +142,8 @@ static tide_status add_parts(writer *w, tide__fuse_stages *s, const tide_fused *
     bool one = in_one_read(s, f, node);
     int from = one ? inner(f, node, 3) : v->in[0];
     from = make_cast(&w->m, copy(w, from), part_dtype(f->value[from].dtype));
-    for (int k = 0; k < 3 && one; k++) outputs[i + k] = make_fold(&w->m, spread[k], from, -1);
+    for (int k = 0; k < 3 && one; k++) /* means are float64, as their differences count */
+      outputs[i + k] = make_fold(&w->m, spread[k], k == 1 ? make_cast(&w->m, from, TIDE_FLOAT64) : from, -1);
     if (one)
       i += 2;
     else
