@@ -94,9 +94,9 @@ template <int OP, class T> TIDE_INLINE tide_spread<T> tide_join(tide_spread<T> a
 }
 TIDE_INLINE float tide_inverse(float n) { float r; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(n)); return r; }
 TIDE_INLINE double tide_inverse(double n) { return 1 / n; }
-template <class T> TIDE_INLINE void tide_take(tide_spread<T> &s, T x, int n) {
-  s.first = n == 1 ? x : s.first;
+template <class T> TIDE_INLINE void tide_take(tide_spread<T> &s, T x, int n, T inverse) {
+  s.first = n ? s.first : x;
   const T d = x - s.first, more = d - s.apart;
-  s.apart += more * tide_inverse((T)n);
+  s.apart += more * inverse;
   s.squares += more * (d - s.apart);
 }

@@ -8,7 +8,7 @@
  * Invariant: an access of several elements is made only where every row begins at a multiple of it. */
 #include "jit/fuse/fuse.h"
 
-enum { BLOCK = 256, CLUSTER = 32 * BLOCK, MOST = 1024, BLOCKS = 2112, PARTS = 1024, FEW_PARTS = 128 };
+enum { BLOCK = 256, CLUSTER = 32 * BLOCK, MOST = 1024, BLOCKS = 2112, PARTS = 2048, FEW_PARTS = 128 };
 
 static const tide_fused_node *value_of(const tide_fused *f, int k) {
   return &f->value[k < f->outputs ? f->output[k] : f->input[k - f->outputs]];
@@ -27,7 +27,8 @@ static int lanes_of(const tide_fused *f, const tide__fuse_rows *r, void *const *
 
 /* Bits count from the first operand that is read: a result has one element for a part. */
 static tide__fuse_shape shape_of_parts(const tide_fused *f, const tide__fuse_rows *r, void *const *ptr) {
-  tide__fuse_shape s = {.lanes = lanes_of(f, r, ptr), .pieces = r->across};
+  tide__fuse_shape s = {.lanes = lanes_of(f, r, ptr)};
+  if (r->across) s.pieces = f->inputs == 1 && r->rows / s.lanes <= 8 * BLOCK ? 16 : 8; /* few threads: more each */
   for (int k = f->outputs; k < f->outputs + f->inputs; k++) {
     s.spread |= (uint32_t)((r->across ? r->row_stride : r->step)[k] != 0) << (k - f->outputs);
     s.moves |= (uint32_t)(r->step[k] != 0) << (k - f->outputs);
@@ -42,11 +43,13 @@ static int64_t up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 void tide__fuse_choose_parts(const tide_fused *f, tide__fuse_rows *r, void *const *ptr) {
   int64_t lanes = lanes_of(f, r, ptr), count = r->across ? r->columns : r->columns / lanes;
   int64_t wanted = up(BLOCKS, r->across ? up(r->rows / lanes, BLOCK) : r->rows);
-  int64_t most = up(count, r->across ? 8 : 8 * BLOCK);
+  int64_t most = up(count, r->across ? 8 : 8 * BLOCK), limit = r->across ? PARTS / 2 : PARTS;
+  if (most > limit) most = limit;
   if (wanted > most) wanted = most;
-  if (wanted > PARTS) wanted = PARTS;
-  if (!r->parts) r->parts = up(count, up(count, wanted));
-  r->span = up(count, r->parts);
+  r->span = up(count, r->parts ? r->parts : wanted);
+  if (r->parts) return;
+  if (r->across && r->span > 16) r->span = up(r->span, 16) * 16; /* the accesses that a thread has in flight */
+  r->parts = up(count, r->span);
 }
 
 tide__fuse_shape tide__fuse_shape_of(const tide_fused *f, const tide__fuse_rows *r, void *const *ptr) {
@@ -54,7 +57,7 @@ tide__fuse_shape tide__fuse_shape_of(const tide_fused *f, const tide__fuse_rows 
   tide__fuse_shape s = {.group = 32, .lanes = lanes_of(f, r, ptr)};
   for (int k = 0; k < f->outputs + f->inputs; k++) s.spread |= (uint32_t)(r->step[k] != 0) << k;
   if (r->parts && r->columns <= PARTS) { /* one kernel for any number of parts */
-    s.group = r->columns > FEW_PARTS ? BLOCK : 32, s.lanes = 1, s.pieces = 4;
+    s.group = r->columns > FEW_PARTS ? BLOCK : 32, s.lanes = 1, s.pieces = 8;
     return s;
   }
   int64_t accesses = up(r->columns, s.lanes);

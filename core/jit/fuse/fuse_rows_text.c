@@ -171,6 +171,7 @@ static void add_part_load(writer *w, int k, bool in_loop) {
 /* No reduction: one access, which a part is. */
 static char *elements_body(const tide_fused *f, const tide__fuse_shape *shape) {
   writer w = {.f = f, .shape = shape, .mine = "[e]"};
+  tide__text_add(&w.t, "  const long long i = part;\n");
   for (int k = 0; k < f->inputs; k++) add_part_load(&w, f->outputs + k, false);
   add_results(&w, "TIDE_LANES_", "TIDE_EACH_LANE", "_STEP");
   return tide__text_end(&w.t, "fuse");
@@ -195,19 +196,25 @@ static char *parts_body(const tide_fused *f, const tide__fuse_shape *shape) {
     else if (state_of(f, k) == k)
       tide__text_add(&w.t, "  %s s%d[TIDE_LANES_];\n  TIDE_EACH_LANE s%d[e] = %s;\n", type, k, k, none_of(v));
   }
-  int unrolled = !shape->pieces ? 4 : f->inputs == 1 ? 16 : 8; /* a part across has few threads */
   tide__text_add(
       &w.t,
-      "  const long long step = %s;\n  const int count = (int)((end - first + step - 1) / step);\n"
+      "  const long long first = part * tide_a.span + from, stop = (part + 1) * tide_a.span, step = %s;\n"
+      "  const long long end = stop < tide_a.columns ? stop : tide_a.columns;\n  const int count = (int)((end - first "
+      "+ step - 1) / step);\n"
       "  _Pragma(\"unroll %d\") for (int n = 0; n < count; n++) {\n  const long long i = first + n * step;\n",
-      shape->pieces ? "tide_a.parts" : "256", unrolled);
+      shape->pieces ? "1" : "256", shape->pieces ? shape->pieces : 4);
   for (int k = 0; k < f->inputs; k++) add_part_load(&w, f->outputs + k, true);
+  for (int k = 0; k < f->outputs; k++) {
+    const tide_fused_node *v = &f->value[f->output[k]];
+    const char *type = tide__fuse_value_type(v->dtype);
+    if (v->op == TIDE_VAR) tide__text_add(&w.t, "  const %s r%d = tide_inverse((%s)(n + 1));\n", type, k, type);
+  }
   tide__text_add(&w.t, "  TIDE_EACH_LANE {\n");
   for (int k = 0; k < f->outputs; k++) {
     const tide_fused_node *v = &f->value[f->output[k]];
     need(&w, v->in[0]);
     if (v->op == TIDE_VAR)
-      tide__text_add(&w.t, "  tide_take(s%d[e], v%d, n + 1);\n", k, v->in[0]);
+      tide__text_add(&w.t, "  tide_take(s%d[e], v%d, n, r%d);\n", k, v->in[0], k);
     else if (state_of(f, k) == k)
       tide__text_add(&w.t, "  s%d[e] = tide_join<%d>(s%d[e], v%d);\n", k, join_of(v), k, v->in[0]);
   }
@@ -312,20 +319,14 @@ char *tide__fuse_rows_source(const tide_fused *f, const tide__fuse_shape *shape,
   return around(f, shape, c, body_of(f, shape), head);
 }
 
-/* Across, the elements of a part are `parts` apart. A kernel without a reduction starts at the end, which the caches
- * hold after a kernel that has read its input. */
 char *tide__fuse_parts_source(const tide_fused *f, const tide__fuse_shape *shape, const tide_compiler *c) {
   static const char along[] =
       "  const unsigned parts = (unsigned)tide_a.parts;\n"
-      "  const long long row = blockIdx.x / parts, part = blockIdx.x % parts;\n"
-      "  const long long first = part * tide_a.span + threadIdx.x, stop = (part + 1) * tide_a.span;\n"
-      "  const long long end = stop < tide_a.columns ? stop : tide_a.columns;\n";
-  char across[320];
-  snprintf(across, sizeof across,
-           "  const unsigned mine = (%sblockIdx.x) * 256 + threadIdx.x, wide = (unsigned)(tide_a.rows / TIDE_LANES_);\n"
-           "  const long long row = mine %% wide * TIDE_LANES_, part = mine / wide, %s = part, end = tide_a.columns;\n"
-           "  if (part >= tide_a.parts) return;\n",
-           f->is_part ? "" : "gridDim.x - 1 - ", f->is_part ? "first" : "i");
+      "  const long long row = blockIdx.x / parts, part = blockIdx.x % parts, from = threadIdx.x;\n";
+  static const char across[] =
+      "  const unsigned mine = blockIdx.x * 256 + threadIdx.x, wide = (unsigned)(tide_a.rows / TIDE_LANES_);\n"
+      "  const long long row = mine % wide * TIDE_LANES_, part = mine / wide, from = 0;\n"
+      "  if (part >= tide_a.parts) return;\n";
   char *body = (f->is_part ? parts_body : elements_body)(f, shape);
   return around(f, shape, c, body, shape->pieces ? across : along);
 }
