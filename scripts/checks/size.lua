@@ -16,7 +16,7 @@ local budget = {
   ["core/graph"] = 1550,
   ["core/include"] = 3350,
   ["core/io"] = 2650,
-  ["core/jit"] = 8960,
+  ["core/jit"] = 8965,
   ["core/memory"] = 5750,
   ["core/os"] = 2050,
   ["core/runtime"] = 800,
@@ -39,7 +39,7 @@ local budget = {
   ["lua_bindings/runner"] = 3650,
   ["lua_bindings/tensor"] = 8800,
 }
-local whole = 139790
+local whole = 139793
 
 -- A folder directly under core, core/backend, kernels or lua_bindings is a room; what lies in these themselves is one too.
 local function room_of(path)

@@ -205,9 +205,9 @@ static char *parts_body(const tide_fused *f, const tide__fuse_shape *shape) {
       shape->pieces ? "1" : "256", shape->pieces ? shape->pieces : 4);
   for (int k = 0; k < f->inputs; k++) add_part_load(&w, f->outputs + k, true);
   for (int k = 0; k < f->outputs; k++) {
-    const tide_fused_node *v = &f->value[f->output[k]];
-    const char *type = tide__fuse_value_type(v->dtype);
-    if (v->op == TIDE_VAR) tide__text_add(&w.t, "  const %s r%d = tide_inverse((%s)(n + 1));\n", type, k, type);
+    const char *type = tide__fuse_value_type(f->value[f->output[k]].dtype);
+    if (f->value[f->output[k]].op == TIDE_VAR)
+      tide__text_add(&w.t, "  const %s r%d = tide_inverse((%s)(n + 1));\n", type, k, type);
   }
   tide__text_add(&w.t, "  TIDE_EACH_LANE {\n");
   for (int k = 0; k < f->outputs; k++) {
@@ -279,7 +279,7 @@ static void add_bounds(tide__text *t, const tide_fused *f, const tide__fuse_shap
   int threads = tide__fuse_threads(shape), words = 0, blocks = 1;
   for (int k = 0; k < f->inputs; k++)
     if (shape->spread >> (f->outputs + k) & 1) words += tide__itemsize(f->value[f->input[k]].dtype) > 4 ? 2 : 1;
-  if (shape->group >= 1024) blocks = 65536 / (threads * (16 + shape->pieces * shape->lanes * words));
+  if (shape->group >= 512) blocks = 65536 / (threads * (16 + shape->pieces * shape->lanes * words));
   tide__text_add(t, "__attribute__((launch_bounds(%d, %d))) ", threads, blocks > 1 ? blocks : 1);
 }
 

@@ -28,6 +28,7 @@ typedef struct tide__fuse_stages {
   int16_t divisor[LEVELS][TIDE_FUSE_SCALARS];             /* the node with the correction; or -1 */
   int16_t same[TIDE_FUSE_NODES];                          /* of variances: the first of the same operand */
   tide__fuse_rows done;                                   /* of the last call that was done */
+  bool is_read[TIDE_FUSE_NODES];                          /* row's values that something larger is computed with */
   bool in_two_reads;                                      /* variances, where there are too many */
 } tide__fuse_stages;
 
@@ -116,8 +117,8 @@ static int copy(writer *w, int node) {
   const tide_fused_node *v = &w->f->value[node];
   tide_fuse_node n = {.kind = (tide_fuse_kind)v->kind, .op = v->op, .dtype = (tide_dtype)v->dtype, .param = -1};
   if (w->at[node] >= 0) return w->at[node];
-  if (v->kind == TIDE_FUSE_REDUCE)
-    return w->at[node] = w->of_parts ? join_parts(w, node) : add_row(w, node, v->dtype, w->f->ndim);
+  if (v->kind == TIDE_FUSE_REDUCE && w->of_parts) return w->at[node] = join_parts(w, node);
+  if (w->stages->is_read[node] && !w->of_parts) return w->at[node] = add_row(w, node, v->dtype, w->f->ndim);
   for (int k = 0; k < v->operands; k++)
     n.in[k] = v->in[k] < 0 ? -1 - w->f->slot[-1 - v->in[k]].number : copy(w, v->in[k]);
   if (v->kind == TIDE_FUSE_INPUT || v->kind == TIDE_FUSE_GATHER) {
@@ -224,11 +225,11 @@ static bool find_levels(tide__fuse_stages *s, const tide_fused *f) {
     is_result[f->output[k]] = true;
     fits = fits && put(s->result[at], &s->results[at], k);
   }
-  for (int i = 0; i < f->nodes; i++) { /* the others that something larger, or the end, needs */
-    bool later = f->value[i].kind == TIDE_FUSE_REDUCE && (level[i] < s->levels || !f->row_results);
-    if (later && needed[i] && !is_result[i])
-      fits = fits && put(s->result[level[i] - 1], &s->results[level[i] - 1], -1 - i);
-  }
+  for (int i = 0; i < f->nodes; i++) /* the others that something larger reads */
+    for (int k = 0; k < f->value[i].operands && needed[i] && !f->value[i].is_row; k++)
+      if (f->value[i].in[k] >= 0) s->is_read[f->value[i].in[k]] = f->value[f->value[i].in[k]].is_row;
+  for (int i = 0; i < f->nodes; i++)
+    if (s->is_read[i] && !is_result[i]) fits = fits && put(s->result[level[i] - 1], &s->results[level[i] - 1], -1 - i);
   return fits;
 }
 
