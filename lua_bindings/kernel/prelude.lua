@@ -77,12 +77,12 @@ local function named(texts, body)
 end
 
 -- M.write(of, body): what `body` needs; of.host: for the CPU, behind its compiler's own texts; of.float, of.slots,
--- of.threads, of.small, of.few: up to how many blocks a launch waits itself; of.ndims[n]: tensors of n dims are indexed; of.sums.tide_i, of.sums.tide_r: what is summed over a
+-- of.threads, of.bounds, of.small, of.few: up to how many blocks a launch waits itself; of.ndims[n]: tensors of n dims are indexed; of.sums.tide_i, of.sums.tide_r: what is summed over a
 -- block; of.random; of.stops: it looks whether to end.
 function M.write(of, body)
   local side = of.host and "host" or "device"
   local head = {
-    "#define TIDE_SLOTS " .. of.slots .. "\n#define TIDE_THREADS " .. of.threads .. "\ntypedef " .. (of.small and "int" or "long long")
+    "#define TIDE_SLOTS " .. of.slots .. "\n#define TIDE_THREADS " .. of.threads .. "\n#define TIDE_BOUNDS " .. of.bounds .. "\ntypedef " .. (of.small and "int" or "long long")
       .. " tide_x;\n", of.float == "float64" and "typedef double tide_r;\n#define TIDE_M(name) name\n#define TIDE_R(name) name##_f64\n"
       or "typedef float tide_r;\n#define TIDE_M(name) name##f\n#define TIDE_R(name) name##_f32\n",
     "#define TIDE_FEW " .. of.few .. "\n#define TIDE_INDEX " .. of.index .. "\n#define TIDE_ZERO " .. of.zero .. "\n#define TIDE_STOPPED " .. of.stopped .. "\n#define TIDE_APART " .. of.apart .. "\n",

@@ -118,7 +118,8 @@ end
 -- The body for one thread. Where the indexes of its place are known, they are tested together, and a thread whose indexes
 -- all lie inside tests none of them on its way: so it may begin all that it reads at once. Those of a block that wait for
 -- each other go the same way. There are two of it where indexes wrap around: once at most, which is compared, or more, which
--- divides. What the other threads do is rare, and takes a compiler longer than all the rest; so their
+-- divides. Copies with loops take more registers than the one that runs, so that a multiprocessor is to hold 1280 threads, of 48.
+-- What the other threads do is rare, and takes a compiler longer than all the rest; so their
 -- accesses are calls, where there are more than a few.
 local function write_copies(w, typed, of_gpu)
   local ranges = of_gpu and w.check and range_tests.write(typed, w.block)
@@ -126,7 +127,7 @@ local function write_copies(w, typed, of_gpu)
     local copies = next(ranges.wraps) and 2 or 1
     put(w, "bool fast = true, near = true;\n" .. ranges.text)
     if typed.barriers then put(w, "fast = __syncthreads_and(fast);\n" .. (copies > 1 and "near = __syncthreads_and(near);\n" or "")) end
-    w.fast, w.inside = true, ranges.inside
+    w.fast, w.inside, w.crowd = true, ranges.inside, next(w.stops) and not typed.barriers and typed.float ~= "float64"
     for k = copies, 1, -1 do
       w.copy, w.wanted, w.line, w.wraps = k + 1, {}, nil, k > 1 and ranges.wraps or {}
       put(w, k > 1 and "if (fast & near) {\n" or "if (fast) {\n")
@@ -313,7 +314,9 @@ end
 local function finish(w, typed, opts, host)
   local _, slots = kernel.slots(typed)
   local body = written(w, write_tables, typed) .. join(w.out)
+  local bounds = w.threads .. (w.crowd and w.threads >= 64 and ", " .. (w.threads > 1280 // 2 and 1 or 1280 // w.threads) or "")
   return prelude.write({
+    bounds = bounds,
     host = host, float = typed.float, slots = slots, threads = w.threads, small = w.small, ndims = w.ndims, sums = w.sums, apart = kernel.mail_apart, meets = w.meets,
     random = w.random, index = kernel.mail_index, zero = kernel.mail_zero, few = kernel.few_blocks, stopped = kernel.mail_stopped, stops = next(w.stops) ~= nil or w.late,
   }, body) .. body
@@ -321,8 +324,7 @@ end
 
 local function device_text(typed, opts)
   local w = begin(typed, opts)
-  local head = "extern \"C\" __global__ void __launch_bounds__(" .. w.threads
-    .. ") tide_kernel(const __grid_constant__ tide_slots s) {\nTIDE_WAIT\nconst unsigned t = threadIdx.x;\n"
+  local head = "extern \"C\" __global__ void __launch_bounds__(TIDE_BOUNDS) tide_kernel(const __grid_constant__ tide_slots s) {\nTIDE_WAIT\nconst unsigned t = threadIdx.x;\n"
   w.joined = is_joined(typed, opts) and opts.reduce
   if w.joined or not opts.reduce and flat.is_flat(typed) then write_several(w, typed, head) else write_thread(w, typed, head, "blockIdx.x", true) end
   return finish(w, typed, opts, false), w
