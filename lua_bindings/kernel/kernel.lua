@@ -13,7 +13,8 @@ local dtype_name, env_of, runs_native, kernel_add, specials_ready = use("kernel/
 local reduction_of, kernel_new, kernel_drop, default_device = use("kernel/specialize.c", "reduction_of", "kernel_new", "kernel_drop", "default_device")
 local function_of = use("kernel/oracle.c", "function_of")
 
-M.few_blocks = 4096 -- as TIDE__FEW_BLOCKS in core
+-- Has a launch for a grid of ndim sizes few blocks? As `few` in kernel_launch.c, and for no more than one comparison.
+function M.few(ndim) return ndim > 1 and "gridDim.y <= 1024" or "gridDim.x <= 4096" end
 M.mail_index, M.mail_zero, M.mail_stopped, M.mail_apart = 2, 3, 4, 5 -- as TIDE__MAIL_PLACE, _ZERO, _STOPPED and _APART in core
 
 -- M.slots(typed): where each operand begins among the slots, and how many there are.

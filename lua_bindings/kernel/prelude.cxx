@@ -14,9 +14,7 @@
 #define TIDE_COLD static __device__ __noinline__
 #define TIDE_TABLE static __constant__
 #if __CUDA_ARCH__ >= 900
-#define TIDE_WAIT \
-  if ((unsigned long long)gridDim.x * gridDim.y * gridDim.z <= TIDE_FEW) \
-    asm volatile("griddepcontrol.launch_dependents;\ngriddepcontrol.wait;" ::: "memory");
+#define TIDE_WAIT if (TIDE_FEW) asm volatile("griddepcontrol.launch_dependents;\ngriddepcontrol.wait;" ::: "memory");
 #else
 #define TIDE_WAIT
 #endif
@@ -129,7 +127,7 @@ TIDE_FN int tk_imod(TIDE_S s, int site, int a, int b) {
 @tk_apart_imod(
 template <class T> TIDE_COLD T tk_apart_imod(TIDE_S s, int site, T a, T b) { return tk_imod(s, site, a, b); }
 @tk_wrap(
-TIDE_FN int tk_wrap(int a, int b) { return a < 0 ? a + b : a >= b ? a - b : a; }
+TIDE_FN int tk_wrap(int a, int b) { return a + (a < 0 ? b : a >= b ? -b : 0); }
 @tk_same(
 TIDE_FN bool tk_same(tide_i a, tide_r b) { return (tide_r)a == b && TIDE_R(tk_whole)((tide_r)a) == a; }
 @tk_fmin(

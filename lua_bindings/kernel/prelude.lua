@@ -77,7 +77,7 @@ local function named(texts, body)
 end
 
 -- M.write(of, body): what `body` needs; of.host: for the CPU, behind its compiler's own texts; of.float, of.slots,
--- of.threads, of.bounds, of.small, of.few: up to how many blocks a launch waits itself; of.ndims[n]: tensors of n dims are indexed; of.sums.tide_i, of.sums.tide_r: what is summed over a
+-- of.threads, of.bounds, of.small, of.few: whether a launch has so few blocks that it waits itself; of.ndims[n]: tensors of n dims are indexed; of.sums.tide_i, of.sums.tide_r: what is summed over a
 -- block; of.random; of.stops: it looks whether to end.
 function M.write(of, body)
   local side = of.host and "host" or "device"

@@ -10,33 +10,43 @@
 -- Invariant: numbers that are computed with are below 2^40 in size, else the run is not `fast`: nothing wraps around.
 
 local M = ...
-local out, typed, known, times, inside, wraps, decided, asked, numbers, late, any, count, alone, block
+local out, typed, everywhere, known, times, inside, wraps, decided, asked, numbers, largest, late, any, count, alone, block
 
 local function put(text) out[#out + 1] = text end
 
--- Temporaries that hold a range; one where both bounds are the same. What one thread has and is known to fit in 32 bits is
--- as wide, and cannot wrap around.
-local function hold(lo, hi, e)
+-- Temporaries that hold a range; one where both bounds are the same. What one thread has is an int, without a test, where
+-- its size is known to be at most `size`, which fits one.
+local function hold(lo, hi, size)
   count = count + 1
   local a, b = "lo" .. count, lo == hi and "lo" .. count or "hi" .. count
-  if alone and a == b and e and e.narrow then
-    put("const int " .. a .. " = (int)(" .. lo .. ");\n")
-    return a, b
+  local is_int = alone and size and size < 2147483648.0
+  put("const " .. (is_int and "int " or "tide_i ") .. a .. " = " .. lo .. (a == b and "" or ", " .. b .. " = " .. hi) .. ";\n")
+  if is_int then
+    largest[a], largest[b] = size, size
+  else
+    put("fast &= tk_small(" .. a .. (a == b and ");\n" or ") & tk_small(" .. b .. ");\n"))
   end
-  put("const tide_i " .. a .. " = " .. lo .. (a == b and "" or ", " .. b .. " = " .. hi) .. ";\nfast &= tk_small(" .. a
-    .. (a == b and ");\n" or ") & tk_small(" .. b .. ");\n"))
   return a, b
 end
 
--- The type to compute e's bounds in.
-local function wide(e) return alone and e.narrow and "(int)" or "(tide_i)" end
+-- How large the number of such a text is at most, or nil.
+local function size_of(a, b)
+  local x, y = largest[a], largest[b]
+  return x and y and (x > y and x or y)
+end
+local function sum(x, y) return x and y and x + y end
+local function larger(x, y) return x and y and (x > y and x or y) end
+
+-- The type to compute a bound of that size in.
+local function wide(size) return alone and size and size < 2147483648.0 and "(int)" or "(tide_i)" end
+local function small(e) return e.narrow and 1073741824.0 or nil end
 
 local function small_constant(e) return e.op == "const" and e.type == "i" and type(e.value) == "number" and e.value < 1048576 and e.value > -1048576 end
 
 -- The text of a number, which is remembered.
 local function number(value)
   local text = literal(value)
-  numbers[text] = value
+  numbers[text], largest[text] = value, value < 0 and -value or value
   return text
 end
 
@@ -60,25 +70,30 @@ local ranges = {
     if small_constant(e) then return number(e.value), number(e.value) end
   end,
   place = function(e)
+    if everywhere then return number(1), (hold("(tide_x)s[" .. e.dim - 1 .. "]", "(tide_x)s[" .. e.dim - 1 .. "]", small(e))) end
+    largest["i" .. e.dim] = small(e)
     if alone then return "i" .. e.dim, "i" .. e.dim end
     if e.dim == typed.ndim then return "from", "upto" end
     return "first" .. e.dim, "first" .. e.dim
   end,
-  size = function(e) return hold("n" .. e.tensor .. "_" .. e.dim, "n" .. e.tensor .. "_" .. e.dim, e) end,
-  thread = function(e) return "t" .. e.dim, "t" .. e.dim end,
-  block = function(e) return hold("b" .. e.dim, "b" .. e.dim, e) end,
+  size = function(e) return hold("n" .. e.tensor .. "_" .. e.dim, "n" .. e.tensor .. "_" .. e.dim, small(e)) end,
+  thread = function(e)
+    largest["t" .. e.dim] = 1024.0
+    return "t" .. e.dim, "t" .. e.dim
+  end,
+  block = function(e) return hold("b" .. e.dim, "b" .. e.dim) end,
   block_size = function(e) return number(block[e.dim]), number(block[e.dim]) end,
-  grid = function(e) return hold("s[" .. e.dim - 1 .. "]", "s[" .. e.dim - 1 .. "]", e) end,
+  grid = function(e) return hold("s[" .. e.dim - 1 .. "]", "s[" .. e.dim - 1 .. "]") end,
   number = function(e)
-    if typed.operands[e.operand].kind == "integer" then return hold("a" .. e.operand, "a" .. e.operand, e) end
+    if typed.operands[e.operand].kind == "integer" then return hold("a" .. e.operand, "a" .. e.operand) end
   end,
   var = function(e)
     local r = known[e.n]
     if not r then return end
-    if r.of then
-      local value = r.of
-      r.of = nil
-      r[1], r[2] = range(value)
+    if everywhere and r.value then return range(r.value) end
+    if r.waits then
+      r.waits = nil
+      r[1], r[2] = range(r.value)
     end
     return r[1], r[2]
   end,
@@ -87,18 +102,21 @@ local ranges = {
     if not a then return end
     local low, high = folded(a, c, b, d, 1)
     if low then return low, high end
-    return hold(wide(e) .. a .. " + " .. c, wide(e) .. b .. " + " .. d, e)
+    local size = sum(size_of(a, b), size_of(c, d))
+    return hold(wide(size) .. a .. " + " .. c, wide(size) .. b .. " + " .. d, size)
   end,
   sub = function(e)
     local a, b, c, d = both(e)
     if not a then return end
     local low, high = folded(a, d, b, c, -1)
     if low then return low, high end
-    return hold(wide(e) .. a .. " - " .. d, wide(e) .. b .. " - " .. c, e)
+    local size = sum(size_of(a, b), size_of(c, d))
+    return hold(wide(size) .. a .. " - " .. d, wide(size) .. b .. " - " .. c, size)
   end,
   neg = function(e)
     local a, b = range(e.a)
-    if a then return hold("-" .. wide(e) .. b, "-" .. wide(e) .. a, e) end
+    local size = size_of(a, b)
+    if a then return hold("-" .. wide(size) .. b, "-" .. wide(size) .. a, size) end
   end,
   mul = function(e)
     local x, k = e.a, e.b
@@ -106,30 +124,38 @@ local ranges = {
     if not small_constant(k) then return end
     local a, b = range(x)
     if not a then return end
-    local text = " * " .. wide(e) .. "(" .. literal(k.value) .. ")"
+    local size = size_of(a, b)
+    size = size and size * (k.value < 0 and -k.value or k.value)
+    local text = " * " .. wide(size) .. "(" .. literal(k.value) .. ")"
     if k.value < 0 then a, b = b, a end
-    return hold(wide(e) .. a .. text, wide(e) .. b .. text, e)
+    return hold(wide(size) .. a .. text, wide(size) .. b .. text, size)
   end,
   idiv = function(e)
     if not (small_constant(e.b) and e.b.value > 0) then return end
     local a, b = range(e.a)
-    local type = alone and e.a.narrow and "(int)" or "(tide_i)"
+    local size = size_of(a, b)
+    local type = wide(size)
     local text = ", " .. type .. literal(e.b.value) .. ")"
-    if a then return hold("tk_div_floor(" .. type .. a .. text, "tk_div_floor(" .. type .. b .. text, e) end
+    if a then return hold("tk_div_floor(" .. type .. a .. text, "tk_div_floor(" .. type .. b .. text, size) end
   end,
   mod = function(e)
-    if small_constant(e.b) and e.b.value > 0 then return "0", literal(e.b.value - 1) end
+    if small_constant(e.b) and e.b.value > 0 then return number(0), number(e.b.value - 1) end
     if e.b.op ~= "size" then return end
     local a, b = range(e.b)
     put("fast &= " .. a .. " > 0;\n")
     local c, d
-    if alone and e.narrow and e.a.narrow and e.b.narrow then c, d = range(e.a) end
+    if alone and e.narrow and e.a.narrow and e.b.narrow then -- asked of the whole grid, which no thread has to compute for itself
+      local before = everywhere
+      everywhere = true
+      c, d = range(e.a)
+      everywhere = before
+    end
     if c then
       put("near &= (" .. c .. " >= -" .. a .. ") & ((tide_i)" .. d .. " - " .. a .. " < " .. a .. ");\n")
       wraps[e] = true
     end
-    local _, last = hold(a .. " - 1", b .. " - 1", e.b)
-    return "0", last
+    local _, last = hold(a .. " - 1", b .. " - 1", size_of(a, b))
+    return number(0), last
   end,
   band = function(e) -- with a mask of 31 bits, which the lower ones of the other operand are enough for
     if small_constant(e.b) and e.b.value >= 0 then return number(0), number(e.b.value) end
@@ -138,22 +164,24 @@ local ranges = {
     if not a then return end
     put("fast &= (" .. a .. " >= 0) & (" .. b .. " <= 0x7fffffff);\n")
     inside[e] = true
-    return "0", b
+    return number(0), b
   end,
   choose = function(e)
     local a, b = range(e.yes)
     if not a then return end
     local c, d = range(e.no)
-    local type = wide(e)
-    if c then return hold("tk_min(" .. type .. a .. ", " .. type .. c .. ")", "tk_max(" .. type .. b .. ", " .. type .. d .. ")", e) end
+    local size = c and larger(size_of(a, b), size_of(c, d))
+    local type = wide(size)
+    if c then return hold("tk_min(" .. type .. a .. ", " .. type .. c .. ")", "tk_max(" .. type .. b .. ", " .. type .. d .. ")", size) end
   end,
-  int = function() return "0", "1" end,
+  int = function() return number(0), number(1) end,
   call = function(e)
     if e.fn ~= "min" and e.fn ~= "max" then return end
     local a, b, c, d = both({ a = e.args[1], b = e.args[2] })
-    local type = wide(e)
+    local size = a and larger(size_of(a, b), size_of(c, d))
+    local type = wide(size)
     local name = "tk_" .. e.fn .. "(" .. type
-    if a then return hold(name .. a .. ", " .. type .. c .. ")", name .. b .. ", " .. type .. d .. ")", e) end
+    if a then return hold(name .. a .. ", " .. type .. c .. ")", name .. b .. ", " .. type .. d .. ")", size) end
   end,
 }
 
@@ -280,7 +308,7 @@ walk = function(list)
     if n.op == "let" and times[n.var] == 1 then
       if n.value.type == "i" then
         late[#late + 1] = { op = "var", n = n.var, type = "i" }
-        known[n.var], set[#set + 1] = { of = n.value }, n.var
+        known[n.var], set[#set + 1] = { value = n.value, waits = true }, n.var
       end
     elseif n.op == "for" and times[n.var] == 1 and small_constant(n.step) and n.step.value ~= 0 then
       local first, last = n.from, n.to
@@ -318,7 +346,7 @@ end
 -- strides are.
 function M.write(of, block_of)
   alone, block = block_of ~= nil, block_of
-  out, typed, known, times, inside, wraps, decided, asked, numbers, late, any, count = {}, of, {}, {}, {}, {}, {}, {}, {}, {}, false, 0
+  out, typed, known, times, inside, wraps, decided, asked, numbers, largest, late, any, count = {}, of, {}, {}, {}, {}, {}, {}, {}, {}, {}, false, 0
   count_sets(of.body)
   walk(of.body)
   for k = 1, #of.operands do
@@ -326,6 +354,6 @@ function M.write(of, block_of)
     if x.kind == "tensor" and x.ndim > 0 and not alone then put("fast &= s" .. k .. "_" .. x.ndim .. " == 1;\n") end
   end
   local result = { text = join(out), inside = inside, wraps = wraps, decided = decided, any = any or of.results > 0 }
-  out, typed, known, times, inside, wraps, decided, asked, numbers, late = nil, nil, nil, nil, nil, nil, nil, nil, nil, nil
+  out, typed, known, times, inside, wraps, decided, asked, numbers, largest, late = nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil
   return result
 end

@@ -118,7 +118,7 @@ end
 -- The body for one thread. Where the indexes of its place are known, they are tested together, and a thread whose indexes
 -- all lie inside tests none of them on its way: so it may begin all that it reads at once. Those of a block that wait for
 -- each other go the same way. There are two of it where indexes wrap around: once at most, which is compared, or more, which
--- divides. Copies with loops take more registers than the one that runs, so that a multiprocessor is to hold 1280 threads, of 48.
+-- divides. Copies with loops take more registers than a thread needs, so that a multiprocessor is to hold 1280 threads, of 48.
 -- What the other threads do is rare, and takes a compiler longer than all the rest; so their
 -- accesses are calls, where there are more than a few.
 local function write_copies(w, typed, of_gpu)
@@ -318,7 +318,7 @@ local function finish(w, typed, opts, host)
   return prelude.write({
     bounds = bounds,
     host = host, float = typed.float, slots = slots, threads = w.threads, small = w.small, ndims = w.ndims, sums = w.sums, apart = kernel.mail_apart, meets = w.meets,
-    random = w.random, index = kernel.mail_index, zero = kernel.mail_zero, few = kernel.few_blocks, stopped = kernel.mail_stopped, stops = next(w.stops) ~= nil or w.late,
+    random = w.random, index = kernel.mail_index, zero = kernel.mail_zero, few = kernel.few(typed.ndim), stopped = kernel.mail_stopped, stops = next(w.stops) ~= nil or w.late,
   }, body) .. body
 end
 

@@ -21,10 +21,6 @@ typedef struct tide__kernel_loaded {
   const tide_compiler *compiler;
 } tide__kernel_loaded;
 
-/* Kernels of more blocks do not wait themselves for the one before: on an H200 that takes 1.2 ns a block, a launch 2
- * us. */
-enum { TIDE__FEW_BLOCKS = 4096 };
-
 struct tide_kernel {
   _Atomic int refs; /* the handle, and bound launches */
   char what[96];    /* "kernel: wave" */
