@@ -48,9 +48,9 @@ typedef struct tide_kernel_text {
                        a launch waits. As host, in the blocks and slots of it (lua_bindings/kernel/code.lua) */
   bool turns;       /* of the host: threads of a block wait for each other */
   tide_kernel_layout layout; /* what the texts take for granted of grid and tensors */
-  bool waits;                /* of the device: it waits itself for the kernel before it, by griddepcontrol */
-  bool unordered;            /* what it computes depends on which thread comes first */
-  int ndim;                  /* of the grid, 1 to 3 */
+  bool waits;     /* of the device: a launch of few blocks (kernel_launch.c) waits itself, by griddepcontrol */
+  bool unordered; /* what it computes depends on which thread comes first */
+  int ndim;       /* of the grid, 1 to 3 */
   int64_t block[TIDE_KERNEL_DIMS], host_block[TIDE_KERNEL_DIMS]; /* places of a block */
   const tide_kernel_operand *operands;
   int operands_count;
