@@ -1,4 +1,4 @@
-/* lock.h: a mutex that is held until the block is left, by whichever way. Private to core. */
+/* lock.h: a mutex that is held until the block is left, by any way. Private to core. */
 #ifndef TIDE_LOCK_H
 #define TIDE_LOCK_H
 

@@ -135,8 +135,10 @@ tide_status tide__group_join(const tide_distributed_config *config) {
 static void report_unreceived(void) {
   int status[TIDE__MPI_STATUS], flag = 0;
   if (mpi->Iprobe(mpi_const.any_source, mpi_const.any_tag, tide__world->data, &flag, status) || !flag) return;
-  fprintf(stderr, "tide: rank %d: a message from rank %d with tag %d was not received\n", tide__world->rank,
-          status[mpi_const.status_source], status[mpi_const.status_tag]);
+  char text[100];
+  snprintf(text, sizeof text, "a message from rank %d with tag %d was not received", status[mpi_const.status_source],
+           status[mpi_const.status_tag]);
+  tide__tell(text);
 }
 
 void tide__group_leave(void) {

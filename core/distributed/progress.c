@@ -43,6 +43,9 @@ void tide__progress_lock(void) {
 void tide__progress_unlock(void) { pthread_mutex_unlock(&lock); }
 bool tide__progress_can(void) { return is_allowed; }
 void tide__progress_tell(void (*fn)(const char *text)) { tell = fn; }
+void tide__tell(const char *text) {
+  if (tell) tell(text);
+}
 void tide__progress_allow(bool allowed) { is_allowed = allowed; }
 
 void tide__progress_nap(double seconds) {
@@ -163,7 +166,7 @@ static void look(tide_work *w, double *nap) {
   tide__work_advance(w);
   bool waits = (w->state == WORK_CHECKING || w->state == WORK_RUNNING) && !w->is_behind;
   if (waits && (w->is_awaited || w->message)) tide__work_wait(w, &notice, &wanted);
-  if (notice && tell) tell(notice);
+  if (notice) tide__tell(notice);
   if (wanted < *nap) *nap = wanted;
 }
 

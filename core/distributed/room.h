@@ -262,8 +262,9 @@ void tide__progress_lock(void); /* of all works, groups, and calls of MPI */
 void tide__progress_unlock(void);
 bool tide__progress_can(void);                          /* may there be such a thread? */
 void tide__progress_allow(bool allowed);                /* may another thread call MPI? */
-void tide__progress_tell(void (*fn)(const char *text)); /* what the thread has to report */
-void tide__progress_nap(double seconds);                /* 0: lets others run */
+void tide__progress_tell(void (*fn)(const char *text)); /* hears what no call can return */
+void tide__tell(const char *text);
+void tide__progress_nap(double seconds); /* 0: lets others run */
 /* With the lock held. */
 void tide__progress_add(tide_work *work);
 bool tide__progress_is_busy(void); /* has it work that will end? */
