@@ -3,7 +3,8 @@
  * NCCL hangs where two communicators of a device run in another order on another rank. So all ranks of a device have
  * one order: each operation waits for the one before, whichever stream that is on.
  *
- * Making a communicator waits for all ranks, and aborting one may wait for the device. So threads of their own do both.
+ * Making a communicator waits for all ranks, ending one for those on this host, and aborting one for the device. So
+ * threads of their own do all three: a collector that drops a group must not wait for the others' collectors.
  *
  * Invariant: the lock guards the list and every call of a communicator; one that was aborted has no `impl`. */
 #include <stdio.h>
@@ -13,11 +14,12 @@
 
 #include "collective_ops.h"
 
-/* A communicator that a thread makes or aborts. The second of thread and rank to end frees it. */
+/* A communicator that a thread makes, where the second of thread and rank to end frees this; or ends. */
 typedef struct task {
   _Atomic int ends;
   void *impl;
   int device, n, rank;
+  bool abort;
   unsigned char id[TIDE_NCCL_ID];
   tide_status status;
   char message[400];
@@ -37,18 +39,17 @@ static struct {
   tide__point point;
 } last[TIDE_MAX_DEVICES]; /* the operation that was queued last */
 
-static _Atomic int aborting;
+static _Atomic int closing;
 
-/* A call that runs has two seconds to end. */
-static void *abort_impl(void *user) {
+static void *close_impl(void *user) {
   task *o = user;
-  bool locked = false;
-  for (int i = 0; i < 2000 && !(locked = !pthread_mutex_trylock(&lock)); i++)
+  bool is_locked = false; /* a call that runs while the communicator is aborted has two seconds to end */
+  for (int i = 0; o->abort && i < 2000 && !(is_locked = !pthread_mutex_trylock(&lock)); i++)
     nanosleep(&(struct timespec){0, 1000000}, NULL);
-  if (locked) pthread_mutex_unlock(&lock);
-  tide__collective_table()->rank_close(o->device, o->impl, true);
+  if (is_locked) pthread_mutex_unlock(&lock);
+  tide__collective_table()->rank_close(o->device, o->impl, o->abort);
   free(o);
-  aborting--;
+  closing--;
   return NULL;
 }
 
@@ -226,32 +227,27 @@ tide_status tide_nccl_rank_queue(tide_nccl_rank *rank, tide_nccl_kind kind, tide
   return status;
 }
 
-/* With the lock held. */
+/* With the lock held, or a communicator that was made. */
 static void close_rank(tide_nccl_rank *r, bool abort) {
   const tide_collective *t = tide__collective_table();
   task *o = r->opening;
   if (o && o->ends++) r->impl = o->impl, free(o);
-  if (r->impl && t) t->rank_close(r->device, r->impl, abort);
+  void *impl = r->impl;
   r->impl = NULL, r->opening = NULL;
+  if (!impl || !t) return;
+  if ((o = calloc(1, sizeof *o))) *o = (task){.impl = impl, .device = r->device, .abort = abort};
+  closing++;
+  if (o && start(close_impl, o)) return;
+  closing--;
+  free(o);
+  t->rank_close(r->device, impl, abort);
 }
 
 void tide_nccl_rank_abort(tide_nccl_rank *rank) {
   if (!rank) return;
-  task *o = calloc(1, sizeof *o);
   bool is_locked = !pthread_mutex_trylock(&lock); /* a call that hangs holds it */
-  void *impl = rank->impl;
-  if (is_locked && (!impl || !o)) close_rank(rank, true), impl = NULL;
-  if (impl && o) {
-    *o = (task){.impl = impl, .device = rank->device};
-    rank->impl = NULL;
-    aborting++;
-    if (start(abort_impl, o))
-      o = NULL;
-    else
-      aborting--;
-  }
+  if (is_locked || rank->impl) close_rank(rank, true);
   if (is_locked) pthread_mutex_unlock(&lock);
-  free(o);
 }
 
 static void unlink_rank(tide_nccl_rank *r) {
@@ -269,7 +265,6 @@ void tide_nccl_rank_release(tide_nccl_rank *rank) {
 }
 
 void tide__rank_shutdown(void) {
-  for (int i = 0; aborting && i < 5000; i++) nanosleep(&(struct timespec){0, 1000000}, NULL);
   pthread_mutex_lock(&lock);
   for (tide_nccl_rank *r = all; r; r = r->next) close_rank(r, tide__device_lost(NULL, r->device));
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
@@ -277,4 +272,5 @@ void tide__rank_shutdown(void) {
     last[d].set = false;
   }
   pthread_mutex_unlock(&lock);
+  for (int i = 0; closing && i < 5000; i++) nanosleep(&(struct timespec){0, 1000000}, NULL);
 }
