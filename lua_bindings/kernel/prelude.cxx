@@ -436,7 +436,8 @@ TIDE_COLD void tk_stopped(TIDE_S s, int site) {
 TIDE_COLD bool tk_look_again(TIDE_S s, unsigned looks) { return tk_look(s, looks % 64 == 0); }
 #define tk_stops(s) tk_look_again(s, ++tk_looks)
 #define TIDE_LATE(blocks) \
-  if ((tide_u)gridDim.x * gridDim.y * gridDim.z > blocks && tk_look(s, blockIdx.x % 1024 == 0)) { \
+  if ((tide_u)gridDim.x * gridDim.y * gridDim.z > blocks && \
+      tk_look(s, ((blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x) % 1024 == 0)) { \
     if (threadIdx.x == 0) tk_stopped(s, 0); \
     return; \
   }

@@ -2,7 +2,7 @@
 -- equation, bodies that attract each other by tiles in shared memory, a histogram by atomics, what launches cost the host,
 -- and how long the first calls take. TIDE_DEVICE=cpu: on the CPU, smaller and without launches. `salt`, a number, makes
 -- all kernels new to NVRTC's own cache, and TIDE_KERNEL_CACHE_PATH should name an empty folder where that is measured.
--- Prints lines as bench.lua does, `cuda` those of CUDA C; `compare kernels` makes a table of them, beside NVIDIA Warp's.
+-- Prints lines as bench.lua does, `cuda` those of CUDA C (of places_3d: of fill_); `compare kernels` makes a table of them, beside NVIDIA Warp's.
 local tide = require "tide"
 tide.manual_seed(1)
 package.path = arg[0]:match "^(.-)[^/]*$" .. "?.lua;" .. package.path
@@ -144,6 +144,18 @@ histogram:wait()
 count_c()
 assert(bins:equal(bins_c), "histogram: the two differ")
 report("histogram", ms(function() histogram(count, values, bins) end, 3), ms(count_c, 3), "ms")
+
+-- ---- more places than 2^28, in three dimensions: beside x:fill_(0) ----
+
+do
+  local m = gpu and 800 or 100
+  local x = tide.zeros(m, m, m, on)
+  local places = kernel("function(i, j, k, x) x[i][j][k] = i * 3 + j - k end -- " .. salt)
+  places({ m, m, m }, x)
+  places:wait()
+  report("places_3d", ms(function() places({ m, m, m }, x) end, 3), ms(function() x:fill_(0) end, 3), "ms")
+  x:free()
+end
 
 -- ---- the first call, compiled and from the cache ----
 
