@@ -89,6 +89,7 @@ static void read_operand(lua_State *L, int d, tide_kernel_operand *o) {
   *o = (tide_kernel_operand){.name = text_of(L, d, "name"), .kind = (tide_kernel_kind)k, .dtype = dtype_of(L, d)};
   o->ndim = (int)integer_of(L, d, "ndim");
   o->reads = flag_of(L, d, "reads"), o->writes = flag_of(L, d, "writes");
+  o->row = (uint8_t)integer_of(L, d, "row"), o->rows = (uint8_t)integer_of(L, d, "rows");
 }
 
 static uint16_t code_of(const tide_kernel_operand *o) {

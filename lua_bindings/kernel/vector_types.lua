@@ -42,6 +42,15 @@ end
 
 -- ---- what they are made of ----
 
+-- A call checks that the rows of the tensor are such vectors or matrices, but where a kernel takes them for several kinds.
+local function fix_rows(c, base, kind)
+  local x = base.n and c.operands[base.n]
+  if not x then return end
+  local row, rows = dims[kind], is_matrix[kind] and dims[kind] or 0
+  if x.row and (x.row ~= row or x.rows ~= rows) then row, rows = 0, 0 end
+  x.row, x.rows = row, rows
+end
+
 -- The elements of a row of a tensor.
 local function from_row(c, node, kind, row)
   local n, parts = dims[kind], {}
@@ -51,6 +60,7 @@ local function from_row(c, node, kind, row)
     bad(c, node, "got " .. (missing == 0 and "an element" or missing .. " dimensions") .. " of tensor '" .. row.base.name .. "', expected "
       .. (want == 1 and "a row, p[i]" or "rows, p[i] of a tensor of " .. #row.index + 2 .. " dimensions") .. " for tide." .. kind)
   end
+  fix_rows(c, row.base, kind)
   row = flow.hold(c, row)
   for i = 1, want == 2 and n or 1 do
     for k = 1, n do
@@ -160,6 +170,7 @@ function M.store(c, node, row, v)
     bad(c, node, "got a " .. v.kind .. " for " .. (missing == 0 and "an element" or missing .. " dimensions") .. " of tensor '" .. row.base.name
       .. "', expected " .. (missing == 0 and "a number, such as v.x" or "as many indexes as leave " .. want))
   end
+  fix_rows(c, row.base, v.kind)
   row, v = flow.hold(c, row), flow.hold(c, v)
   for k = 1, #v.parts do
     local index = {}

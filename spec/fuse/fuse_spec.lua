@@ -180,7 +180,7 @@ describe("tide.fuse", function()
       if D.compiler then f:wait() end
       local d, got = x:double(), { f(x) }
       for i, want in ipairs { d:var(1), d:std(1, { keepdim = true }), d:var(), d:mean(1) } do
-        D.eq(want, got[i]:double(), i == 3 and 1e-4 or 1e-6) -- that of all dims runs alone, in float32 as without fuse
+        D.eq(want, got[i]:double(), i == 3 and 1e-4 or 1e-6) -- the variance of all dims runs alone, in float32 as without fuse
       end
     end
     local x = fill { 3, 20000 } -- more of them than one kernel has results for

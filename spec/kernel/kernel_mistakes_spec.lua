@@ -27,6 +27,41 @@ describe("a call of a kernel", function()
     D.eq({ 0, 0, 0 }, x)
   end)
 
+  it("refuses rows that are no such vectors or matrices", function()
+    local reads, writes = "function(i, p, y) local v = tide.%s(p[i]) y[i] = 1 end", "function(i, p, y) p[i] = tide.%s(%s) y[i] = 1 end"
+    for name, n in pairs { vec2 = 2, vec3 = 3, vec4 = 4, quat = 4, mat2 = 2, mat3 = 3, mat4 = 4 } do
+      local matrix = name:find "mat"
+      local values = table.concat({ 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3 }, ", ", 1, matrix and n * n or n)
+      for _, text in ipairs { reads:format(name), writes:format(name, values) } do
+        local k, y = tide.kernel(text, { name = name }), zeros(2)
+        for _, rows in ipairs(matrix and { { n, n }, { n, n + 1 }, { n + 1, n }, { n - 1, n } } or { { n }, { n - 1 }, { n + 1 }, { 1 } }) do
+          local x = zeros(2, table.unpack(rows))
+          if #rows > 1 and (rows[1] ~= n or rows[2] ~= n) then
+            says("ShapeError", ("%s: p: got %d rows of %d, expected %d of %d, which are a matrix"):format(name, rows[1], rows[2], n, n), k, 2, x, y)
+          elseif rows[1] ~= n then
+            says("ShapeError", ("%s: p: got rows of %d, expected rows of %d, which are vectors"):format(name, rows[1], n), k, 2, x, y)
+            says("ShapeError", "which are vectors", k.on, k, 2, x, y)
+          else
+            k(2, x, y)
+            D.eq({ 1, 1 }, y)
+            y:zero_()
+            k:on(2, x, y)()
+            D.eq({ 1, 1 }, y)
+            y:zero_()
+          end
+          D.eq({ 0, 0 }, y)
+        end
+      end
+    end
+    -- One that takes them for several kinds looks itself.
+    local k = tide.kernel "function(i, p, y) if y[i] == 0 then y[i] = tide.vec2(p[i]).y else y[i] = tide.vec3(p[i]).z end end"
+    local y = zeros(1)
+    k(1, zeros(1, 2) + 3, y)
+    D.eq({ 3 }, y)
+    k(1, zeros(1, 3) + 4, y)
+    D.eq({ 4 }, y)
+  end)
+
   it("refuses options that mean nothing", function()
     local x = zeros(3)
     says("ArgumentError", "kernel: check: got string 'no', expected true or false", tide.kernel, "function(i) return i end", { check = "no" })

@@ -29,6 +29,7 @@ typedef struct tide_kernel_operand {
   tide_dtype dtype; /* of a TENSOR, like the next two */
   int ndim;
   bool reads, writes;
+  uint8_t row, rows; /* the sizes that its last dimension and the one before must have; 0: any */
 } tide_kernel_operand;
 
 /* What is known of a grid and of the tensors that are passed; each holds what the one before does. */

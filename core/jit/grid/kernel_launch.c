@@ -24,13 +24,26 @@ static tide_status fail_operand(const tide_kernel *p, int i, const tide_operand 
   if (x->tensor->storage->device != device)
     return tide__fail(TIDE_DEVICE, "%s: %s: got a tensor on %s, expected %s, where the kernel's first tensor is",
                       p->what, o->name, tide__device_text(x->tensor->storage->device), tide__device_text(device));
-  return tide__fail(TIDE_DTYPE, "%s: %s: got %s of %d dims, expected %s of %d", p->what, o->name,
-                    tide_dtype_name((tide_dtype)x->tensor->dtype), x->tensor->ndim, tide_dtype_name(o->dtype), o->ndim);
+  if (x->tensor->dtype != (uint8_t)o->dtype || x->tensor->ndim != o->ndim)
+    return tide__fail(TIDE_DTYPE, "%s: %s: got %s of %d dims, expected %s of %d", p->what, o->name,
+                      tide_dtype_name((tide_dtype)x->tensor->dtype), x->tensor->ndim, tide_dtype_name(o->dtype),
+                      o->ndim);
+  const int64_t *last = x->tensor->size + x->tensor->ndim - 1;
+  if (o->rows)
+    return tide__fail(TIDE_SHAPE, "%s: %s: got %lld rows of %lld, expected %d of %d, which are a matrix", p->what,
+                      o->name, (long long)last[-1], (long long)last[0], o->rows, o->row);
+  return tide__fail(TIDE_SHAPE, "%s: %s: got rows of %lld, expected rows of %d, which are vectors", p->what, o->name,
+                    (long long)*last, o->row);
+}
+
+static inline bool has_rows(const tide_kernel_operand *o, const tide_tensor *x) {
+  const int64_t *last = x->size + x->ndim - 1;
+  return !o->row || (*last == o->row && (!o->rows || last[-1] == o->rows));
 }
 
 static inline bool fits(const tide_kernel_operand *o, const tide_tensor *x, int device) {
   return o->kind == TIDE_KERNEL_TENSOR && tide__tensor_live(x) && x->storage->device == device &&
-         x->dtype == (uint8_t)o->dtype && x->ndim == o->ndim;
+         x->dtype == (uint8_t)o->dtype && x->ndim == o->ndim && has_rows(o, x);
 }
 
 static inline void put_tensor(int64_t *s, const tide_tensor *x) {
