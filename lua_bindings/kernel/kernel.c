@@ -199,7 +199,7 @@ static ltide_special *find_or_make(lua_State *L, call *c, int grid, int last) {
       ltide_error(L, "StateError", "kernel: %s: what it reads from outside changes while it is compiled", c->k->name);
     ltide_special_make(L, c->at, c->ndim, c->layout, c->first, c->args);
     c->S = ltide_enter(L);
-    c->k = ltide_check_program(L, c->at);
+    c->k = ltide_check_kernel(L, c->at);
     lua_settop(L, top);
   }
 }
@@ -313,12 +313,12 @@ static void check_options(lua_State *L, const call *c, const ltide_special *s) {
 /* Is the host to have its turn until the kernel is compiled? */
 static bool must_yield(lua_State *L, const call *c, const ltide_special *s, int device) {
   bool ready = true;
-  if (ltide_may_yield(L, c->S)) ltide_try(L, tide_kernel_ready(&ready, s->program, device));
+  if (ltide_may_yield(L, c->S)) ltide_try(L, tide_kernel_ready(&ready, s->kernel, device));
   return !ready;
 }
 
 static tide_status launch(const call *c, const ltide_special *s, int device) {
-  return tide_kernel_launch(s->program, c->grid, c->operand, c->args + s->passed + s->results, device);
+  return tide_kernel_launch(s->kernel, c->grid, c->operand, c->args + s->passed + s->results, device);
 }
 
 static int run(lua_State *L, call *c, ltide_special *s, int device) {
@@ -337,7 +337,7 @@ static int run(lua_State *L, call *c, ltide_special *s, int device) {
 }
 
 /* Upvalue 1 is the metatable of kernels. */
-static int lprogram_call(lua_State *L) {
+static int lkernel_call(lua_State *L) {
   call c = {.S = ltide_enter(L), .at = 1};
   int top = lua_gettop(L);
   c.k = ltide_test_meta(L, 1, lua_topointer(L, lua_upvalueindex(1)));
@@ -347,7 +347,7 @@ static int lprogram_call(lua_State *L) {
   int device = device_of(L, &c, s);
   if (!must_yield(L, &c, s, device)) return run(L, &c, s, device);
   lua_settop(L, top);
-  return ltide_yield_again(L, lprogram_call);
+  return ltide_yield_again(L, lkernel_call);
 }
 
 /* {==== Prebound calls */
@@ -378,14 +378,14 @@ static void pack(lua_State *L, bound *b, const call *c, ltide_special *s, int de
   s->ran = true, s->device = device;
   bound_release(b);
   b->body = c->k->body, b->special = s->number, b->args = c->args, b->has_outers = s->outers > 0;
-  ltide_try(L, tide_kernel_bind(&b->packed, s->program, c->grid, c->operand, c->args + s->passed, device));
+  ltide_try(L, tide_kernel_bind(&b->packed, s->kernel, c->grid, c->operand, c->args + s->passed, device));
 }
 
 /* As k(grid, ...), and packs what the next call needs. The bound kernel is at 1. */
 static int call_and_pack(lua_State *L, bound *b) {
   luaL_checkstack(L, b->listed + LUA_MINSTACK, "kernel");
   lua_getiuservalue(L, 1, 1);
-  call c = {.S = ltide_enter(L), .at = 2, .k = ltide_check_program(L, 2)};
+  call c = {.S = ltide_enter(L), .at = 2, .k = ltide_check_kernel(L, 2)};
   lua_getiuservalue(L, 1, 2);
   for (int i = 0; i <= b->listed; i++) lua_rawgeti(L, 3, i + 1);
   lua_remove(L, 3);
@@ -401,7 +401,7 @@ static int call_and_pack(lua_State *L, bound *b) {
 /* Reads what lies outside of the functions again; false: it is of another kind now, or a tensor. */
 static bool renew_outers(lua_State *L, const bound *b) {
   lua_getiuservalue(L, 1, 1);
-  call c = {.S = ltide_enter(L), .at = 2, .k = ltide_check_program(L, 2), .args = b->args};
+  call c = {.S = ltide_enter(L), .at = 2, .k = ltide_check_kernel(L, 2), .args = b->args};
   const ltide_special *s = c.k->specials;
   while (s && s->number != b->special) s = s->next;
   if (!s || !read_outers(L, &c, s)) return false;
@@ -466,10 +466,10 @@ static int bound_tostring(lua_State *L, void *object) {
 }
 
 /* k:on(grid, ...): everything is checked and made at once, and nothing is run. */
-static int lprogram_on(lua_State *L) {
+static int lkernel_on(lua_State *L) {
   int top = lua_gettop(L);
   ltide_enter(L);
-  ltide_kernel *k = ltide_check_program(L, 1);
+  ltide_kernel *k = ltide_check_kernel(L, 1);
   if (top < 2) read_size(L, k, 2); /* raises */
   luaL_checkstack(L, top + LUA_MINSTACK, "kernel");
   bound *b = memset(ltide_new_object(L, sizeof *b, 2), 0, sizeof *b);
@@ -483,7 +483,7 @@ static int lprogram_on(lua_State *L) {
   call c = {.S = ltide_enter(L), .at = 1, .k = k};
   ltide_special *s = find_or_make(L, &c, 2, top);
   int device = device_of(L, &c, s);
-  if (must_yield(L, &c, s, device)) return lua_settop(L, top), ltide_yield_again(L, lprogram_on);
+  if (must_yield(L, &c, s, device)) return lua_settop(L, top), ltide_yield_again(L, lkernel_on);
   check_options(L, &c, s);
   b->args = c.args;
   if (!s->results) pack(L, b, &c, s, device);
@@ -493,29 +493,29 @@ static int lprogram_on(lua_State *L) {
 
 /* {==== The class */
 
-ltide_kernel *ltide_check_program(lua_State *L, int arg) {
+ltide_kernel *ltide_check_kernel(lua_State *L, int arg) {
   ltide_kernel *k = ltide_test_object(L, arg, LTIDE_LUA_KERNEL_META);
   if (!k) ltide_arg_error(L, arg, "k", "a kernel of tide.kernel");
   return k;
 }
 
-static void program_release(void *object) { ltide_specials_free(object); }
+static void kernel_release(void *object) { ltide_specials_free(object); }
 
-static int program_tostring(lua_State *L, void *object) {
+static int kernel_tostring(lua_State *L, void *object) {
   return lua_pushfstring(L, "tide.kernel(%s)", ((const ltide_kernel *)object)->name), 1;
 }
 
 /* A method that kernel/kernel.lua does: its name, with what it keeps of the kernel in front of the arguments. */
 static int call_method(lua_State *L, const char *name) {
   ltide_enter(L);
-  ltide_check_program(L, 1);
+  ltide_check_kernel(L, 1);
   lua_getiuservalue(L, 1, 1);
   lua_insert(L, 2);
   return ltide_script_call(L, name, lua_gettop(L));
 }
 
-static int lprogram_replace(lua_State *L) { return call_method(L, "kernel/kernel.replace"); }
-static int lprogram_source(lua_State *L) { return call_method(L, "kernel/kernel.text_of"); }
+static int lkernel_replace(lua_State *L) { return call_method(L, "kernel/kernel.replace"); }
+static int lkernel_source(lua_State *L) { return call_method(L, "kernel/kernel.text_of"); }
 
 static bool is_ready(lua_State *L) {
   lua_settop(L, 1);
@@ -525,18 +525,18 @@ static bool is_ready(lua_State *L) {
   return lua_toboolean(L, -1);
 }
 
-static int lprogram_ready(lua_State *L) {
+static int lkernel_ready(lua_State *L) {
   ltide_enter(L);
-  ltide_check_program(L, 1);
+  ltide_check_kernel(L, 1);
   ltide_no_options(L, 1);
   return ltide_give_boolean(L, is_ready(L));
 }
 
-static int lprogram_wait(lua_State *L) {
+static int lkernel_wait(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  ltide_check_program(L, 1);
+  ltide_check_kernel(L, 1);
   ltide_no_options(L, 1);
-  if (ltide_may_yield(L, S) && !is_ready(L)) return lua_settop(L, 1), ltide_yield_again(L, lprogram_wait);
+  if (ltide_may_yield(L, S) && !is_ready(L)) return lua_settop(L, 1), ltide_yield_again(L, lkernel_wait);
   lua_settop(L, 1);
   ltide_script_push(L, "kernel/specialize.c.specials_wait");
   lua_pushvalue(L, 1);
@@ -567,31 +567,31 @@ static void set_call(lua_State *L, const char *meta, lua_CFunction f) {
 
 #define PATH "tide."
 static ltide_row rows[] = {
-#include "kernel/api/program.def"
+#include "kernel/api/kernel.def"
     {0}};
 #undef PATH
 #define PATH "tide.kernel."
 static ltide_row kernel_rows[] = {
-#include "kernel/api/program_kernel.def"
+#include "kernel/api/kernel_functions.def"
     {0}};
 
 static ltide_row methods[] = {
-#include "kernel/api/program_methods.def"
+#include "kernel/api/kernel_methods.def"
     {0}};
 
 static ltide_row bound_methods[] = {
-#include "kernel/api/program_bound.def"
+#include "kernel/api/kernel_bound.def"
     {0}};
 
-void ltide_open_program(lua_State *L, ltide_state *S) {
+void ltide_open_kernel(lua_State *L, ltide_state *S) {
   static const ltide_field members[] = LTIDE_FIELDS(ltide_kernel, name);
   static const ltide_class class = {.meta = LTIDE_LUA_KERNEL_META,
                                     .name = "LuaKernel",
                                     .rows = methods,
                                     .members = members,
                                     .size = sizeof(ltide_kernel),
-                                    .release = program_release,
-                                    .tostring = program_tostring},
+                                    .release = kernel_release,
+                                    .tostring = kernel_tostring},
                            bound_class = {.meta = LTIDE_BOUND_META,
                                           .name = "BoundLuaKernel",
                                           .rows = bound_methods,
@@ -601,7 +601,7 @@ void ltide_open_program(lua_State *L, ltide_state *S) {
   (void)S;
   ltide_open_class(L, &class);
   ltide_open_class(L, &bound_class);
-  set_call(L, LTIDE_LUA_KERNEL_META, lprogram_call);
+  set_call(L, LTIDE_LUA_KERNEL_META, lkernel_call);
   set_call(L, LTIDE_BOUND_META, lbound_call);
   ltide_script_give(L, "kernel/specialize.c", ltide_kernel_script);
   ltide_script_give(L, "kernel/source_text.c", ltide_kernel_texts);

@@ -36,7 +36,7 @@ typedef struct ltide_special {
   uint16_t *code;                          /* of the arguments */
   ltide_outer *outer;
   tide_dtype dtype[LTIDE_LUA_KERNEL_RESULTS];
-  tide_kernel *program;
+  tide_kernel *kernel;
   int64_t block[TIDE_KERNEL_DIMS];
   int rounds; /* above 1: on a GPU it writes one result for each block of threads, which does so many
                  (tide_kernel_text) */
@@ -54,7 +54,7 @@ typedef struct ltide_kernel {
 } ltide_kernel;
 
 /* kernel.c */
-ltide_kernel *ltide_check_program(lua_State *L, int arg);
+ltide_kernel *ltide_check_kernel(lua_State *L, int arg);
 /* specialize.c */
 void ltide_specials_free(ltide_kernel *k);
 /* Makes what this call needs, by kernel/kernel.lua: of the kernel at `at`, for the n arguments from `first` on. */

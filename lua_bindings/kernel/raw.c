@@ -157,7 +157,7 @@ static bool is_ready(lua_State *L, const ltide_state *S, tide_raw_kernel *k, con
 }
 
 /* Upvalue 1 is the metatable of kernels. */
-static int lkernel_call(lua_State *L) {
+static int lraw_call(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   tide_operand args[ARGUMENTS];
   tide_grid g;
@@ -167,7 +167,7 @@ static int lkernel_call(lua_State *L) {
   luaL_checkstack(L, 8, "compile_kernel");
   read_grid(L, k, 2, &g);
   int n = read_arguments(L, S, k, 3, args);
-  if (!is_ready(L, S, k, &g, args, n)) return ltide_yield_again(L, lkernel_call);
+  if (!is_ready(L, S, k, &g, args, n)) return ltide_yield_again(L, lraw_call);
   ltide_try(L, tide_raw_kernel_launch(k, &g, args, n));
   return 0;
 }
@@ -180,7 +180,7 @@ static int lbound_call(lua_State *L) {
   return 0;
 }
 
-static int lkernel_bind(lua_State *L) {
+static int lraw_bind(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   tide_operand args[ARGUMENTS];
   tide_grid g;
@@ -188,7 +188,7 @@ static int lkernel_bind(lua_State *L) {
   luaL_checkstack(L, 8, "bind");
   read_grid(L, k, 2, &g);
   int n = read_arguments(L, S, k, 3, args);
-  if (!is_ready(L, S, k, &g, args, n)) return ltide_yield_again(L, lkernel_bind);
+  if (!is_ready(L, S, k, &g, args, n)) return ltide_yield_again(L, lraw_bind);
   if (g.stream) ltide_hold_stream(L, S, g.stream); /* the table may let go of it while the handle is made */
   ltide_try(L, tide_raw_kernel_bind((tide_raw_kernel_bound **)ltide_new_pointer(L, BOUND_META), k, &g, args, n));
   lua_pushcclosure(L, lbound_call, 1);
@@ -197,13 +197,13 @@ static int lkernel_bind(lua_State *L) {
 
 /* {==== Looking */
 
-static int lkernel_ready(lua_State *L, ltide_call *c) {
+static int lraw_ready(lua_State *L, ltide_call *c) {
   bool ready;
   ltide_try(L, tide_raw_kernel_ready(&ready, c->v[0].object, c->v[1].given ? c->v[1].device : TIDE_CURRENT));
   return ltide_give_boolean(L, ready);
 }
 
-static int lkernel_params(lua_State *L, ltide_call *c) {
+static int lraw_params(lua_State *L, ltide_call *c) {
   static const ltide_field fields[] = LTIDE_FIELDS(tide_raw_kernel_param, name, type, read_only);
   const tide_raw_kernel *k = c->v[0].object;
   lua_createtable(L, tide_raw_kernel_params(k), 0);
@@ -273,7 +273,7 @@ static ltide_row jit_kernel_cuda_rows[] = {
     {0}};
 
 static ltide_row kernel_rows[] = {
-#include "kernel/api/kernel.def"
+#include "kernel/api/raw_kernel.def"
     {0}};
 
 /* Upvalue 1: the methods. */
@@ -295,7 +295,7 @@ void ltide_open_jit_kernel(lua_State *L, ltide_state *S) {
   ltide_new_class(L, KERNEL_META, meta, "Kernel", kernel_rows, kernel_index);
   luaL_getmetatable(L, KERNEL_META);
   lua_pushvalue(L, -1);
-  lua_pushcclosure(L, lkernel_call, 1);
+  lua_pushcclosure(L, lraw_call, 1);
   lua_setfield(L, -2, "__call");
   lua_getfield(L, -2, "cuda");
   ltide_register_rows(L, "tide.cuda", jit_kernel_cuda_rows);

@@ -14,7 +14,7 @@
 /* {==== What is there */
 
 static void special_free(ltide_special *s) {
-  tide_kernel_free(s->program);
+  tide_kernel_free(s->kernel);
   free(s);
 }
 
@@ -154,7 +154,7 @@ static ltide_special *new_special(lua_State *L, int args, int outers) {
 /* kernel_add(k, description): what it says is compiled becomes one of k's. */
 static int script_kernel_add(lua_State *L) {
   enum { D = 2 };
-  ltide_kernel *k = ltide_check_program(L, 1);
+  ltide_kernel *k = ltide_check_kernel(L, 1);
   tide_kernel_operand operand[TIDE_KERNEL_OPERANDS];
   luaL_checkstack(L, LUA_MINSTACK, "kernel");
   int n = read_operands(L, D, operand);
@@ -178,7 +178,7 @@ static int script_kernel_add(lua_State *L) {
   for (int i = 0; i < s->args; i++) s->code[i] = code_of(&operand[i]);
   read_outers(L, D, s, operand);
   for (int i = 0; i < s->results; i++) s->dtype[i] = operand[n - s->results + i].dtype;
-  if (tide_kernel_new(&s->program, &t) != TIDE_OK) {
+  if (tide_kernel_new(&s->kernel, &t) != TIDE_OK) {
     free(s);
     return ltide_raise(L);
   }
@@ -234,7 +234,7 @@ static int script_kernel_new(lua_State *L) {
 /* kernel_drop(k): nothing is compiled any more; a special that a call may be using goes later. */
 static int script_kernel_drop(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  ltide_kernel *k = ltide_check_program(L, 1);
+  ltide_kernel *k = ltide_check_kernel(L, 1);
   ltide_special **last = &k->dropped;
   if (!ltide_is_interrupting(L, S)) list_free(&k->dropped);
   while (*last) last = &(*last)->next;
@@ -248,20 +248,20 @@ static int default_device(void) { return tide_is_available() ? tide_current_devi
 
 /* specials_ready(k): is all of it compiled for the device where it ran last, or else would run? */
 static int script_specials_ready(lua_State *L) {
-  const ltide_kernel *k = ltide_check_program(L, 1);
+  const ltide_kernel *k = ltide_check_kernel(L, 1);
   bool all = true;
   for (const ltide_special *s = k->specials; s; s = s->next) {
     bool ready;
-    ltide_try(L, tide_kernel_ready(&ready, s->program, s->ran ? s->device : default_device()));
+    ltide_try(L, tide_kernel_ready(&ready, s->kernel, s->ran ? s->device : default_device()));
     all = all && ready;
   }
   return ltide_give_boolean(L, all);
 }
 
 static int script_specials_wait(lua_State *L) {
-  const ltide_kernel *k = ltide_check_program(L, 1);
+  const ltide_kernel *k = ltide_check_kernel(L, 1);
   for (const ltide_special *s = k->specials; s; s = s->next)
-    ltide_try(L, tide_kernel_wait(s->program, s->ran ? s->device : default_device()));
+    ltide_try(L, tide_kernel_wait(s->kernel, s->ran ? s->device : default_device()));
   return 0;
 }
 

@@ -22,7 +22,7 @@ return {
     text = "Distributions, seeds, generators.", nouns = { "random", "generator" } },
   { file = "kernels", title = "Write kernels", learn = "learn/kernels.md",
     text = "Kernels in Lua, the words inside them, small vectors, fused functions, kernels from C text.",
-    nouns = { "program", "words", "vectors", "fuse", "kernel", "jit" } },
+    nouns = { "kernel", "words", "vectors", "fuse", "raw", "jit" } },
   { file = "devices", title = "Choose devices", learn = "learn/devices.md",
     text = "The current device, its properties, its state.", nouns = { "device", "info", "determinism" } },
   { file = "streams", title = "Order work on streams", learn = "learn/streams.md",
