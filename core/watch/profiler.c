@@ -126,6 +126,8 @@ tide_status tide_profile_begin(const char *what, uint32_t flags) {
   return TIDE_OK;
 }
 
+bool tide_profile_is_recording(void) { return tide__profiling(); }
+
 /* Takes the recording out: nobody adds to it any more. NULL if there is none. */
 static tide_profile *take(bool wait) {
   uint64_t number = atomic_exchange(&tide__profile_on, 0);

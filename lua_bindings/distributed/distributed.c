@@ -39,9 +39,11 @@ static _Thread_local uint64_t waiting;
 static void begin_range(lua_State *L) {
   const char *file;
   char text[300];
+  if (waiting) tide_nvtx_scope_leave(waiting);
+  waiting = 0;
+  if (!tide_profile_is_recording() && !tide_nvtx_available()) return;
   int line = script_line(L, &file);
   snprintf(text, sizeof text, "%s  %s:%d", ltide_function_name(L), file, line);
-  tide_nvtx_scope_leave(waiting);
   waiting = tide_nvtx_scope_enter(text);
 }
 
@@ -57,7 +59,8 @@ static void wait_on_host(lua_State *L, tide_work *work) {
     if (why) ltide_error(L, "StateError", "%s: this would wait for other ranks%s", ltide_function_name(L), why);
     ltide_poll_hooks(L);
   }
-  tide_nvtx_scope_leave(waiting);
+  if (waiting) tide_nvtx_scope_leave(waiting);
+  waiting = 0;
 }
 
 /* The current stream waits, or the host does. */

@@ -38,6 +38,7 @@ enum { TIDE_PROFILE_EVENTS = 1 }; /* measure the devices by events even where th
 /* Records every operation of the process from now on; `what` (a literal) names the caller in errors. One recording at a
  * time: STATE for a second one. */
 TIDE_API tide_status tide_profile_begin(const char *what, uint32_t flags);
+TIDE_API bool tide_profile_is_recording(void);
 /* Waits for the devices that were used and ends it. A failure of their work is not reported here. */
 TIDE_API tide_status tide_profile_end(tide_profile **out);
 /* Waits for all devices, so that a failure of their work is reported; not while anything is captured, which that would
