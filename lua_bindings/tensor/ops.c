@@ -221,14 +221,18 @@ static void convert_lists(lua_State *L, ltide_state *S, tide_op op, int n) {
   }
 }
 
-/* Refuses a Lua boolean where only a slip puts one: x * (y == z), and where(y == z, x, 0). */
-static inline void refuse_booleans(lua_State *L, tide_op op, const tide_operand *in, int n) {
+/* A Lua boolean is no condition; in x * (y == z) it counts as 0 or 1, as PyTorch's does, which is told once. */
+static inline void check_booleans(lua_State *L, tide_op op, const tide_operand *in, int n) {
+  static _Atomic bool is_told;
   bool is_sum = op == TIDE_OP_add || op == TIDE_OP_sub || op == TIDE_OP_mul || op == TIDE_OP_div;
   if (op == TIDE_OP_where && !in[0].tensor && in[0].number.kind == 'B')
     ltide_arg_error(L, 1, tide_op_operand(op, 0), "a tensor of booleans");
   for (int k = 0; is_sum && k < n; k++)
-    if (!in[k].tensor && in[k].number.kind == 'B' && tide_tensor_dtype(in[1 - k].tensor) != TIDE_BOOL)
-      ltide_arg_error(L, k + 1, tide_op_operand(op, k), "a tensor or a number");
+    if (!in[k].tensor && in[k].number.kind == 'B' && tide_tensor_dtype(in[1 - k].tensor) != TIDE_BOOL &&
+        !atomic_exchange_explicit(&is_told, true, memory_order_relaxed))
+      ltide_warn(L,
+                 "%s: a Lua boolean counts as 0 or 1; x == y compares whole tensors, x:eq(y) compares their elements",
+                 ltide_function_name(L));
 }
 
 static void read_operands(lua_State *L, ltide_state *S, op_call *c) {
@@ -238,7 +242,7 @@ static void read_operands(lua_State *L, ltide_state *S, op_call *c) {
     has_tensor = has_tensor || c->in[k].tensor;
   }
   if (!has_tensor) ltide_arg_error(L, 1, tide_op_operand(c->op, 0), "a tensor");
-  refuse_booleans(L, c->op, c->in, c->operands);
+  check_booleans(L, c->op, c->in, c->operands);
 }
 
 /* Pushes the result in a new handle, or writes it to `into`. */
@@ -297,7 +301,7 @@ static inline int binary(lua_State *L, tide_op op, bool in_place) {
   if (lua_gettop(L) != 2 || specials[op].always || !read_operand(L, S, 1, &in[0]) || !read_operand(L, S, 2, &in[1]) ||
       !(in[0].tensor || in[1].tensor) || (in_place && !in[0].tensor))
     return general(L, S, op, 2, in_place);
-  if (!in[0].tensor || !in[1].tensor) refuse_booleans(L, op, in, 2);
+  if (!in[0].tensor || !in[1].tensor) check_booleans(L, op, in, 2);
   tide_tensor *into = in_place ? ((ltide_tensor *)lua_touserdata(L, 1))->t : NULL;
   ltide_tensor *u = in_place ? NULL : ltide_new_tensor(L, S);
   tide_tensor **out = in_place ? NULL : &u->t;
