@@ -221,15 +221,15 @@ static void convert_lists(lua_State *L, ltide_state *S, tide_op op, int n) {
   }
 }
 
-/* A Lua boolean is no condition; in x * (y == z) it counts as 0 or 1, as PyTorch's does, which is told once. */
+/* A Lua boolean is no condition; in x * (y == z) it counts as 0 or 1, as PyTorch's does, and a warning says so once. */
 static inline void check_booleans(lua_State *L, tide_op op, const tide_operand *in, int n) {
-  static _Atomic bool is_told;
+  static _Atomic bool has_warned;
   bool is_sum = op == TIDE_OP_add || op == TIDE_OP_sub || op == TIDE_OP_mul || op == TIDE_OP_div;
   if (op == TIDE_OP_where && !in[0].tensor && in[0].number.kind == 'B')
     ltide_arg_error(L, 1, tide_op_operand(op, 0), "a tensor of booleans");
   for (int k = 0; is_sum && k < n; k++)
     if (!in[k].tensor && in[k].number.kind == 'B' && tide_tensor_dtype(in[1 - k].tensor) != TIDE_BOOL &&
-        !atomic_exchange_explicit(&is_told, true, memory_order_relaxed))
+        !atomic_exchange_explicit(&has_warned, true, memory_order_relaxed))
       ltide_warn(L,
                  "%s: a Lua boolean counts as 0 or 1; x == y compares whole tensors, x:eq(y) compares their elements",
                  ltide_function_name(L));
