@@ -134,6 +134,7 @@ tide_status tide__group_join(const tide_distributed_config *config) {
 /* A message that is left at the end had another rank or tag than its receiver expected. */
 static void report_unreceived(void) {
   int status[TIDE__MPI_STATUS], flag = 0;
+  if (!tide__world || tide__world->size == 1) return;
   if (mpi->Iprobe(mpi_const.any_source, mpi_const.any_tag, tide__world->data, &flag, status) || !flag) return;
   char text[100];
   snprintf(text, sizeof text, "a message from rank %d with tag %d was not received", status[mpi_const.status_source],
