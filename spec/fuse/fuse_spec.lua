@@ -183,6 +183,13 @@ describe("tide.fuse", function()
         D.eq(want, got[i]:double(), i == 3 and 1e-4 or 1e-6) -- the variance of all dims runs alone, in float32 as without fuse
       end
     end
+    for _, n in ipairs { 17000, 40000, 50001 } do -- a constant varies by nothing at all
+      local f, x = tide.fuse(function(a) return (a * 2):var(1) end), tide.ones(n, { device = dev }) * 1.7
+      for _ = 1, 2 do
+        D.eq(0, f(x):item())
+        if D.compiler then f:wait() end
+      end
+    end
     local x = fill { 3, 20000 } -- more of them than one kernel has results for
     check(function(a) return a:var(-1) * 1, (a * 2):var(-1), (a + 1):std(-1), (a * 3):mean(-1) end, 1e-5, x)
     x[1][5], x[2][6], x[3][1] = 1e6, 1 / 0, 0 / 0

@@ -93,13 +93,16 @@ static tide_status do_reduce(const piece *x, int node) {
   a.outer = a.keep_size[0] = keep ? x->columns : x->rows, a.inner = a.red_size[0] = keep ? x->rows : x->columns;
   a.keep_stride[0][0] = out[keep], a.keep_stride[1][0] = in[keep], a.red_stride[0] = in[red];
   double n = (double)a.inner - (o->params ? number(p, o->param).re : 0), one = 1;
-  if (o->op == TIDE_MEAN || o->params) a.scale = 1 / (n > 0 ? n : 0);
+  bool divides = p->parts && o->op == TIDE_MEAN && o->dtype == TIDE_FLOAT64; /* a variance's: exact for a constant */
+  if ((o->op == TIDE_MEAN && !divides) || o->params) a.scale = 1 / (n > 0 ? n : 0);
   if (o->op == TIDE_VAR) a.param = n - 1; /* of a part, as these two: the sum of squares around the mean */
   if (o->op == TIDE_COUNT_NONZERO) {      /* of all elements: it is 1 that many times */
     a.op = TIDE_SUM, a.scale = n, a.inner = a.red_size[0] = 1;
     a.head.ptr[1] = &one, a.dtype[1] = a.acc = TIDE_FLOAT64, a.keep_stride[1][0] = 0;
   }
-  return tide__cpu_reduce(NULL, &a);
+  TIDE_TRY(tide__cpu_reduce(NULL, &a));
+  for (int64_t k = 0; divides && k < a.outer; k++) ((double *)a.head.ptr[0])[k * out[keep]] /= n;
+  return TIDE_OK;
 }
 
 /* The first of all threads reports a place that is outside. */
