@@ -288,10 +288,12 @@ static void test_copies(void) {
   OK(t->host_alloc((void **)&pinned, sizeof here));
   void *x = alloc(0, MIB), *y = alloc(1, MIB);
   for (int i = 0; i < 1024; i++) pinned[i] = (float)i;
+  OK(tide_sim_fault("slow:200")); /* so late that nothing else can be */
   OK(t->copy_to_device(l.head.impl, x, pinned, sizeof here, true));
+  OK(tide_sim_fault(NULL));
   bool done = true;
   OK(t->stream_query(&done, l.head.impl));
-  CHECK(!done); /* really late */
+  CHECK(!done);
   OK(t->copy_to_host(l.head.impl, here, x, sizeof here, false));
   CHECK(here[1023] == 1023);
   OK(t->copy_peer(l.head.impl, y, 1, x, 0, sizeof here));
