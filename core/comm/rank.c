@@ -16,6 +16,7 @@
 
 /* A communicator that a thread makes, where the second of thread and rank to end frees this; or ends. */
 typedef struct task {
+  const tide_collective *table; /* it may end after the runtime */
   _Atomic int ends;
   void *impl;
   int device, n, rank;
@@ -47,7 +48,7 @@ static void *close_impl(void *user) {
   for (int i = 0; o->abort && i < 2000 && !(is_locked = !pthread_mutex_trylock(&lock)); i++)
     nanosleep(&(struct timespec){0, 1000000}, NULL);
   if (is_locked) pthread_mutex_unlock(&lock);
-  tide__collective_table()->rank_close(o->device, o->impl, o->abort);
+  o->table->rank_close(o->device, o->impl, o->abort);
   free(o);
   closing--;
   return NULL;
@@ -60,10 +61,10 @@ static bool start(void *(*fn)(void *), task *o) {
 
 static void *open_impl(void *user) {
   task *o = user;
-  o->status = tide__collective_table()->rank_open(&o->impl, o->device, o->id, o->n, o->rank);
+  o->status = o->table->rank_open(&o->impl, o->device, o->id, o->n, o->rank);
   if (o->status != TIDE_OK) snprintf(o->message, sizeof o->message, "%s", tide_error_get()->message);
   if (o->ends++) { /* nobody waits for it any more */
-    if (o->status == TIDE_OK) tide__collective_table()->rank_close(o->device, o->impl, true);
+    if (o->status == TIDE_OK) o->table->rank_close(o->device, o->impl, true);
     free(o);
   }
   return NULL;
@@ -101,7 +102,7 @@ tide_status tide_nccl_rank_new(tide_nccl_rank **out, int device, const unsigned 
   if (!r) return tide__fail(TIDE_MEMORY, "nccl: no host memory for a communicator");
   r->device = device, r->n = n, r->rank = rank;
   if ((r->opening = calloc(1, sizeof *r->opening))) {
-    *r->opening = (task){.device = device, .n = n, .rank = rank};
+    *r->opening = (task){.table = t, .device = device, .n = n, .rank = rank};
     memcpy(r->opening->id, id, TIDE_NCCL_ID);
   }
   if (!r->opening || !start(open_impl, r->opening)) {
@@ -235,7 +236,7 @@ static void close_rank(tide_nccl_rank *r, bool abort) {
   void *impl = r->impl;
   r->impl = NULL, r->opening = NULL;
   if (!impl || !t) return;
-  if ((o = calloc(1, sizeof *o))) *o = (task){.impl = impl, .device = r->device, .abort = abort};
+  if ((o = calloc(1, sizeof *o))) *o = (task){.table = t, .impl = impl, .device = r->device, .abort = abort};
   closing++;
   if (o && start(close_impl, o)) return;
   closing--;

@@ -269,9 +269,13 @@ static tide_status rank_id(unsigned char *id) {
   return tide__nccl_rank_id(tide__sim.host, id);
 }
 
+/* By a thread that may wait until after the devices are closed. */
 static tide_status rank_open(void **out, int device, const unsigned char *id, int n, int rank) {
   TIDE_TRY(check_double());
-  return tide__nccl_rank_open(tide__sim.host, out, device, id, n, rank);
+  pthread_mutex_lock(&tide__sim.lock);
+  const tide_backend_host *host = tide__sim.host;
+  pthread_mutex_unlock(&tide__sim.lock);
+  return tide__nccl_rank_open(host, out, device, id, n, rank);
 }
 
 static tide_status rank_ready(bool *ready, int device, void *comm) {
