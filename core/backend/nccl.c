@@ -85,7 +85,6 @@ tide_status tide__nccl_rank_id(const tide_backend_host *host, unsigned char *id)
   int version;
   if (!tide__nccl_open(&problem, &version)) return host->fail(TIDE_LIBRARY, "nccl: %s", problem);
   if (problem_ranks[0]) return host->fail(TIDE_LIBRARY, "nccl: %s", problem_ranks);
-  setenv("NCCL_RUNTIME_CONNECT", "0", 0);
   return tide__nccl_check(host, TIDE_CPU, "nccl: a name for communicators", ranks.get_id(id));
 }
 

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "collective_ops.h"
+#include "os/process.h"
 
 /* A communicator that a thread makes, where the second of thread and rank to end frees this; or ends. */
 typedef struct task {
@@ -84,6 +85,7 @@ tide_status tide_nccl_rank_id(unsigned char id[TIDE_NCCL_ID]) {
   const tide_collective *t;
   TIDE_GIVEN("nccl_rank_id", id);
   TIDE_TRY(get_table(&t));
+  tide__os_default_variable("NCCL_RUNTIME_CONNECT", "0"); /* ranks connect while the communicator is made */
   return t->rank_id(id);
 }
 

@@ -29,6 +29,8 @@ extern char **environ;
 
 int32_t tide__os_self(void) { return (int32_t)getpid(); }
 
+void tide__os_default_variable(const char *name, const char *value) { setenv(name, value, 0); }
+
 void tide__os_sleep(double seconds) {
   struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
   nanosleep(&t, NULL);

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-int32_t tide__os_self(void);          /* this process */
+int32_t tide__os_self(void);                                         /* this process */
+void tide__os_default_variable(const char *name, const char *value); /* of the environment, where it is not set */
 bool tide__os_alive(int32_t process); /* is it running? A dead one that nobody has waited for is not */
 void tide__os_sleep(double seconds);  /* less where a signal comes */
 

@@ -23,6 +23,10 @@
 static const char task_variable[] = "TIDE_TASK_HANDLE";
 
 int32_t tide__os_self(void) { return (int32_t)GetCurrentProcessId(); }
+
+void tide__os_default_variable(const char *name, const char *value) {
+  if (!getenv(name)) _putenv_s(name, value);
+}
 void tide__os_sleep(double seconds) { Sleep((DWORD)(seconds * 1000 + 0.999)); }
 
 bool tide__os_alive(int32_t process) {
