@@ -2,7 +2,7 @@
  *
  * It is one struct, guarded by one lock that is held to add to it and for nothing else.
  *
- * Invariant: `current` is the recording that others may add to; whoever does names it by its number, under the lock, so
+ * Invariant: `current` is the recording that others may add to; they name it by its number, under the lock, so
  * that a thread that is late adds nothing to the next one. */
 #include "profiler.h"
 

@@ -4,7 +4,7 @@
  * the first step of a run is counted: then the hook goes, and quota_clock.c sets it again when something is used up.
  * Once the state has ended the hook raises at every instruction, and what catches errors lets this one pass.
  *
- * Invariant: of the coroutines of a state only the one that runs, those that have resumed it through ours, and those in
+ * Invariant: of the coroutines of a state only the one that runs, its resumers through ours, and those in
  * `bare` lack the hook. So new ones, and most that a host resumes, have it, and say so at their first step; the clock
  * finds those in `bare` when something is used up. */
 #include "interruptible_stdlib.h"

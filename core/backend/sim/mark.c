@@ -2,7 +2,7 @@
  * of shared events, semaphores of other APIs.
  *
  * A shared event has a page from the start, with two counters: how often it was recorded and how far that has come.
- * Whoever waits, here or elsewhere, waits for the count that it found. A recorder that died has nothing more to do: its
+ * A wait, here or elsewhere, is for the count that it found. A recorder that died has nothing more to do: its
  * records count as passed.
  *
  * Invariant: a mark lives while its event, a queued operation or a waiting host holds it. */

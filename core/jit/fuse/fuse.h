@@ -14,7 +14,7 @@ typedef struct tide__fuse_slot {
 } tide__fuse_slot;
 
 /* What a kernel of rows is made for. group 0: one that does parts of rows, or operations without a reduction; pieces
- * > 0: lanes are rows beside each other instead of elements of one, of which a thread reads that many at once. */
+ * > 0: lanes are rows beside each other instead of elements of one, and a thread reads that number of them at once. */
 typedef struct tide__fuse_shape {
   int group, lanes, pieces; /* threads of a row, elements of one access, accesses of a thread */
   int blocks;               /* of a row: more than one are a cluster */

@@ -3,7 +3,7 @@
  * Rows of up to 256 accesses of 16 bytes are a warp's, longer ones a block's of up to 1024 threads, each of which has
  * at most 8 accesses: that many elements stay in registers. Longer ones that are written are a cluster's of up to 8
  * blocks, where the GPU has these. All others are done in parts (fuse_stages.c), each by a block, or where rows lie
- * beside each other by a thread for as many rows as it reads at once.
+ * beside each other by a thread for all the rows that it reads at once.
  *
  * Invariant: an access of several elements is made only where every row begins at a multiple of it. */
 #include "jit/fuse/fuse.h"

@@ -2,7 +2,7 @@
  *
  * A group of threads, a warp, a block or a cluster, does a row. What it reads of the row stays in registers, so that
  * each element is read once, however many reductions there are. A reduction is a loop over the thread's elements, and
- * then a joining of the threads'. Values that lead to it are computed in that loop; those that are reduced and used
+ * then a joining of the threads'. Values that lead to it are computed in that loop; what is reduced and used
  * again are kept. What is one value a row is computed once, by every thread. A kernel of parts reads as it goes and
  * keeps nothing but what it has summed up, one for each lane.
  *
