@@ -133,10 +133,11 @@ end
 
 -- ---- search ----
 
--- Does "Tensor:view" or "tide.view" answer to the query "view", "Tensor:view", "x:view", "tide.view" or "cuda.stream"?
+-- Does "Tensor:view" or "tide.view" answer to the query "view", "Tensor:view", "x:view", "tide.view", "cuda.stream" or
+-- "profiler.trace"?
 local function matches(query, path, name)
   local whole = full(path, name)
-  if query == name or query == whole or in_module(path) and query == sub(whole, 6) then return true end
+  if query == name or query == whole or in_module(path) and sub(whole, #whole - #query) == "." .. query then return true end
   local colon, dot = find(query, ":"), find(query, ".")
   local joint = colon and dot and (colon < dot and colon or dot) or colon or dot
   local first = sub(query, 1, 1)

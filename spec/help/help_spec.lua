@@ -39,6 +39,13 @@ describe("help", function()
     assert.matches("^tide%.zeros[^\n]*\nMakes a tensor of zeros%.\n\n  > tide%.zeros%(2, 3%)\n  tensor", tide.help(tide.zeros))
   end)
 
+  it("finds a function of a module within a module by the end of its path", function()
+    for _, name in ipairs { "profiler.trace", "nvtx.range" } do
+      assert.are.equal(tide.help("tide.cuda." .. name), tide.help(name))
+      assert.matches("^tide%.cuda%." .. name, tide.help(name))
+    end
+  end)
+
   it("fits a screen for the two that have most to say", function()
     for _, name in ipairs { "kernel", "fuse" } do
       local out = D.run { "-h", name }
