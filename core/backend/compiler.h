@@ -28,6 +28,7 @@ typedef struct tide_launch {
   uint32_t shared; /* bytes of dynamic shared memory */
   uint32_t site;
   int32_t device;
+  const char *name; /* in profiles, of a kernel that has one; else NULL. Not in copies that a graph keeps */
   int64_t moved;    /* bytes read and written, as far as known */
   bool elementwise; /* one of ours: its blocks are independent, and it waits itself for the kernel before it */
   bool interpreted; /* the function is what code_new made; packed are the slots of its kernel */

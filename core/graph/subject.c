@@ -37,7 +37,7 @@ static void *copy_made(const tide__made *m) {
   memcpy(c->offset, a->offset, a->params * sizeof *a->offset);
   memcpy(c->pointer, a->pointer, a->pointers * sizeof *a->pointer);
   memcpy(c->packed, a->packed, a->bytes);
-  c->launch.offset = c->offset, c->launch.pointer = c->pointer, c->launch.packed = c->packed;
+  c->launch.offset = c->offset, c->launch.pointer = c->pointer, c->launch.packed = c->packed, c->launch.name = NULL;
   c->made = (tide__made){m->compiler, m->function, &c->launch};
   return c;
 }

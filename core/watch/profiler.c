@@ -46,6 +46,10 @@ static void fill(tide_profile *p, tide__profiled *o, const tide__operation *op, 
   o->device = op->stream->device;
   o->thread = tide__profile_thread(p), o->stream = (uint32_t)stream;
   o->bytes = bytes_of(op);
+  if (op->what == TIDE__LAUNCH_RAW && op->subject) {
+    const char *name = ((const tide__made *)op->subject)->launch->name;
+    o->name = name ? tide__profile_name(p, name) : 0;
+  }
   if (o->device >= 0) p->devices |= (uint64_t)1 << o->device;
 }
 

@@ -16,6 +16,7 @@ typedef struct tide__profiled {
   int32_t device;   /* TIDE_CPU or the stream's */
   uint32_t thread;  /* counted from 0 */
   uint32_t stream;  /* in the list of streams */
+  uint32_t name;    /* of a kernel over a grid, in the list of names; else 0 */
   uint32_t spans;   /* how many pieces of a device's work are known to be its */
   uint64_t bytes;   /* of its operands */
   size_t allocated; /* bytes on the device when it had been queued */

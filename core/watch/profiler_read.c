@@ -119,6 +119,7 @@ const char *tide__span_title(const tide_profile *p, const tide__span *s, char *t
   const tide__profiled *o = s->op >= 0 ? &p->op.at[s->op] : NULL;
   bool vague = !o || o->what == TIDE__LAUNCH_GRAPH || o->what == TIDE__LAUNCH_JIT || o->what == TIDE__LAUNCH_FUSED ||
                o->what == TIDE__LAUNCH_RAW;
+  if (o && o->name) return p->name.at[o->name];
   if (vague && s->name) return short_name(p->name.at[s->name], text, size);
   return o ? tide__launch_name((tide__launch)o->what, o->detail) : work_name(s->kind);
 }
@@ -144,7 +145,11 @@ static int by_key(const void *a, const void *b) {
 }
 
 static item item_of_op(const tide__profiled *o) {
-  item i = {.site = o->site, .what = o->what << 8 | o->detail, .device = o->device, .host = o->end - o->start};
+  item i = {.site = o->site,
+            .what = o->what << 8 | o->detail,
+            .device = o->device,
+            .host = o->end - o->start,
+            .name = o->name};
   i.bytes = o->bytes;
   i.length = o->device < 0 ? i.host : 0;
   return i;
@@ -160,7 +165,7 @@ static item item_of_span(const tide_profile *p, const tide__span *s, uint8_t *se
     if (o->spans > 1 || s->bytes) i.bytes = s->bytes;
     seen[s->op] = 1;
   }
-  i.device = s->device, i.name = s->name, i.kind = s->kind, i.length = s->end - s->start;
+  i.device = s->device, i.name = i.name ? i.name : s->name, i.kind = s->kind, i.length = s->end - s->start;
   return i;
 }
 

@@ -401,6 +401,23 @@ end
 describe("profiler.summary", function()
   D.watch(before_each, after_each)
 
+  it("calls a kernel in Lua by its name", function()
+    local x = tide.ones(64, { device = D.dev })
+    local named = tide.kernel("function(i, a) a[i] = a[i] + 1 end", { name = "grow" })
+    local unnamed = tide.kernel "function(i, a) a[i] = a[i] * 2 end"
+    local bound = named:on(64, x)
+    local function run()
+      bound()
+      for _, k in ipairs { named, unnamed } do k(64, x) end
+      if D.cuda then cuda.synchronize() end
+    end
+    run()
+    local t = summary(run)
+    local found = {}
+    for _, row in ipairs(t.rows) do found[row.kernel] = (found[row.kernel] or 0) + row.calls end
+    assert.are.same({ grow = 2, ["kernel:1"] = 1 }, found)
+  end)
+
   it("tells which lines and kernels took the time, largest first", function()
     local a = tide.randn(96, 96, { device = D.dev })
     local line

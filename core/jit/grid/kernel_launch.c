@@ -178,6 +178,7 @@ static tide_status pack(tide__jit_bound *out, int64_t *s, tide_kernel *p, const 
       (tide_launch){.grid = {blocks[0], blocks[1], blocks[2]},
                     .block = {(uint32_t)(block[0] * (p->ndim > 1 ? block[1] : 1) * (p->ndim > 2 ? block[2] : 1)), 1, 1},
                     .device = device,
+                    .name = p->name,
                     .moved = bytes_of(args, n),
                     .elementwise = l->compiler->host ? !(p->unordered && tide__deterministic()) : p->waits && few,
                     .interpreted = !l->ready,
