@@ -104,7 +104,7 @@ local p, v, sorted_p, sorted_v = tide.zeros(n, 3, real), tide.zeros(n, 3, real),
 local counts, place, first = tide.zeros({ buckets }, int32), tide.zeros({ n }, int32), tide.zeros({ buckets + 1 }, int32)
 hatch(n, p, v)
 local clock
-for t = 1, args.steps do
+for t in tide.progress(args.steps, "flying") do
   if t == args.steps // 2 + 1 then clock = args.device == "cpu" and tide.Timer() or tide.cuda.Timer() end -- all is compiled by then
   counts:zero_()
   count(n, p, counts, place)

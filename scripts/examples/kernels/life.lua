@@ -60,7 +60,7 @@ for at = 6, size // 3, 14 do
     age[{ size - at - cell[1], size - at // 2 - cell[2] }] = 1 -- and up to the left
   end
 end
-for _ = 1, args.steps do
+for _ in tide.progress(args.steps, "generations") do
   step({ size, size }, age, next_age)
   age, next_age = next_age, age
 end

@@ -113,7 +113,7 @@ local eye = q:rotate(tide.vec3(0, 0, 9.2)) + tide.vec3(0, 0.75, 0)
 local real = { dtype = tide.float32, device = args.device }
 local scene, camera = tide.tensor(spheres, real), tide.tensor({ { eye.x, eye.y, eye.z, 1.5 }, { q.x, q.y, q.z, q.w } }, real)
 local image, bytes = tide.zeros(height, width, 3, real), tide.empty({ height, width, 3 }, { dtype = tide.uint8, device = args.device })
-for sample = 1, args.samples do trace({ height, width }, image, scene, camera, sample) end
+for sample in tide.progress(args.samples, "tracing") do trace({ height, width }, image, scene, camera, sample) end
 develop({ height, width, 3 }, image, bytes, args.samples)
 tide.save_png(args.out, bytes)
 print(("path_tracer: %d x %d, %d rays a pixel, %s"):format(width, height, args.samples, args.out))

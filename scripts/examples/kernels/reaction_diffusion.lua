@@ -50,7 +50,7 @@ end)
 local real = { dtype = tide.float32, device = args.device }
 local u, v, next_u, next_v = tide.zeros(size, size, real), tide.zeros(size, size, real), tide.zeros(size, size, real), tide.zeros(size, size, real)
 sow({ size, size }, u, v)
-for _ = 1, args.steps // 2 do
+for _ in tide.progress(args.steps // 2, "reacting") do
   react({ size, size }, u, v, next_u, next_v)
   react({ size, size }, next_u, next_v, u, v)
 end

@@ -104,7 +104,7 @@ local first = tide.zeros({ rows * columns + 1 }, int32) -- how many particles st
 local behind = first:narrow(1, 2, rows * columns)
 fill(n, p, v)
 local steps, clock = args.seconds // dt | 0, nil
-for step = 1, steps do
+for step in tide.progress(steps, "flowing") do
   if step == steps // 2 + 1 then clock = args.device == "cpu" and tide.Timer() or tide.cuda.Timer() end -- all is compiled by then
   counts:zero_()
   count(n, p, counts, place)

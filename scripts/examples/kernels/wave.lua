@@ -67,7 +67,7 @@ local h, last, ground = tide.zeros(size, size, real), tide.zeros(size, size, rea
 local picture = tide.empty({ size, size, 3 }, { dtype = tide.uint8, device = args.device })
 local grid = { size, size }
 pour(grid, h, last, ground, 21)
-for _ = 1, args.steps * size // 1024 do
+for _ in tide.progress(args.steps * size // 1024, "steps") do
   step(grid, h, last, ground)
   h, last = last, h
 end
