@@ -1,8 +1,8 @@
 -- tide.kernel: kernels written in Lua: from a function and the kinds of its arguments to what specialize.c keeps of it.
 --
 -- A text is parsed once and compiled once for each new combination of kinds (compile). `layout` is one of them: what is known
--- of grid and tensors, as tide_kernel_layout counts it: 1, all sizes and offsets are computed in 32 bits; 2, elements lie side by
--- side along the last dims, too.
+-- of grid and tensors, as tide_kernel_layout counts it: 1, all sizes and offsets are computed in 32 bits; 2, elements are also
+-- contiguous along the last dims; 3 and 4, the same for large grids.
 --
 -- Invariant: a kernel has a body that was read as a whole; an error in another one changes nothing.
 
@@ -178,7 +178,7 @@ end
 -- One form of a kernel, as kernel_add takes it: for grids of ndim sizes, a layout and the kinds of the arguments.
 local function compile(self, source, ndim, layout, signature)
   local trusted, small = runs_native(), layout > 0
-  local opts = { check = self.check ~= false or not trusted, clear = not trusted, small = small, unit = layout > 1,
+  local opts = { check = self.check ~= false or not trusted, clear = not trusted, small = small, unit = layout == 2 or layout == 4, many = layout > 2,
     block = default_block(self, ndim), plain = true, reduce = self.reduce }
   local syntax = parse(source)
   local tree = types.infer(syntax, { ndim = ndim, small = small, signature = signature, float = self.float })
@@ -271,7 +271,7 @@ end
 function M.text_of(k, self, device)
   local last = self.last
   if not last then fail("StateError", "source: nothing was compiled yet, expected a call before, or types=") end
-  local opts = { check = last.opts.check, clear = last.opts.clear, small = last.opts.small, unit = last.opts.unit, block = last.opts.block, reduce = last.opts.reduce }
+  local opts = { check = last.opts.check, clear = last.opts.clear, small = last.opts.small, unit = last.opts.unit, many = last.opts.many, block = last.opts.block, reduce = last.opts.reduce }
   if device == nil then device = default_device() < 0 and "cpu" or "cuda" end
   if device ~= "cpu" and device ~= "cuda" then refuse(device, "device", "'cuda' or 'cpu'") end
   return cxx.write(last.typed, opts)[device == "cpu" and "host" or "device"]

@@ -156,7 +156,7 @@ local long_text, slow_blocks, blocks = 1 << 14, 1 << 12, 1 << 20
 local function write_looks(w, of_gpu, body)
   local loops, slow = next(w.stops) ~= nil, w.typed.atomics or #body > long_text
   if loops then put(w, "int tk_left = TIDE_ROUNDS;\n" .. (of_gpu and "unsigned tk_looks = 0;\n" or "")) end
-  if not of_gpu or w.small and not (loops or slow) then return end
+  if not of_gpu or w.small and not (w.many or loops or slow) then return end
   w.late = true
   put(w, "TIDE_LATE(" .. literal((loops or slow) and slow_blocks or blocks) .. ")\n")
 end
@@ -291,7 +291,7 @@ end
 -- The writer of a text, at its begin.
 local function begin(typed, opts, host)
   local w = {
-    out = {}, typed = typed, host = host, check = opts.check ~= false, clear = opts.clear, small = opts.small, units = opts.unit, plain = opts.plain, ndims = {}, sums = {}, wanted = {}, copy = 1, inside = {}, wraps = {}, sure = {}, decided = {}, accesses = 0, apart = "",
+    out = {}, typed = typed, host = host, check = opts.check ~= false, clear = opts.clear, small = opts.small, many = opts.many, units = opts.unit, plain = opts.plain, ndims = {}, sums = {}, wanted = {}, copy = 1, inside = {}, wraps = {}, sure = {}, decided = {}, accesses = 0, apart = "",
     block = opts.block or (typed.ndim == 1 and { 256 } or typed.ndim == 2 and { 1, 256 } or { 1, 1, 256 }),
   }
   w.threads, w.stops, w.turns = 1, loop_stops.find(typed.body), "0u"

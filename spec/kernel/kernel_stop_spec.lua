@@ -85,6 +85,22 @@ describe("loops of a kernel that look whether to end", function()
     end
   end)
 
+  if D.simulated then
+    it("look as blocks begin in grids of more than 2^28 places, and count up to 2^30 in 32 bits", function()
+      local out = D.simulate(1, [[local tide = require "tide"
+        local x = tide.zeros(3, 4, { device = "cuda" })
+        for _, grid in ipairs { { 1 << 14, 1 << 14 }, { 1 << 14, (1 << 14) + 1 }, { 1 << 15, 1 << 15 }, { 1 << 15, (1 << 15) + 1 } } do
+          for _, y in ipairs { x, x:t() } do
+            local k = tide.kernel "function(i, j, y) if y[1][1] > i then y[1][1] = j end end"
+            k(grid, y)
+            local text = k:source "cuda"
+            print(text:match "typedef ([%w ]+) tide_x;", text:find "\nTIDE_LATE" ~= nil)
+          end
+        end]], { TIDE_SIM_DRY = "1" })
+      assert.are.equal(("int false "):rep(2) .. ("int true "):rep(4) .. ("long long true "):rep(2), (out:gsub("%s+", " ")))
+    end)
+  end
+
   it("do not look where constants bound them", function()
     local x = tide.zeros(4)
     local function looks(body, device, large) -- how many, and whether the blocks of a long grid do as they begin

@@ -32,11 +32,13 @@ typedef struct tide_kernel_operand {
   uint8_t row, rows; /* the sizes that its last dimension and the one before must have; 0: any */
 } tide_kernel_operand;
 
-/* What is known of a grid and of the tensors that are passed; each holds what the one before does. */
+/* What is known of a grid and of the tensors that are passed. */
 typedef enum tide_kernel_layout {
   TIDE_KERNEL_ANY,
   TIDE_KERNEL_SMALL, /* sizes and offsets are below 2^30, so that 32 bits hold them, and places at most 2^28 */
-  TIDE_KERNEL_UNIT   /* elements lie side by side along the last dimension of each tensor */
+  TIDE_KERNEL_UNIT,  /* SMALL, and elements are contiguous along the last dimension of each tensor */
+  TIDE_KERNEL_MANY,  /* as SMALL, but for 2^28 to 2^30 places: the device's text tests whether to stop */
+  TIDE_KERNEL_MANY_UNIT
 } tide_kernel_layout;
 
 /* What a kernel is made of; all of it is copied. */

@@ -17,7 +17,7 @@
 
 static tide_status check_text(const tide_kernel_text *t) {
   if (t) TIDE_TRY(tide__struct_check("kernel", t->struct_size, sizeof *t));
-  bool good = t && t->name && (unsigned)t->layout <= TIDE_KERNEL_UNIT && t->device && t->host && t->ndim >= 1 &&
+  bool good = t && t->name && (unsigned)t->layout <= TIDE_KERNEL_MANY_UNIT && t->device && t->host && t->ndim >= 1 &&
               t->ndim <= TIDE_KERNEL_DIMS && t->operands_count >= 0 && t->operands_count <= TIDE_KERNEL_OPERANDS &&
               (!t->operands_count || t->operands) && t->lines_count >= 0 &&
               (!t->lines_count || (t->source && t->lines));

@@ -100,12 +100,14 @@ tide_kernel_layout tide_kernel_layout_of(const int64_t *grid, int ndim, const ti
   bool small = true, unit = true;
   int64_t places = 1;
   for (int d = 0; d < ndim; d++) small &= grid[d] < SMALL, places = tide__size_mul(places, grid[d]);
-  small &= places <= SMALL_GRID;
+  small &= places <= SMALL;
   for (int i = 0; small && i < n; i++) {
     const tide_tensor *x = args[i].tensor;
     if (x) small = is_small(x), unit &= is_unit(x);
   }
-  return !small ? TIDE_KERNEL_ANY : unit ? TIDE_KERNEL_UNIT : TIDE_KERNEL_SMALL;
+  if (!small) return TIDE_KERNEL_ANY;
+  if (places > SMALL_GRID) return unit ? TIDE_KERNEL_MANY_UNIT : TIDE_KERNEL_MANY;
+  return unit ? TIDE_KERNEL_UNIT : TIDE_KERNEL_SMALL;
 }
 
 /* ---- sizes ---- */

@@ -92,15 +92,25 @@ static void test_launch(void) {
 
 static void test_small(void) {
   const int64_t size = 3, grid[1] = {1 << 20}, huge[1] = {1 << 30};
-  tide_tensor *x, *wide;
+  tide_tensor *x, *wide, *odd;
   OK(tide_full(&x, &size, 1, tide_float(0), NULL));
   const int64_t sizes[2] = {INT64_C(1) << 31, 3};
   OK(tide_expand(&wide, x, sizes, 2));
+  OK(tide_slice(&odd, x, 0, 0, 2, 2)); /* no unit stride */
   const tide_operand args[] = {{.tensor = x}, {.number = tide_int(1)}, {.tensor = wide}};
   CHECK(tide_kernel_layout_of(grid, 1, args, 2) == TIDE_KERNEL_UNIT);
   CHECK(tide_kernel_layout_of(huge, 1, args, 2) == TIDE_KERNEL_ANY);
   CHECK(tide_kernel_layout_of(grid, 1, args, 3) == TIDE_KERNEL_ANY);
-  tide_tensor_release(x), tide_tensor_release(wide);
+  for (int k = 0; k < 2; k++) { /* places of the last grid that is SMALL, and of the last that 32 bits count */
+    const tide_operand of = {.tensor = k ? odd : x};
+    const int64_t last[][2] = {
+        {1 << 14, 1 << 14}, {1 << 14, (1 << 14) + 1}, {1 << 15, 1 << 15}, {1 << 15, (1 << 15) + 1}};
+    const tide_kernel_layout layouts[][4] = {
+        {TIDE_KERNEL_UNIT, TIDE_KERNEL_MANY_UNIT, TIDE_KERNEL_MANY_UNIT, TIDE_KERNEL_ANY},
+        {TIDE_KERNEL_SMALL, TIDE_KERNEL_MANY, TIDE_KERNEL_MANY, TIDE_KERNEL_ANY}};
+    for (int i = 0; i < 4; i++) CHECK(tide_kernel_layout_of(last[i], 2, &of, 1) == layouts[k][i]);
+  }
+  tide_tensor_release(x), tide_tensor_release(wide), tide_tensor_release(odd);
 }
 
 static void test_refusals(void) {
