@@ -33,10 +33,10 @@ TIDE_API tide_status tide_comm_reduce_add(tide_tensor **out, tide_tensor *const 
 /* outs[i] is the sum of lists[r * n + i] over all ranks r. The tensors of one rank lie on one device. */
 TIDE_API tide_status tide_comm_reduce_add_coalesced(tide_tensor **outs, tide_tensor *const *lists, int ranks, int n,
                                                     int destination, size_t buffer_size);
-/* Splits x along dim into chunks of these sizes, or, if chunk_sizes is NULL, into at most n equal ones, of which the
+/* Splits x along dim into chunks of these sizes, or, if chunk_sizes is NULL, into at most n equal ones; the
  * last may be smaller; *count says how many there are. outs[i] is chunk i on devices[i]: a view of x where it lies
  * there. The copy runs on streams[i], of devices[i], where streams and that one are given: then of the current streams
- * that of x's device alone waits for it. x may lie on the CPU. */
+ * only the stream of x's device waits for it. x may lie on the CPU. */
 TIDE_API tide_status tide_comm_scatter(tide_tensor **outs, int *count, const tide_tensor *x, const int *devices, int n,
                                        const int64_t *chunk_sizes, int dim, tide_stream *const *streams);
 /* The same into n tensors of accelerators, whose sizes along dim add up to x's. */

@@ -19,7 +19,7 @@ typedef enum tide_sync_debug {
 TIDE_API tide_status tide_sync_debug_set(tide_sync_debug mode); /* of the process */
 TIDE_API tide_sync_debug tide_sync_debug_get(void);
 /* Of the calling thread: operations that would make the host wait for a device fail with STATE before they do anything,
- * those that ask for it (synchronize) as well. `why` ends the message and is kept; NULL: they wait. Returns the one
+ * explicit waits (synchronize) too. `why` ends the message and is kept; NULL: they wait. Returns the one
  * before. */
 TIDE_API const char *tide_refuse_waits(const char *why);
 

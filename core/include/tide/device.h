@@ -67,9 +67,9 @@ TIDE_API tide_status tide_preload(int *loaded, int *all, int device, bool wait);
 
 /* ---- Access between devices ------------------------------------------------------------------------------------- */
 
-/* With it on, operations on `device` may read operands that lie on `peer`: the current stream of `device` waits for
- * that of `peer` before, and what `peer` does with the operand later waits for the operation. Off at the start;
- * switching it off waits for `device`. */
+/* With it on, operations on `device` may read operands that lie on `peer`: the current stream of `device` first
+ * waits for the current stream of `peer`, and what `peer` does with the operand later waits for the operation. Off at
+ * the start; switching it off waits for `device`. */
 TIDE_API tide_status tide_set_peer_access(int device, int peer, bool enabled);
 TIDE_API tide_status tide_get_peer_access(bool *out, int device, int peer);
 

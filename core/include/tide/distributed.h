@@ -122,8 +122,8 @@ typedef struct tide_distributed {
    * the operation has failed. *notice, which may be NULL, becomes a text that is worth telling, or NULL. */
   tide_status (*poll)(bool *done, tide_work *work, const char **notice);
   /* Makes later work of the current stream wait for the operation and find what it gives; the host does not wait.
-   * *ordered: false for what has no tensors of a device, and where streams cannot wait for the host: poll it. A failure
-   * that comes later is that of the next wait for the device, or of the next call here. */
+   * *ordered: false for what has no tensors of a device, and where streams cannot wait for the host: poll it. A later
+   * failure is reported by the next wait for the device, or by the next call here. */
   tide_status (*order)(bool *ordered, tide_work *work);
   int (*source)(const tide_work *work); /* of a RECV that is done: who sent it */
   void (*release)(tide_work *work);     /* NULL is allowed; an operation that runs goes on */

@@ -4,9 +4,9 @@
  *
  * Turns. Memory of a graphics API is used by turns, and a tensor on it is not acquired at first: every use of it, of
  * its views too, fails with STATE until tide_external_acquire, and again from tide_external_release on. Its turn begins
- * on the current stream of its device behind whatever the other side signalled, and ends there behind all work that was
- * queued on it, on whatever stream, replays of graphs included. Work on other streams waits for the current
- * one only if it is told to.
+ * on the current stream of its device after the other side's signals, and ends there after all work that was queued on
+ * it, on any stream, replays of graphs included. Work on other streams waits for the current one only by an explicit
+ * wait.
  *
  * Captures. Turns and semaphores are refused on a stream that is being captured: a semaphore's value belongs to one
  * frame. What is captured may use acquired tensors; a replay then needs them acquired.
@@ -99,8 +99,8 @@ typedef struct tide_gl_texture tide_gl_texture;
 /* target: GL_TEXTURE_2D or GL_TEXTURE_RECTANGLE; NULL is allowed at release, on the thread of the context too. */
 TIDE_API tide_status tide_import_gl_texture(tide_gl_texture **out, uint32_t texture, uint32_t target, int device);
 TIDE_API void tide_gl_texture_release(tide_gl_texture *texture);
-/* Copies a contiguous x [height, ...] on the texture's device into it, on the current stream; a row of x has as many
- * bytes as one of the texture. */
+/* Copies a contiguous x [height, ...] on the texture's device into it, on the current stream; the rows of x and of the
+ * texture have the same number of bytes. */
 TIDE_API tide_status tide_gl_texture_write(tide_gl_texture *texture, const tide_tensor *x);
 
 #ifdef __cplusplus

@@ -35,7 +35,7 @@ TIDE_API tide_status tide_fft_freq(tide_tensor **out, int64_t n, double d, bool 
 /* Rolls frequency 0 to the middle of the dims; inverse: back from there. */
 TIDE_API tide_status tide_fft_shift(tide_tensor **out, const tide_tensor *x, const int *dims, int ndims, bool inverse);
 
-/* How many plans the device's cache may hold; the one that was not used for longest goes first. 0 keeps none. */
+/* How many plans the device's cache may hold; the least recently used one goes first. 0 keeps none. */
 TIDE_API tide_status tide_fft_cache_set_max(int device, int64_t most);
 TIDE_API tide_status tide_fft_cache_get_max(int64_t *most, int device); /* 4096 at the start */
 TIDE_API tide_status tide_fft_cache_size(int64_t *size, int device);    /* how many plans it holds now */

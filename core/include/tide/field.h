@@ -17,8 +17,8 @@ typedef enum tide_pad_mode { TIDE_PAD_CONSTANT, TIDE_PAD_REFLECT, TIDE_PAD_REPLI
 TIDE_API tide_status tide_pad(tide_tensor **out, const tide_tensor *x, const int64_t *pads, int n, tide_pad_mode mode,
                               tide_scalar value);
 
-/* Windows over the last `rank` dims, 1 to 3; entry 0 is of the first of these. Behind it nothing or as many elements
- * as before stand beyond the borders. ceil_mode: a last window that is not whole counts too. */
+/* Windows over the last `rank` dims, 1 to 3; entry 0 is of the first of these. The padding behind it is
+ * none or the padding before it. ceil_mode: a last window that is not whole counts too. */
 typedef struct tide_pool {
   int64_t kernel[3], stride[3], padding[3], dilation[3];
   bool ceil_mode;
@@ -47,7 +47,7 @@ typedef enum tide_interpolate_mode {
 TIDE_API tide_status tide_interpolate(tide_tensor **out, const tide_tensor *x, const int64_t *size, const double *scale,
                                       tide_interpolate_mode mode, bool align);
 
-/* Entry 0 is of the first of `rank` spatial dims. padding: zeros on either side; same: as many as keep the size. */
+/* Entry 0 is of the first of `rank` spatial dims. padding: zeros on either side; same: padding keeps the size. */
 typedef struct tide_convolution {
   int64_t stride[3], padding[3], dilation[3], output_padding[3], groups;
   bool same;

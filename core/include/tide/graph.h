@@ -46,7 +46,7 @@ enum { TIDE_GRAPH_NAME = 64, TIDE_GRAPH_INPUTS = 64 };
  * TIDE_GRAPH_NAME, for messages too; at most TIDE_GRAPH_INPUTS. Inputs may not share memory with one another. */
 TIDE_API tide_status tide_graph_input(tide_graph *graph, const char *name, const tide_tensor *x);
 /* Replays that are queued from now on use x[i] where they have used what was named names[i]; names NULL: the first n in
- * the order in which they were named. Those queued before are not concerned. Views of an input that the work used are
+ * the order of their naming. Those queued before are not concerned. Views of an input that the work used are
  * replaced with it. x[i] has the dtype, size, strides and device of what was named (DTYPE, SHAPE, DEVICE), is not of
  * the graph's own memory, and shares none with what the graph writes (VALUE). SUPPORT: an operation keeps its memory.
  * On failure nothing has changed. The graph holds what is bound; an input whose last other reference was released by
@@ -57,7 +57,7 @@ TIDE_API tide_status tide_graph_bind(tide_graph *graph, const char *const *names
 /* Queues the recorded work on the current stream of the graph's device. */
 TIDE_API tide_status tide_graph_replay(tide_graph *graph);
 /* Records the event on the stream that the last replay was queued on, behind what is queued there now; before any
- * replay on that of the capture. */
+ * replay on the stream of the capture. */
 TIDE_API tide_status tide_graph_record(const tide_graph *graph, tide_event *event);
 /* Empties the graph; what it held goes when its last replay is done. */
 TIDE_API tide_status tide_graph_reset(tide_graph *graph);

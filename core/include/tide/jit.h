@@ -45,10 +45,10 @@ TIDE_API tide_status tide_jit_call(tide_tensor **out, tide_jit *jit, tide_tensor
  * another dtype they are converted. An input may be one of them. */
 TIDE_API tide_status tide_jit_call_into(tide_tensor *const *into, tide_jit *jit, tide_tensor *const *in, int n,
                                         const tide_scalar *scalars);
-/* Would this call find its kernel compiled? If not, that begins on another thread, and a compiler's error is told by a
- * later call of this or of the function. Where waits are refused (tide_refuse_waits, frames) a call that needs a
- * compiler fails with STATE and begins, too. Nothing is queued, but results are allocated and let go. into: as in
- * tide_jit_call_into, or NULL. */
+/* Would this call find its kernel compiled? If not, that begins on another thread, and a
+ * later call of this or of the function reports a compiler's error. Where waits are refused (tide_refuse_waits, frames)
+ * a call that needs a compiler fails with STATE and begins, too. Nothing is queued, but results are allocated and
+ * freed. into: as in tide_jit_call_into, or NULL. */
 TIDE_API tide_status tide_jit_ready(bool *out, tide_jit *jit, tide_tensor *const *in, int n, tide_tensor *const *into);
 
 /* ---- raw kernels ---- */
@@ -96,10 +96,10 @@ typedef struct tide_raw_kernel_text {
 } tide_raw_kernel_text;
 
 /* Compiles it for the current accelerator, or for the CPU where there is none; for others at their first launch. Where
- * waits are refused it is only begun, on another thread (tide_raw_kernel_ready), and what the compiler says is told
- * later; STATE then where the source has several kernels of that name, until it is known which one it is. On the CPU
- * and on simulated devices the blocks are shared by the CPU's threads, and the threads of a block are a loop, or run by
- * turns where they wait for each other; SUPPORT for what needs warps. */
+ * waits are refused it is only begun, on another thread (tide_raw_kernel_ready), and a later
+ * call reports the compiler's errors; STATE then where the source has several kernels of that name, until it is known
+ * which one it is. On the CPU and on simulated devices the blocks are shared by the CPU's threads, and the threads of a
+ * block are a loop, or run by turns where they wait for each other; SUPPORT for what needs warps. */
 TIDE_API tide_status tide_raw_kernel_new(tide_raw_kernel **out, const tide_raw_kernel_text *text);
 /* Frees the handle; NULL is allowed. */
 TIDE_API void tide_raw_kernel_free(tide_raw_kernel *kernel);
@@ -109,7 +109,7 @@ TIDE_API const char *tide_raw_kernel_name(const tide_raw_kernel *kernel);
 TIDE_API int tide_raw_kernel_params(const tide_raw_kernel *kernel);
 /* Parameter i; as long as the handle lives. NULL if there is none. */
 TIDE_API const tide_raw_kernel_param *tide_raw_kernel_param_get(const tide_raw_kernel *kernel, int i);
-/* Is it compiled for the device? As tide_jit_ready. TIDE_CURRENT: the one that tide_raw_kernel_new compiles for. */
+/* Is it compiled for the device? As tide_jit_ready. TIDE_CURRENT: the device tide_raw_kernel_new compiles for. */
 TIDE_API tide_status tide_raw_kernel_ready(bool *out, tide_raw_kernel *kernel, int device);
 /* Launches it. A pointer takes a contiguous tensor of its dtype, or an integer: an address that nobody checks. Numbers
  * are refused if the parameter's type cannot hold them; all checks come before the launch. */

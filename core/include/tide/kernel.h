@@ -72,9 +72,9 @@ TIDE_API tide_status tide_kernel_new(tide_kernel **out, const tide_kernel_text *
 TIDE_API void tide_kernel_free(tide_kernel *kernel);
 /* The most that a kernel for this call may take for granted. */
 TIDE_API tide_kernel_layout tide_kernel_layout_of(const int64_t *grid, int ndim, const tide_operand *args, int n);
-/* Is its kernel for the device compiled and loaded? If not, that begins on another thread, and a later call tells; a
- * compiler's error is told by each. True too where there is no compiler, but code: nothing better will come. device:
- * TIDE_CPU, or a device. */
+/* Is its kernel for the device compiled and loaded? If not, that begins on another thread, and a later call tells;
+ * each call reports a compiler's error. True too where there is no compiler, but code: nothing better will come.
+ * device: TIDE_CPU, or a device. */
 TIDE_API tide_status tide_kernel_ready(bool *out, tide_kernel *kernel, int device);
 /* Waits until it is; STATE where waits are refused. */
 TIDE_API tide_status tide_kernel_wait(tide_kernel *kernel, int device);

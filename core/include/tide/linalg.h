@@ -25,7 +25,7 @@ TIDE_API tide_status tide_linalg_solve(tide_tensor **out, const tide_tensor *a, 
 /* The determinant of each square matrix. logarithm, unless it is NULL: of its absolute value, real, -inf for 0;
  * det is what it is divided by its absolute value then, or 0. */
 TIDE_API tide_status tide_linalg_det(tide_tensor **det, tide_tensor **logarithm, const tide_tensor *x);
-/* The solution of a X = b, or X a = b unless `left`, for triangular a, of which the other triangle is not read, nor the
+/* The solution of a X = b, or X a = b unless `left`, for triangular a. The other triangle is not read, nor the
  * diagonal if `unit`, which then counts as 1; batches broadcast. A zero on the diagonal gives infinities or NaN. */
 TIDE_API tide_status tide_linalg_triangular_solve(tide_tensor **out, const tide_tensor *a, const tide_tensor *b,
                                                   bool upper, bool left, bool unit);
@@ -36,7 +36,7 @@ TIDE_API tide_status tide_linalg_qr(tide_tensor **q, tide_tensor **r, const tide
  * not converge, as for NaN. */
 TIDE_API tide_status tide_linalg_svd(tide_tensor **u, tide_tensor **s, tide_tensor **vh, const tide_tensor *x,
                                      bool full);
-/* The real eigenvalues, rising, and eigenvectors, in columns, of each Hermitian matrix, of which one triangle is read.
+/* The real eigenvalues, rising, and eigenvectors, in columns, of each Hermitian matrix; one triangle is read.
  * v NULL: they are not computed. VALUE where it does not converge. */
 TIDE_API tide_status tide_linalg_eigh(tide_tensor **w, tide_tensor **v, const tide_tensor *x, bool upper);
 /* The eigenvalues, in no order, and eigenvectors, in columns of length 1, of each square matrix; complex. v NULL: they

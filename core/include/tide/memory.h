@@ -101,7 +101,7 @@ TIDE_API void tide_host_memory_empty_cache(void);
 
 /* ---- Memory of CPU tensors ---- */
 
-/* What tensors hold and what is kept of that which they have let go, in pieces of more than 64 KiB: at most 256 MiB or
+/* What tensors hold, and what is cached of their freed memory in pieces of more than 64 KiB: at most 256 MiB or
  * a quarter of what tensors hold, or the piece that came last where tensors hold as much again. What has been idle for
  * two seconds is given back at the next call that allocates, waits or asks, and by an idle worker thread where CPU
  * loops have started one. num_alloc and num_free count the calls of the system's functions or the host's hooks. */

@@ -1,5 +1,5 @@
-/* tide/quota.h: what work may take that a host does not trust, such as that of a script. A quota belongs to a
- * tide_current: whatever is done while that one is bound counts. Conventions as in tide.h. */
+/* tide/quota.h: limits of work that a host does not trust, such as a script's. A quota belongs to a tide_current: all
+ * work done while that one is bound counts. Conventions as in tide.h. */
 #ifndef TIDE_QUOTA_H
 #define TIDE_QUOTA_H
 
@@ -19,7 +19,7 @@ typedef enum tide_quota_kind {
    * operation that a graph has recorded 8 KiB. */
   TIDE_QUOTA_HOST_BYTES,
   /* What is spent. Once one of these is used up every operation fails with QUOTA, until the host sets a new limit. */
-  TIDE_QUOTA_LAUNCHES,     /* operations that compute or copy, on every device, also those that a graph replays */
+  TIDE_QUOTA_LAUNCHES,     /* operations that compute or copy, on every device, also in replays of graphs */
   TIDE_QUOTA_COMPILES,     /* texts that a compiler gets */
   TIDE_QUOTA_INSTRUCTIONS, /* of a script: counted by its host, see tide_quota_spend */
   TIDE_QUOTA_MICROSECONDS, /* that pass from when the limit is set */
@@ -28,7 +28,7 @@ typedef enum tide_quota_kind {
    * is: the work goes on. Its use is always 0. */
   TIDE_QUOTA_KERNEL_MICROSECONDS,
   /* Microseconds of the processor time of the thread that set the limit, from then on. Time for which the system runs
-   * others does not count, nor does that of tide's own threads, which share long operations. Spent, as above. */
+   * others does not count, nor does time of tide's own threads, which share long operations. Spent, as above. */
   TIDE_QUOTA_CPU,
   TIDE_QUOTA_KINDS
 } tide_quota_kind;
@@ -42,7 +42,7 @@ TIDE_API int64_t tide_quota_used(const tide_quota *quota, tide_quota_kind kind);
 /* How far the use of a kind was beyond its limit when that was first noticed, which is when the work had to end; 0: it
  * has not been. Setting the limit of the kind sets it to 0. */
 TIDE_API int64_t tide_quota_overrun(const tide_quota *quota, tide_quota_kind kind);
-/* Work that nothing can end, and that takes so many microseconds, asks this before it begins. QUOTA where less than
+/* Work that nothing can end asks this before it begins, with the microseconds that it takes. QUOTA where less than
  * that is left of MICROSECONDS or of CPU, and the use would exceed the limit by more than 2 ms and 1/40: that kind
  * counts as used up from then on. */
 TIDE_API tide_status tide_quota_afford(tide_quota *quota, int64_t microseconds);
@@ -58,8 +58,8 @@ TIDE_API tide_status tide_quota_check(tide_quota *quota);
 TIDE_API tide_status tide_quota_spend(tide_quota *quota, tide_quota_kind kind, int64_t n); /* and the same */
 /* Operations that would make the host wait for a device fail with PERMISSION. */
 TIDE_API void tide_quota_refuse_waits(tide_quota *quota, bool refused);
-/* current NULL: the bound one; a thread's own has none. quota NULL: none. What tide_current_new makes has the quota of
- * the one that it inherits from. */
+/* current NULL: the bound one; a thread's own has none. quota NULL: none. A new tide_current has the quota of
+ * its parent. */
 TIDE_API void tide_current_set_quota(tide_current *current, tide_quota *quota);
 TIDE_API tide_quota *tide_current_quota(void); /* of the bound one, borrowed, or NULL */
 

@@ -37,8 +37,8 @@ typedef enum tide_scatter_op {
  * index's, or a number. Without include_self the elements of x that are named do not count. */
 TIDE_API tide_status tide_scatter(tide_tensor **out, const tide_tensor *x, int dim, const tide_tensor *index,
                                   const tide_operand *value, tide_scatter_op op, bool include_self, tide_tensor *into);
-/* x with alpha * source[.., k, ..] added to slice index[k] of dim. source has x's dtype and sizes, as many as index has
- * along dim. */
+/* x with alpha * source[.., k, ..] added to slice index[k] of dim. source has x's dtype and sizes, but along dim
+ * the length of index. */
 TIDE_API tide_status tide_index_add(tide_tensor **out, const tide_tensor *x, int dim, const tide_tensor *index,
                                     const tide_tensor *source, tide_scalar alpha, tide_tensor *into);
 /* The same, but source is written. */
@@ -47,15 +47,15 @@ TIDE_API tide_status tide_index_copy(tide_tensor **out, const tide_tensor *x, in
 /* The same with a number, or a tensor without dims. */
 TIDE_API tide_status tide_index_fill(tide_tensor **out, const tide_tensor *x, int dim, const tide_tensor *index,
                                      const tide_operand *value, tide_tensor *into);
-/* x, seen as one row-major line, with source's elements, as many as index's, written or added. */
+/* x, seen as one row-major line, with source's elements written or added; index has the same number of elements. */
 TIDE_API tide_status tide_put(tide_tensor **out, const tide_tensor *x, const tide_tensor *index,
                               const tide_tensor *source, bool accumulate, tide_tensor *into);
 /* x with source's elements, in row-major order, where the bool tensor mask, broadcast to x, holds. Synchronises. */
 TIDE_API tide_status tide_masked_scatter(tide_tensor **out, const tide_tensor *x, const tide_tensor *mask,
                                          const tide_tensor *source, tide_tensor *into);
 
-/* int64, one more dim of `classes`: 1 at the index, 0 elsewhere. classes -1: as many as the largest index needs, which
- * synchronises. */
+/* int64, one more dim of `classes`: 1 at the index, 0 elsewhere. classes -1: the largest index decides, which
+ * synchronizes. */
 TIDE_API tide_status tide_one_hot(tide_tensor **out, const tide_tensor *index, int64_t classes);
 
 /* ---- counts ---- */

@@ -117,8 +117,8 @@ TIDE_API void tide_reclaim_remove(tide_reclaim_fn fn, void *user);
 /* Asked now and then by every wait: nonzero ends the wait with TIDE_INTERRUPTED. One for each thread. */
 typedef int (*tide_interrupt_fn)(void *user);
 TIDE_API void tide_interrupt_set(tide_interrupt_fn fn, void *user);
-/* From a signal's handler, too: kernels written in Lua that run without a quota end soon, even those that the driver
- * waits for, within which no wait asks. */
+/* From a signal's handler, too: kernels written in Lua that run without a quota end soon, even while the driver waits
+ * for one and no wait of ours asks. */
 TIDE_API void tide_interrupt_kernels(void);
 /* Names the script line that is running, for messages of errors that surface later; one for each thread. Returns the
  * line, 0 if there is none, -1 if it is what the hook named last, and sets *source to the script's name ("@game.lua" as
@@ -226,7 +226,7 @@ TIDE_API tide_status tide_current_set_stream(tide_stream *stream);       /* of t
 TIDE_API tide_status tide_stream_new(tide_stream **out, int device, int priority); /* lower is more urgent; clamped */
 /* A foreign cudaStream_t, which its owner keeps alive while tensors of other streams are that were used on it: when
  * they end it is asked once more how far it is. Wrapped again soon, it is the same stream with the same memory; of one
- * of ours it is that stream. VALUE if it is no stream of the device, as far as can be told. */
+ * of ours it is that stream. VALUE if it is no stream of the device, as far as the driver says. */
 TIDE_API tide_status tide_stream_wrap(tide_stream **out, int device, uint64_t handle);
 TIDE_API tide_status tide_stream_default(tide_stream **out, int device); /* borrowed, lives as long as tide */
 TIDE_API void tide_stream_retain(tide_stream *stream);
@@ -613,8 +613,8 @@ TIDE_API tide_status tide_poisson(tide_tensor *x, const tide_tensor *rate, tide_
 /* A new tensor of normals; one of the two at least is a tensor, and they broadcast to each other. */
 TIDE_API tide_status tide_normal(tide_tensor **out, const tide_operand *mean, const tide_operand *deviation,
                                  tide_generator *generator);
-/* n places of each line, int64 from tide_get_index_base, each with the chance by which the line's running sums, the
- * last dim of `sums` (float64), rise there; they rise somewhere in every line, and never fall. */
+/* Draws n places of each line, int64 from tide_get_index_base. A place's chance is the rise there of the line's running
+ * sums, the last dim of `sums` (float64), which never fall and rise somewhere in every line. */
 TIDE_API tide_status tide_pick(tide_tensor **out, const tide_tensor *sums, int64_t n, tide_generator *generator);
 TIDE_API tide_status tide_randperm(tide_tensor **out, int64_t n, const tide_options *options,
                                    tide_generator *generator);
