@@ -47,11 +47,11 @@ int luaopen_tide(lua_State *L);
 
 /* What an error of a script says: see tide_lua_error. */
 typedef struct tide_lua_error_info {
-  tide_status status;      /* that of the kind; TIDE_OK: no error of tide's */
+  tide_status status;      /* of the kind; TIDE_OK: no error of tide's */
   const char *kind;        /* "ShapeError", ... (tide_status_kind); NULL: no error of tide's */
   const char *message;     /* what was wrong, without the place; never NULL */
   char source[LUA_IDSIZE]; /* where the script was: "game.lua"; "" where that is not known */
-  int line;                /* likewise; 0 */
+  int line;                /* 0 where it is not known */
   int device;              /* the device concerned, or TIDE_CPU */
   int code;                /* ACCELERATOR: the driver's number, else 0 */
   const char *name;        /* ACCELERATOR: the driver's name of that number, else "" */
@@ -265,7 +265,7 @@ static inline int tide_lua_sethook(lua_State *L, lua_Hook hook, int mask, int co
 
 /* Ends what runs in a state that tide_lua_open has opened, from any thread, which has asked the state's own thread for
  * `api` before: its Lua code at once, its operation between two blocks, its wait for a device, its kernels written in
- * Lua that run on one. The error (Interrupted) goes through every pcall, and whatever is called from then on raises it:
+ * Lua that run on one. The error (Interrupted) passes every pcall, and all later calls raise it:
  * at once what calls tide, tide_frame_call and tide_lua_reload, within some milliseconds what does not. L is the main
  * coroutine's. 1; 0 where there is no such state. */
 static inline int tide_lua_kill(const tide_lua_api *api, lua_State *L) {
@@ -382,9 +382,9 @@ static inline int tide_lua_error(lua_State *L, int index, tide_lua_error_info *e
 /* ---- Values and order ---- */
 
 /* Asks for the values of the tensor at an index without waiting: tide_readback, behind what the coroutine L has queued
- * so far, whatever the host has bound. It counts in no quota. When tide_readback_poll says so of *ready, the values lie
- * at tide_tensor_data(*host), contiguous. The caller releases both, whenever it likes. STATE: it is no tensor, or the
- * state has not required tide. */
+ * so far, with any tide_current that the host has bound. It counts in no quota. When tide_readback_poll says so of
+ * *ready, the values lie at tide_tensor_data(*host), contiguous. The caller releases both, whenever it likes. STATE: it
+ * is no tensor, or the state has not required tide. */
 static inline tide_status tide_lua_readback(tide_tensor **host, tide_event **ready, lua_State *L, int index) {
   const tide_lua_api *api = tide_lua_get(L);
   return TIDE_LUA_HAS(api, readback) ? api->readback(host, ready, L, index) : TIDE_STATE;
@@ -452,7 +452,7 @@ typedef struct tide_frame_options {
    * device took, when they have passed; nothing waits for them. tide_frame_resume gives no turn to a job whose next
    * slice, which takes what its slices have taken before, would go beyond the budget together with what this frame has
    * queued and what earlier frames have left undone; it goes on in a later frame. Calls are made in any case, and
-   * count. A job of which nothing is known yet, or that takes longer than a whole frame, has its turn where no other
+   * count. A job that has never run, or that takes longer than a whole frame, has its turn where no other
    * job has had one; then it is alone in the frame. So has one that did not fit in the frame before, unless calls and
    * what is left undone take the whole budget. What is queued on other streams does not count; time for which the
    * device waits for the host within a slice does. */
@@ -470,7 +470,7 @@ typedef struct tide_frame_stats {
   int64_t device, device_behind;
 } tide_frame_stats;
 
-/* 1; 0 with the reason in tide_error_get: before the state has required tide, where struct_size is not that of a
+/* 1; 0 with the reason in tide_error_get: before the state has required tide, where struct_size is no size of a
  * struct, without a budget, where a frame is open, and in a script's call. */
 static inline int tide_frame_begin(lua_State *L, const tide_frame_options *options) {
   const tide_lua_api *api = tide_lua_get(L);

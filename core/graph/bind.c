@@ -2,10 +2,10 @@
  *
  * Where an input's address stands in the nodes that an operation has made is learnt once: the operation is recorded
  * again twice, by itself on a stream of the backend's own, as it was and with that input alone elsewhere, and the nodes
- * are compared word by word. Words that differ by exactly how far the input has moved are addresses in it, whoever made
- * the kernel; from then on a bind writes them alone, into what it keeps of each node, and hands those nodes to the
- * driver in which one has changed. An operation in which anything else differs, or whose input stands on another
- * alignment than in the capture, so that it might be done by another kernel, is recorded again at each bind.
+ * are compared word by word. Words that differ by exactly how far the input has moved are addresses in it, in any
+ * kernel. From then on a bind writes them alone, into its copy of each node, and hands the changed nodes to the driver.
+ * An operation is recorded again at each bind if anything else differs, or if the input's alignment is not the
+ * capture's, so that another kernel might do it.
  *
  * Invariant: everything that can fail but the driver's taking of a node is done before the first node is changed; if
  * that fails the nodes are given what they had. */
@@ -155,8 +155,8 @@ static bool compare(tide__bound *o, int node, const tide_node_image *still, cons
   return true;
 }
 
-/* Two recordings are compared with each other: bytes between the fields of arguments hold whatever was there, in the
- * capture something else than in the two. */
+/* Two recordings are compared with each other: bytes between the fields of arguments are undefined, in the
+ * capture others than in the two. */
 static tide_status learn(const replacement *r, tide__bound *o, int i) {
   char *at[TIDE_GRAPH_INPUTS];
   tide_node_image **still, **image;
@@ -237,7 +237,7 @@ static bool differs(const tide__bound *o, int k, const tide__place **at) {
 /* Nodes of one device that the driver gets at once. */
 typedef struct batch {
   void *exec;
-  int device, n, written; /* those that the driver has taken */
+  int device, n, written; /* written: nodes that the driver has taken */
   void *node[NODES_AT_ONCE];
   const tide_node_image *image[NODES_AT_ONCE];
 } batch;
@@ -259,7 +259,7 @@ static tide_status hand(batch *to, const tide__bound *o, int k, const tide_node_
   return TIDE_OK;
 }
 
-/* The first so many of the nodes that are to do something else become that, or, with `back`, what they were. */
+/* The first `most` changed nodes get their new work, or, with `back`, their old one. */
 static tide_status write_nodes(const replacement *r, batch *to, int most, bool back) {
   to->n = to->written = 0;
   for (const tide__bound *o = r->bound->first; o; o = o->following) {

@@ -2,7 +2,7 @@
  *
  * Which streams take part and what must not happen meanwhile is stream/capture_state.c's; this is its other half. The
  * first use of each storage in a capture comes here, where the storage is added to what the graph holds, unless it was
- * made in the capture: then it lies in the graph's pool, where freed memory serves later work of the same stream, in
+ * made in the capture: then it is in the graph's pool, where freed memory serves later work of the same stream, in
  * the order that every replay keeps.
  *
  * The places of generators lie outside the pool: memory of the pool that is free at some point of the capture is
@@ -46,7 +46,7 @@ static tide_status check_begin(const tide_graph *g, tide_stream *stream, const t
   return TIDE_OK;
 }
 
-/* What waits to be let go goes now: meanwhile it cannot. */
+/* Frees what is deferred: during the capture nothing can be freed. */
 static tide_status clear_up(int device) {
   tide__memory_settle();
   tide__event_reap();
@@ -146,7 +146,7 @@ static void lost_hold(tide__capture *capture) {
   tide__log("graph: the capture was ended for want of host memory");
 }
 
-/* `capture` of a storage is the number of the capture that made it, or the complement of the one that holds it. */
+/* `capture` of a storage is the number of the capture that made it, or the complement of the holder's. */
 static bool holds(tide__capture *capture, tide_storage *s) {
   tide__recording *r = graph_of(capture)->recording;
   uint64_t known = atomic_load_explicit(&s->capture, memory_order_relaxed);

@@ -1,11 +1,11 @@
 /* graph.c: graphs: what a capture has recorded, replaying it, letting it go.
  *
  * A graph is a handle; what a capture made is its recording: the backend's graph, the pool that its memory came from,
- * every other storage that its work touches, and the generators that it draws from. So whatever the user drops, a
- * replay finds its memory in place. A replay waits for the one before it if that ran on another stream, writes the
- * generators' places into device memory, by a kernel so that nothing waits, and launches: nothing in it grows with what
- * was recorded. A recording that is let go waits in deferred_free.c until its last replay is done; a finaliser only
- * puts it there.
+ * every other storage that its work touches, and the generators that it draws from. So a replay finds its memory in
+ * place, whichever tensors the user has dropped. A replay waits for the one before it if that ran on another stream,
+ * writes the generators' places into device memory, by a kernel so that nothing waits, and launches: nothing in it
+ * grows with what was recorded. A freed recording waits in deferred_free.c until its last replay is done; a finaliser
+ * only puts it there.
  *
  * In debug mode the handles that tide_graph_output gives carry the number of the replay whose values they stand for;
  * tensor/operand.c finds out reads through old ones.
@@ -294,7 +294,7 @@ static tide_status use_external(const tide__recording *r, tide_stream *stream) {
   return TIDE_OK;
 }
 
-/* Those that were recorded, or one more than there is room for. */
+/* The recorded launches, or one more than there is room for. */
 static tide_status count_launches(const tide__recording *r) {
   tide_quota *q = tide__quota_bound();
   if (!q) return TIDE_OK;
@@ -348,7 +348,7 @@ tide_status tide_graph_record(const tide_graph *g, tide_event *event) {
   return tide_event_record(event, g->recording->last);
 }
 
-/* ---- which replay a handle stands for ---- */
+/* ---- the replay of a handle ---- */
 
 tide_status tide_graph_output(tide_tensor **out, const tide_graph *g, const tide_tensor *x) {
   TIDE_TRY(tide__graph_check_captured(g, "graph_output"));

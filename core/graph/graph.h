@@ -14,7 +14,7 @@ typedef struct tide__draws {
 } tide__draws;
 
 /* A tensor of captured work that bind replaces by others. Its bytes are [first, last) of the storage that it had in the
- * capture; whatever of the captured work touches them touches those of the tensor that is bound. */
+ * capture; captured work that touches them touches the bytes of the bound tensor. */
 typedef struct tide__input { /* in few cache lines what each bind asks for */
   uint8_t dtype;
   bool written, pinned;
@@ -31,7 +31,7 @@ typedef struct tide__input { /* in few cache lines what each bind asks for */
   int64_t size[TIDE_MAX_DIMS], stride[TIDE_MAX_DIMS];
 } tide__input;
 
-/* Where an address stands in what a node does: that of an input's first element, and so many bytes more. */
+/* Where an address stands in a node: the address of an input's first element plus an offset in bytes. */
 typedef struct tide__place {
   uint16_t node, word;
   int input;
@@ -44,7 +44,7 @@ typedef struct tide__bound {
   tide__launch what;
   uint32_t site;
   int device;
-  uint64_t inputs, learnt; /* those that it touches; those whose places are known: as bits */
+  uint64_t inputs, learnt; /* the inputs it touches; the inputs whose places are known: as bits */
   bool again;              /* the places cannot be known: it is recorded again at each bind */
   void *subject;           /* a copy, as in tide__operation */
   int nodes, places;
@@ -96,7 +96,7 @@ struct tide_graph {
   tide__capture capture; /* the first member: what streams know of it */
   _Atomic int64_t refs;
   uint32_t epoch;
-  tide_quota *quota; /* in which it counts, or NULL */
+  tide_quota *quota; /* it counts there; or NULL */
   bool keep, debug;
   tide__recording *recording; /* NULL: the graph is empty */
   tide__replays *replays;

@@ -1,10 +1,10 @@
 /* inputs.c: what is recorded of the operations that touch a graph's named inputs, so that bind.c can replace these.
  *
  * While a graph with inputs is captured, every operation tells its tensors and what it was called with before it is
- * queued. If one of them lies in an input, the call is kept (subject.c), with the nodes that it made of the backend's
- * graph and the scratch memory that it was given. A tensor that reaches beyond an input on either side is of both; what
- * queues work without telling its call, as collectives do, cannot be called again: such an input stays what it is, and
- * the reason is kept for who tries to replace it.
+ * queued. If one of them is a part of an input, the call is kept (subject.c), with the nodes that it made of the
+ * backend's graph and the scratch memory that it was given. A tensor that reaches beyond an input on either side is of
+ * both; what queues work without telling its call, as collectives do, cannot be called again: such an input stays what
+ * it is, and the reason is kept for who tries to replace it.
  *
  * Invariant: only the capturing thread changes any of this, until the capture has ended. */
 #include <stdio.h>
@@ -119,7 +119,7 @@ static void note_written(tide__binding *bound, const tide_storage *s) {
   bound->written.item[bound->written.n++] = s;
 }
 
-/* The input that x lies in, from 1 on, or 0. */
+/* The input that holds x, from 1 on, or 0. */
 static int input_of(tide__binding *bound, const tide_tensor *x, uint32_t site) {
   int64_t first, last;
   for (int i = 0; i < bound->n; i++) {
@@ -214,7 +214,7 @@ void tide__inputs_launched(tide__capture *capture, tide_status status) {
 
 /* ---- the end of the capture ---- */
 
-/* Is the storage used beside the input that lies in it? Then the graph goes on holding it. */
+/* Is the storage used outside of its input? Then the graph goes on holding it. */
 static bool holds_input_alone(const tide__binding *bound, const tide_storage *s) {
   for (int i = 0; i < bound->n; i++)
     if (bound->input[i]->captured == s && !bound->input[i]->beside) return true;

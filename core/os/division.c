@@ -1,7 +1,7 @@
 /* division.c: integers that a kernel from text divides by zero.
  *
  * On a GPU such a division gives some number and the kernel goes on. An x86 processor traps, which would end the
- * process, so a handler of the trap makes the result 0 and goes on behind the instruction; it traps likewise where the
+ * process, so a handler of the trap makes the result 0 and goes on behind the instruction; it also traps where the
  * least number is divided by -1, which wraps round to itself with the remainder 0. Other processors do not trap.
  *
  * The handler is the process's: it is installed when the first such kernel is launched on the CPU, and minds threads
@@ -14,7 +14,7 @@
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Thread_local bool inside;
 
-/* Of a thread that has trapped: in the order in which instructions count them, and where it goes on. */
+/* Of a thread that has trapped: in the order of the instructions' numbers, and where it goes on. */
 typedef struct registers {
   uint64_t *at[16], *next;
 } registers;

@@ -26,7 +26,7 @@ int tide__os_open(const char *path, int how); /* -1: see errno */
 int tide__os_close(int file);
 bool tide__os_read(int file, void *to, size_t bytes); /* all of them */
 bool tide__os_write(int file, const void *from, size_t bytes);
-int tide__os_copy(int to, int from, int64_t bytes); /* from the beginning of one to that of the other */
+int tide__os_copy(int to, int from, int64_t bytes); /* from the beginning of one to the beginning of the other */
 int tide__os_room(int file, int64_t bytes);         /* at least as long, with room on the disk for it */
 int tide__os_resize(int file, int64_t bytes);
 int tide__os_sync(int file);                    /* its bytes are on the disk */
@@ -36,7 +36,7 @@ char *tide__os_real_path(const char *path); /* malloc'ed; NULL: see errno */
 bool tide__os_is_link(const char *path);
 /* The owner, where we may give files away, and the rights of another file. */
 void tide__os_rights(int file, const char *of);
-/* A name under which an open file is found, that of one without a name too. */
+/* A name that opens an open file, even a file without a name of its own. */
 bool tide__os_name(char *out, size_t size, int file);
 /* A file without a name in any folder, for reading and writing; NULL: see errno. */
 FILE *tide__os_temporary(void);
@@ -75,7 +75,7 @@ void tide__os_unmap_file(void *at, size_t bytes);
 
 /* ---- memory that other processes of the machine open by its name ---- */
 
-/* Says who holds it open under which number; `key` tells it from whatever has that number later. */
+/* Says who holds it open under which number; `key` tells it from a later file of that number. */
 typedef struct tide__os_share {
   int32_t process, file;
   uint64_t key;

@@ -1,6 +1,6 @@
 /* posix.c: the operating system where it is Linux, macOS or another POSIX system.
  *
- * What only some of them have is asked for by its macro; where it is missing the answer is the one that os.h names. */
+ * What only some of them have is asked for by its macro; where it is missing the answer is as os.h says. */
 #ifndef _WIN32
 #  include "os.h"
 

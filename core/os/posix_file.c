@@ -1,8 +1,8 @@
 /* posix_file.c: files, folders and shared memory where the system is POSIX.
  *
  * Shared memory is a file without a name in any folder, found through the holder's list of open files under /proc. So
- * nothing is left behind when a process dies, whatever way it goes. A number in that list may come to mean another
- * file; therefore each file carries a random key, which whoever opens it compares. Where there is no such list, it is
+ * nothing is left behind when a process dies in any way. A number in that list may come to mean another
+ * file; therefore each file carries a random key, which its opener compares. Where there is no such list, it is
  * an object of shm_open whose name is the key, which its maker takes away.
  *
  * Invariant: what tide__os_share_open returns is the file that the name was made for. */

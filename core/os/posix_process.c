@@ -139,7 +139,7 @@ FILE *tide__os_task(void) {
 
 /* ---- starting ---- */
 
-/* Signals that a host ignores or blocks are as ever in the new program. */
+/* The new program starts with default signals, also those that a host ignores or blocks. */
 static int set_signals(posix_spawnattr_t *attributes) {
   sigset_t none, all;
   sigemptyset(&none);
@@ -184,8 +184,8 @@ int tide__os_start(pid_t *out, const char *program, char *const *arguments, FILE
 /* ---- on a leash ----
  *
  * A shell sets the limits, which all that it starts inherits, and leads a group of processes: a compiler is several.
- * One of them reads from a pipe that only this process can write to, so that it sees when this one ends, whatever
- * thread had started it and however it ended, and ends the group. */
+ * One of them reads from a pipe that only this process can write to, so that it sees when this one ends, by any
+ * thread and in any way, and ends the group. */
 
 static const char leashed[] = "ulimit -t $1 2>/dev/null; ulimit -v $2 2>/dev/null; shift 2; exec 3<&0\n"
                               "{ read x; kill -9 0; } <&3 >/dev/null 2>&1 &\n"

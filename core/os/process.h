@@ -30,8 +30,8 @@ FILE *tide__os_task(void);
 /* Starts a program, with nothing to read. task: what it inherits, or NULL. output: the path of a file for all that it
  * writes, or NULL: where we write. 0, or an errno. */
 int tide__os_start(pid_t *out, const char *program, char *const *arguments, FILE *task, const char *output);
-/* The same for one that may take only so much of the processor's time and of addresses, as may whatever it starts, and
- * that ends when this process does, or *leash is cut: to be cut in any case. */
+/* The same with limits of processor time and of addresses, which its children inherit. It
+ * ends when this process does, or *leash is cut: to be cut in any case. */
 int tide__os_start_leashed(pid_t *out, int *leash, const char *program, char *const *arguments, const char *output,
                            int seconds, int mebibytes);
 void tide__os_leash_cut(int leash);
@@ -45,7 +45,7 @@ tide__os_end tide__os_ended(int *status, pid_t process, bool wait);
 void tide__os_stop(pid_t process, bool at_once); /* else it may see to its affairs, where it can be asked to */
 int tide__os_exit_code(int status);              /* -1: it did not end by itself */
 
-/* A library from bytes, of which no file is left once it is closed. NULL: errno, or 0 where tide__os_library_problem
+/* A library from bytes; no file is left once it is closed. NULL: errno, or 0 where tide__os_library_problem
  * says why. */
 void *tide__os_code(const void *bytes, size_t n);
 void tide__os_code_close(void *library);

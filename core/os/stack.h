@@ -12,7 +12,7 @@
 /* The sanitizers follow calls on the stack that they know; these functions change it. */
 #define TIDE_OS_UNWATCHED __attribute__((no_sanitize("address", "thread", "undefined")))
 
-/* n stacks of as many bytes, beside each other, a page that nobody may touch at the lower end of each. */
+/* n stacks of `bytes` each, side by side, a page that nobody may touch at the lower end of each. */
 bool tide__os_stacks_new(char **out, unsigned n, size_t bytes);
 void tide__os_stacks_free(char *stacks, unsigned n, size_t bytes);
 

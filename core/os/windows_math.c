@@ -1,7 +1,7 @@
 /* windows_math.c: what MinGW's C library has wrong: its fma and fmaf round twice.
  *
- * The processor's instruction where it has one. Else the exact product and the sum of three parts, of which the last
- * but one is rounded to an odd number, so that the final rounding is the only one (Boldo and Melquiond, 2008); numbers
+ * The processor's instruction where it has one. Else the exact product and the sum of three parts; the last but
+ * one is rounded to an odd number, so that the final rounding is the only one (Boldo and Melquiond, 2008); numbers
  * whose parts leave the range of normal ones are rounded twice there. */
 #ifdef _WIN32
 #  include <math.h>

@@ -1,7 +1,7 @@
 /* frame_jobs.c: jobs of scripts that a host spreads over its frames (tide_lua.h, device_budget): so much of the
  * device's time and of its own in each frame, 60 frames a second.
  *
- * Five jobs go on for ever, each in slices of another length, and together they would take several frames' budgets of
+ * Five jobs never end, each in slices of another length, and together they would take several frames' budgets of
  * each frame. For every frame is taken: the device's time from the first of its slices to the end of the last, by
  * events in the stream around them; the host's from tide_frame_begin to the end of tide_frame_end, by the clock and by
  * this thread's. Printed: of each its budget, median, 99th and 99.9th percentile, largest, and how many frames went

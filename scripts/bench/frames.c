@@ -5,7 +5,7 @@
  * the first in each frame, since that one finds cold caches and a processor that has slept:
  *
  *   empty     a function that does nothing: what the machine itself does to a short frame
- *   work      arithmetic and a table, no tide: what the machine does to a frame as long as that of `in place` (--work)
+ *   work      arithmetic and a table, no tide: what the machine does to a frame as long as `in place` (--work)
  *   in place  50 operations of 256 elements that make nothing
  *   results   50 operations that each make a tensor, which is garbage afterwards
  *   await     the same 50, and tide.await of their sum, which yields and goes on in the next frame
@@ -15,7 +15,7 @@
  * 99.9th percentile and the largest of the others, in microseconds; then the most of Lua's heap in the first tenth,
  * what it is at the end, and how many functions were waiting at once. Then of the slowest hundredth by the clock, what
  * took the thread's time: its mean, how often the thread gave the processor up (a lock, a wait), how often it was taken
- * away, how many pages it touched first; how many of them came first in their frame; and the times of those that did.
+ * away, how many pages it touched first; how many of them came first in their frame; and the times of these.
  *
  * usage: build/spec/bench_frames build/lib/lua/5.4/tide.so [--device cuda] [--frames 10000] [--hz 60] [--spin 1]
  *        [--lazy 1] [--work 250]
@@ -100,7 +100,7 @@ static void run(host *h, int frame, bool in_frame) {
 
 static size_t heap(lua_State *L) { return ((size_t)lua_gc(L, LUA_GCCOUNT) << 10) + (size_t)lua_gc(L, LUA_GCCOUNTB); }
 
-/* As many turns of the loop as take so long. */
+/* Sets the number of turns of the loop to what takes that long. */
 static void set_work(lua_State *L, double microseconds) {
   int turns = 1000;
   for (int i = 0; i < 20; i++) {
@@ -166,7 +166,7 @@ static void print_slow(const char *name, cost *c, int n) {
 
 static void print_all(host *hosts, int frames) {
   print_table(hosts, frames);
-  printf("\n%-10s |%8s%8s%8s%8s%8s%8s%8s | of those that came first, wall\n", "slowest 1%", "wall", "cpu", "end",
+  printf("\n%-10s |%8s%8s%8s%8s%8s%8s%8s | of those first in a frame, wall\n", "slowest 1%", "wall", "cpu", "end",
          "waits", "taken", "pages", "first");
   for (int k = 0; k < SCRIPTS; k++) print_slow(scripts[k].name, hosts[k].cost + 1, frames - 1);
 }

@@ -3,7 +3,7 @@
 --
 --   growth.lua [--device cuda|cpu] [--last 30]     prints `tide <tab> growth_NAME_2^K <tab> us <tab> us`
 --
--- A time is that of one call among as many as fill 20 ms, at least 3, until all are done: where calls are short it is
+-- A time is the mean of calls that fill 20 ms, at least 3, until all are done: where calls are short it is
 -- what a call costs the host or the device, whichever is more; where they are long it is the device's. The median of 3.
 local tide = require "tide"
 tide.manual_seed(1)

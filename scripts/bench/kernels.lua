@@ -18,7 +18,7 @@ local function report(case, lua, c, unit)
   if c then bench.out(case, c, unit, "cuda") end
 end
 
--- Milliseconds of one call: the median of rounds of so many, by the device's clock.
+-- Milliseconds of one call: the median of rounds of n calls, by the device's clock.
 local function ms(fn, n)
   local times = {}
   for _ = 1, 3 do fn() end

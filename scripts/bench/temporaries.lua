@@ -1,6 +1,6 @@
 -- temporaries.lua: a = b + c with temporaries of 16 GiB on a GPU, or of 4 MiB on the CPU, nothing collected by hand. Prints the time
--- of the loop, that of the same additions in place and into a tensor that is there, and the peak; on the CPU also that of additions
--- into three tensors in turns, which is what memory allows to temporaries: in place a loop moves half as many bytes, through one buffer.
+-- of the loop, of the same additions in place and into an existing tensor, and the peak; on the CPU also the time of additions
+-- into three tensors in turns, which is what memory allows to temporaries: in place a loop moves half the bytes, through one buffer.
 -- usage: tide temporaries.lua [iterations] [GiB] [cuda | cpu]
 local tide = require "tide"
 tide.manual_seed(1)

@@ -177,8 +177,8 @@ end
 
 -- ---- the comparison ----
 
--- Of {name = text}, declarations of functions and types: those that the compiler refuses behind the headers, since they
--- have another type there, or one that is no more.
+-- Of {name = text}, declarations of functions and types: the ones that the compiler refuses behind the headers, since
+-- their type there is another one, or gone.
 local function conflicting(declared)
   local names, lines, found = {}, {}, {}
   for name in pairs(declared) do names[#names + 1] = name end

@@ -1,5 +1,5 @@
 -- game.lua: looks at what scripts/checks/game.sh has had written: every tenth frame, and the script was loaded again, with
--- red and blue exchanged, when as many frames as the argument says had been shown.
+-- red and blue exchanged, after the number of frames that the argument says.
 --
 -- usage: game.lua FOLDER FRAME
 local tide = require "tide"

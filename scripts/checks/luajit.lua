@@ -1,6 +1,6 @@
 -- Runs busted under LuaJIT: luajit scripts/checks/luajit.lua MODULE_FOLDER RUNNER [options] spec...
 --
--- The specs are in Lua 5.4's syntax: what is loaded from files here goes through lua_bindings/compat/translate.lua. What
+-- The specs are in Lua 5.4's syntax: lua_bindings/compat/translate.lua translates what is loaded from files here. What
 -- Lua 5.4's library has and LuaJIT's has not is made here, as far as specs use it. RUNNER is the tide for Lua 5.4, which
 -- some specs start. Cases of spec/luajit.lua are left out, each for the reason that stands there.
 local translate = dofile "lua_bindings/compat/translate.lua"

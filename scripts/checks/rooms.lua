@@ -13,7 +13,7 @@ local house = { "the house", calls = {} } -- core/tide.c, which starts and ends 
 for _, floor in ipairs(floors) do house.calls[#house.calls + 1] = floor[1] end
 floors[#floors + 1] = house
 
--- In one room, so many files may call each other in a circle.
+-- The most files of one room that may call each other in a circle.
 local most_in_circle = 9
 
 local failures = 0
@@ -62,7 +62,7 @@ local function read_objects(top, targets)
 end
 
 -- ---- circles of files: Tarjan's strongly connected components ----
--- calls: of each file, those that it calls. counts(a, b): does this edge?
+-- calls: of each file, its callees. counts(a, b): does this edge?
 local function circles_of(files, calls, counts)
   local index, low, on_stack, stack, circles, at = {}, {}, {}, {}, {}, 0
   local function visit(file)
@@ -105,7 +105,7 @@ local function check(top, rooms, targets, room_of)
   end
   for _, file in ipairs(files) do
     calls[file] = {}
-    if not known[room_of(file)] then complain("%s/%s.c lies in no room that floors.lua knows", top, file) end
+    if not known[room_of(file)] then complain("%s/%s.c is in no room that floors.lua knows", top, file) end
     for symbol in pairs(needs[file]) do
       local to = home[symbol]
       if to and to ~= file then

@@ -41,7 +41,7 @@ local budget = {
 }
 local whole = 139600
 
--- A folder directly under core, core/backend, kernels or lua_bindings is a room; what lies in these themselves is one too.
+-- A folder directly under core, core/backend, kernels or lua_bindings is a room; the files directly in these four are one too.
 local function room_of(path)
   return path:match "^(core/backend/[^/]+)/" or path:match "^(core/include)/" or path:match "^(core/[^/]+)/" or path:match "^(lua_bindings/[^/]+)/"
     or path:match "^([^/]+)/"

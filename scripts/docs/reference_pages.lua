@@ -72,7 +72,7 @@ local function visit_page(manual, path, visit)
   end
 end
 
--- The sections of a name, those that teach before recipes: {[name] = {section, ...}}.
+-- The sections of a name, lessons before recipes: {[name] = {section, ...}}.
 local function uses_of(manual)
   local uses = {}
   for _, room in ipairs { "start", "learn", "howto", "embed", "why" } do

@@ -61,7 +61,7 @@ local function fun_type(self, list, options, rest, result)
   return "fun(" .. table.concat(out, ", ") .. ")" .. (result ~= "" and ": " .. result or "")
 end
 
--- Options may follow the last argument that is given: an overload without those that may be left out, where there are any.
+-- Options may follow the last argument that is given: an overload without the optional ones, where there are any.
 local function overload_of(self, list, options, rest, result)
   local required = {}
   for _, p in ipairs(list) do

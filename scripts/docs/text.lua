@@ -106,9 +106,7 @@ local function check_width(path, text)
 end
 
 -- ---- sentences ----
-local turns = { "so many", "as many", "likewise", "for ever", "whoever", "whatever", "what is told", "told", "lets go", "let go",
-  "puts off", "put off", "stands for", "lies in", "lie beside", "goes through", "in vain", "of which", "by which", "in which",
-  "those that", "that of", "the one that", "which of", "is no more than", "has it that", "as ever" }
+local turns = dofile "scripts/checks/hard_turns.lua"
 
 local function check_turns(path, text)
   for number, line in ipairs(prose_lines(text)) do

@@ -95,7 +95,7 @@ local right = unit(tide.cross(forward, vector(0, 1, 0)))
 local up = tide.cross(right, forward)
 local LENS = 2.6 * height / 2 -- pixels at distance 1
 
--- The points between those of a grid [rows, columns, channels], `times` as many along both sides.
+-- The points between those of a grid [rows, columns, channels], `times` the number along both sides.
 local function finer(grid, times)
   for dim = 1, 2 do
     local n = grid:size(dim)
@@ -123,7 +123,7 @@ end
 local image = tide.zeros(height * width, 3, real)
 local nearest = tide.zeros(height * width, real)
 
--- Paints points [N, 3] of these colours: of those that fall into one pixel, the nearest.
+-- Paints points [N, 3] of these colours: in each pixel the nearest.
 local function draw(points, colours)
   local from = points - EYE
   local depth = (from * forward):sum(2)

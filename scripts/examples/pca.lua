@@ -2,14 +2,14 @@
 --
 -- Faces and what they differ in: a principal component analysis of pictures (the eigenfaces of Turk and Pentland, 1991).
 -- The script draws many faces from a dozen numbers each; the analysis, which does not know of these, finds few pictures
--- of which all faces are sums.
+-- whose sums are all faces.
 --
 --   tide pca.lua [--faces 4000] [--side 64] [--keep 40] [--device cpu|cuda] [--out pca.png] [--quiet]
 --
 -- The picture: in the first row faces; below them the same from 2, 6, 15 and `keep` components; then the mean face and
 -- the first components, blue where they darken and orange where they lighten.
 --
--- What to look at as a newcomer: `draw`, in which all faces are drawn at once by broadcasting [faces, 1, 1] against
+-- What to look at as a newcomer: `draw`, where all faces are drawn at once by broadcasting [faces, 1, 1] against
 -- [side, side], and the four lines of the analysis.
 local tide = require "tide"
 

@@ -8,7 +8,7 @@
 -- What to look at as a newcomer: `views_of` (a field and its four neighbors are views of one block of memory),
 -- `advance` (a step of physics in six operations that allocate nothing), and the main loop, where one stream computes
 -- while a second one shrinks, colours and copies the last frame to pinned memory, ordered by events.  With --graph all
--- steps of a frame are recorded once and replayed by one call: what differs between frames lies in `strengths`, memory
+-- steps of a frame are recorded once and replayed by one call: what differs between frames is in `strengths`, memory
 -- that is overwritten before each replay.
 local tide = require "tide"
 tide.manual_seed(1)

@@ -48,7 +48,7 @@ int main(void) {
   printf("heights[2][3] is %g now; sums of rows: %g %g %g\n", heights[2][3], sums[0], sums[1], sums[2]);
   fine = fine && heights[2][3] == 24 && sums[0] == 20 && sums[2] == 84;
   tide_tensor_release(out);
-  tide_memory_pump(); /* what finalisers have let go of goes now */
+  tide_memory_pump(); /* frees what finalizers have released */
   printf("the array %s\n", given_back ? "is the engine's again" : "is still in use");
   tide_shutdown();
   return fine && given_back ? EXIT_SUCCESS : EXIT_FAILURE;

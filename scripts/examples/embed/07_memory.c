@@ -9,7 +9,7 @@
 
 static tide_tensor *cache; /* of the engine's, on the device */
 
-/* Asked by an allocation that does not fit: 1 says that something has been let go of. */
+/* Asked by an allocation that does not fit: 1 says that something has been freed. */
 static int drop_cache(void *user, int device, size_t bytes) {
   (void)user, (void)device, (void)bytes;
   if (!cache) return 0;

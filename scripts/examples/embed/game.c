@@ -1,4 +1,4 @@
-/* game.c: a script in a frame loop: sandboxed, with 4 ms a frame in which nothing waits for a device, and loaded again
+/* game.c: a script in a frame loop: sandboxed, with 4 ms a frame and no wait for a device, and loaded again
  * when its file changes.        game [script.lua [frames]] */
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* game.c: a game whose every frame a Lua script computes, on whatever device there is, and that loads the script again
+/* game.c: a game whose every frame a Lua script computes, on a GPU if there is one, and that loads the script again
  * when its file changes: the particles fly on, by new rules. What does not load, or raises, is printed, and the game
  * goes on with what it has.
  *
@@ -64,7 +64,7 @@ static void report(game *g) {
   lua_pop(g->L, 1);
 }
 
-/* The text of the script if it is not the one that we know; the caller frees it. An editor that writes a file in place
+/* The text of the script if it is new; the caller frees it. An editor that writes a file in place
  * empties it first. */
 static char *read_changed(game *g, size_t *size) {
   struct stat now;
@@ -227,20 +227,20 @@ static void rest(double *due) {
 }
 
 static void run(game *g) {
-  double begin = seconds(), due = begin, told = begin, used = 0, x, y, work = 0;
-  long told_frames = 0;
+  double begin = seconds(), due = begin, reported = begin, used = 0, x, y, work = 0;
+  long reported_frames = 0;
   char title[200] = "";
   while (!g->end || g->frames < g->end) {
     double start = seconds();
-    long n = g->frames - told_frames;
-    if (start - told >= 1 && n > 0) {
-      snprintf(title, sizeof title, "%.1f frames/s, %ld particles, %.1f ms a frame", (double)n / (start - told),
+    long n = g->frames - reported_frames;
+    if (start - reported >= 1 && n > 0) {
+      snprintf(title, sizeof title, "%.1f frames/s, %ld particles, %.1f ms a frame", (double)n / (start - reported),
                g->particles, 1e3 * work / (double)n);
       printf("%s\n", title);
-      told = start, told_frames = g->frames, work = 0;
+      reported = start, reported_frames = g->frames, work = 0;
     }
     load(g);
-    if (!steer(g, &x, &y) || (g->folder && start - told > STALLED)) break;
+    if (!steer(g, &x, &y) || (g->folder && start - reported > STALLED)) break;
     bool late = !show(g, title[0] ? title : NULL);
     if (g->is_lost) break;
     if (!late) compute(g, x, y, g->folder ? -1 : used);

@@ -95,7 +95,7 @@ local function resize(new)
   light = tide.zeros(height * width)
 end
 
--- As many particles as there is time for: `used` is the part of a frame's time that the last one took.
+-- The number of particles that there is time for: `used` is the part of a frame's time that the last one took.
 local function fit(used)
   if used > 0.9 then
     if count == LEAST and zoom < 3 then resize(zoom + 1) end

@@ -2,13 +2,13 @@
  *
  *   opengl [picture.png [scene.lua [copy]]]
  *
- * On a GPU the vertex buffer and the buffer of a buffer texture are tensors by turns: acquiring maps them behind what
- * GL was told before, releasing gives them back before what comes, and the host waits for neither. Without a device
+ * On a GPU the vertex buffer and the buffer of a buffer texture are tensors by turns: acquiring maps them behind GL's
+ * earlier commands, releasing gives them back before what comes, and the host waits for neither. Without a device
  * that can do this, the script computes on the CPU in buffers that stay mapped, and the host waits for each frame.
  * Either way nothing is copied; only the finished picture is.
  *
  * With `copy` the shader samples a texture of two dimensions, which has no linear addresses: the script writes a tensor
- * of tide's, which is copied into it on the device, or a mapped buffer, out of which GL copies. */
+ * of tide's, which is copied into it on the device, or a mapped buffer that GL copies from. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

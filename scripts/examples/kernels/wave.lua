@@ -1,6 +1,6 @@
 -- ci: --size 128 --steps 700 --device cpu --out ci-kernel-wave.png
 --
--- Waves on water: a step of time is one kernel, in which each point looks at its four neighbors. Drops fall, the
+-- Waves on water: a step of time is one kernel, where each point looks at its four neighbors. Drops fall, the
 -- waves meet an island and a shoal, over which they are slower and bend.
 --
 --   tide wave.lua [--size 1024] [--steps 700] [--device cpu|cuda] [--out wave.png]

@@ -9,7 +9,7 @@ do
   local b = tide.tensor({1., 2.}):cuda()
   local b2 = tide.tensor({1., 2.}):to(cuda)
   local c = a + b                                    -- where its operands are
-  local z = x + y                                    -- likewise: the block does not matter
+  local z = x + y                                    -- same here: the block does not matter
   local d = tide.randn(2, {device = cuda2})          -- a device that is named wins
   local e = tide.randn(2):to(cuda2)
   local f = tide.randn(2):cuda(cuda2)
