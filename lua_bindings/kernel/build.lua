@@ -302,16 +302,65 @@ function M.whole(a)
   return e
 end
 
--- ---- what an expression is made of ----
+-- ---- what a tree is made of ----
 
-local keys = { "a", "b", "cond", "yes", "no" }
+local keys, statement_keys = { "a", "b", "cond", "yes", "no" }, { "value", "cond", "expected", "from", "to", "step" }
 
-function M.children(e, visit)
-  for k = 1, 5 do
-    local child = e[keys[k]]
+local function visit_all(node, names, visit)
+  for k = 1, #names do
+    local child = node[names[k]]
     if child then visit(child) end
   end
-  local index, args = e.index, e.args
-  for k = 1, index and #index or 0 do visit(index[k]) end
-  for k = 1, args and #args or 0 do visit(args[k]) end
+  for k = 1, node.index and #node.index or 0 do visit(node.index[k]) end
+  for k = 1, node.args and #node.args or 0 do visit(node.args[k]) end
+end
+
+-- M.children(e, visit): the expressions in an expression. M.expressions(s, visit): those in a statement.
+function M.children(e, visit) visit_all(e, keys, visit) end
+function M.expressions(s, visit) visit_all(s, statement_keys, visit) end
+
+-- M.has(e, test): does the test hold for the expression, or for one in it?
+function M.has(e, test)
+  if test(e) then return true end
+  local found = false
+  M.children(e, function(child) found = found or M.has(child, test) end)
+  return found
+end
+
+-- M.may_report(e): may computing it report an error?
+function M.may_report(e)
+  return M.has(e, function(x) return x.op == "load" or (x.op == "idiv" or x.op == "mod") and x.type == "i" and x.b.op ~= "const" end)
+end
+
+-- M.map_lists(s, fn): each list of statements in a statement becomes what fn gives of it.
+function M.map_lists(s, fn)
+  if s.op == "if" then s.yes, s.no = fn(s.yes), fn(s.no) end
+  if s.body then s.body = fn(s.body) end
+end
+
+-- M.lists(s, visit): the lists of statements in a statement.
+function M.lists(s, visit)
+  if s.op == "if" then
+    visit(s.yes)
+    visit(s.no)
+  end
+  if s.body then visit(s.body) end
+end
+
+-- M.each(list, visit): the statements of a list, each before those in it.
+function M.each(list, visit)
+  for k = 1, #list do
+    visit(list[k])
+    M.lists(list[k], function(inner) M.each(inner, visit) end)
+  end
+end
+
+-- M.any(list, test): does the test hold for a statement of the list, or for one in it?
+function M.any(list, test)
+  local found = false
+  for k = 1, #list do
+    found = found or test(list[k])
+    if not found then M.lists(list[k], function(inner) found = found or M.any(inner, test) end) end
+  end
+  return found
 end

@@ -188,16 +188,14 @@ scaled("deg", 180 / 3.141592653589793)
 scaled("rad", 3.141592653589793 / 180)
 
 builtins["math.abs"] = function(c, node, args) return { build.abs(numbers(c, node, args, 1, 1, "math.abs")[1]) } end
-builtins["math.floor"] = function(c, node, args)
-  local a = numbers(c, node, args, 1, 1, "math.floor")[1]
-  return { a.type == "i" and a or build.whole(build.call_float("floor", a)) }
-end
-builtins["math.ceil"] = function(c, node, args)
-  local a = numbers(c, node, args, 1, 1, "math.ceil")[1]
-  return { a.type == "i" and a or build.whole(build.call_float("ceil", a)) }
+for name in next, { floor = 1, ceil = 1 } do
+  builtins["math." .. name] = function(c, node, args)
+    local a = numbers(c, node, args, 1, 1, "math." .. name)[1]
+    return { a.type == "i" and a or build.whole(build.call_float(name, a)) }
+  end
 end
 
-local function extreme(name)
+for name in next, { min = 1, max = 1 } do
   builtins["math." .. name] = function(c, node, args)
     local a = numbers(c, node, args, 1, nil, "math." .. name)
     for k = 1, #a do a[k] = a[k].dual and flow.hold(c, a[k]) or a[k] end
@@ -206,8 +204,6 @@ local function extreme(name)
     return { e }
   end
 end
-extreme "min"
-extreme "max"
 
 -- The remainder of a division towards 0, which has the sign of a.
 builtins["math.fmod"] = function(c, node, args)

@@ -13,7 +13,7 @@
 -- Invariant: masks are numbered as they nest, so those between two are the numbers between.
 
 local M = ...
-local kernel, lanes, cxx, uniform = use "kernel/kernel", use "kernel/lanes", use "kernel/text", use "kernel/uniform"
+local build, kernel, lanes, cxx, uniform = use "kernel/build", use "kernel/kernel", use "kernel/lanes", use "kernel/text", use "kernel/uniform"
 local typed, flow, opts, w, now
 local frames, ends, drops, mutable, slot_of, dropped_at, base, begun, narrows
 
@@ -44,16 +44,15 @@ end
 local function register_of(n)
   local type = typed.vars[n].type
   if flow.vary[n] then return { type = type, r = w.take(type) } end
-  local s = w.new("s")
-  w.level[s], mutable[s] = 3, true
+  local s = w.new_number()
+  mutable[s] = true
   return { type = type, s = s }
 end
 
 -- A number that nothing changes later.
 local function kept(s)
   if not mutable[s] then return s end
-  local copy = w.new("s")
-  w.level[copy] = 3
+  local copy = w.new_number()
   w.emit("copy_i", copy, s)
   return copy
 end
@@ -187,7 +186,7 @@ end
 
 -- `if cond then leave end` by lanes of the mask that they leave: they are taken out of it; `off`: where cond is false.
 local function leaves_at_once(node, cond, off)
-  local only = #node.yes == 1 and not (node.no and #node.no > 0) and node.yes[1]
+  local only = #node.yes == 1 and #node.no == 0 and node.yes[1]
   if not only or only.op ~= "leave" and only.op ~= "next" then return false end
   local frame = frames[only.id]
   local to, label = frame.slot, frame.done
@@ -201,8 +200,7 @@ local function leaves_at_once(node, cond, off)
 end
 
 local function branch(node, cond)
-  local other, done = {}, {}
-  local no = node.no and #node.no > 0 and node.no
+  local other, done, no = {}, {}, #node.no > 0 and node.no
   w.emit("jump_zero", cond.s, no and other or done)
   write_list(node.yes)
   if no then
@@ -222,8 +220,7 @@ local function side(off, outer, cond, list, over)
 end
 
 local function divided(node, cond)
-  local outer, before = now.cur, drops[now.cur]
-  local no = node.no and #node.no > 0 and node.no
+  local outer, before, no = now.cur, drops[now.cur], #node.no > 0 and node.no
   if no and not cond.temp then
     -- a variable that the first side may change
     local r = w.take("b")
@@ -239,14 +236,7 @@ end
 -- ---- loops ----
 
 local function uses_next(list, id)
-  for n = 1, #list do
-    local node = list[n]
-    if node.op == "next" and node.id == id or node.yes and uses_next(node.yes, id) or node.no and not node.type and uses_next(node.no, id)
-      or node.body and uses_next(node.body, id) then
-      return true
-    end
-  end
-  return false
+  return build.any(list, function(node) return node.op == "next" and node.id == id end)
 end
 
 -- The body of a loop or block, in the masks that it needs: {slot = of all that are in the loop, inner = of those of this
@@ -254,6 +244,17 @@ end
 local function begin_frame(node, outer)
   local frame = { over = {}, done = {}, slot = outer, inner = outer, outer = outer }
   frames[node.id] = frame
+  return frame
+end
+
+-- The same with a mask of its own where lanes leave it one by one.
+local function begin_masked(node, outer)
+  local frame = begin_frame(node, outer)
+  if flow.parts[node.id] then
+    frame.slot = open_mask(frame.done, node)
+    frame.inner = frame.slot
+    w.emit("mask_copy", k(frame.slot), k(outer))
+  end
   return frame
 end
 
@@ -277,13 +278,7 @@ local function end_frame(frame)
 end
 
 local function loop(node)
-  local outer, before, top = now.cur, drops[now.cur], {}
-  local frame = begin_frame(node, outer)
-  if flow.parts[node.id] then
-    frame.slot = open_mask(frame.done, node)
-    frame.inner = frame.slot
-    w.emit("mask_copy", k(frame.slot), k(outer))
-  end
+  local before, top, frame = drops[now.cur], {}, begin_masked(node, now.cur)
   w.mark(top)
   times(node, frame)
   if frame.inner ~= frame.slot and drops[frame.slot] > 0 then w.emit("jump_none", k(frame.slot), frame.done) end
@@ -293,13 +288,7 @@ local function loop(node)
 end
 
 local function block(node)
-  local outer, before = now.cur, drops[now.cur]
-  local frame = begin_frame(node, outer)
-  if flow.parts[node.id] then
-    frame.slot = open_mask(frame.done, node)
-    frame.inner = frame.slot
-    w.emit("mask_copy", k(frame.slot), k(outer))
-  end
+  local before, frame = drops[now.cur], begin_masked(node, now.cur)
   if node == typed.body[#typed.body] then base = frame.slot end
   write_list(node.body)
   if node == typed.body[#typed.body] then base = 0 end
@@ -337,11 +326,7 @@ local function held(v)
   return { type = "i", r = r, temp = true }
 end
 
-local function new_number()
-  local s = w.new("s")
-  w.level[s] = 3
-  return { type = "i", s = s }
-end
+local function new_number() return { type = "i", s = w.new_number() } end
 
 local function numbered(node)
   local outer, before, top, site = now.cur, drops[now.cur], {}, literal(node.site or 0)

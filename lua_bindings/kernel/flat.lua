@@ -30,7 +30,7 @@ local function are_lets(list)
     local n = list[k]
     if n.op == "if" then
       look(n.cond)
-      if not (are_lets(n.yes) and are_lets(n.no or {})) then return false end
+      if not (are_lets(n.yes) and are_lets(n.no)) then return false end
     elseif n.op == "let" then
       look(n.value)
     else

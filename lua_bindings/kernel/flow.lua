@@ -56,25 +56,23 @@ end
 
 local let = M.let
 
-local always = { const = true, place = true, grid = true, size = true, number = true, thread = true, block = true, block_size = true }
-local never = { load = true }
-
 -- M.is_stable(c, e): is e the same wherever it is evaluated from here on?
 function M.is_stable(c, e)
-  if always[e.op] then return true end
-  if e.op == "var" then return c.vars[e.n].fixed end
-  if never[e.op] then return false end
-  local stable = true
-  build.children(e, function(child) stable = stable and M.is_stable(c, child) end)
-  return stable
+  return not build.has(e, function(x) return x.op == "load" or x.op == "var" and not c.vars[x.n].fixed end)
 end
 
 local is_stable = M.is_stable
 
-local function map_parts(v, fn)
+local function copy_of(t)
   local copy = {}
-  for key, x in next, v do copy[key] = x end
-  local list = v.what == "row" and "index" or "parts"
+  for key, x in next, t do copy[key] = x end
+  return copy
+end
+
+M.copy_state = copy_of
+
+local function map_parts(v, fn)
+  local copy, list = copy_of(v), v.what == "row" and "index" or "parts"
   copy[list] = {}
   for k = 1, #v[list] do copy[list][k] = fn(v[list][k]) end
   return copy
@@ -116,8 +114,7 @@ end
 -- M.plain(e): an integer of which it is known that it is one.
 function M.plain(e)
   if not e.dual then return e end
-  local copy = {}
-  for key, x in next, e do copy[key] = x end
+  local copy = copy_of(e)
   copy.dual = nil
   return copy
 end
@@ -180,12 +177,7 @@ local function put(c, decl, v)
   if v.what ~= "vector" then return v end
   local held, parts = v, {}
   -- parts may be made of the variables that are set
-  if #v.parts > 1 then held = map_value(v, function(e)
-    if is_stable(c, e) then return e end
-    local n = new_var(c, e.type, true)
-    let(c, n, e)
-    return var(n, e)
-  end) end
+  if #v.parts > 1 then held = map_value(v, function(e) return is_stable(c, e) and e or hold(c, e) end) end
   for k = 1, #held.parts do
     local e = held.parts[k]
     local n = slot(c, decl, e.type, k)
@@ -236,19 +228,11 @@ function M.new_join(c)
   return j
 end
 
-local function copy_state(state)
-  local copy = {}
-  for decl, v in next, state do copy[decl] = v end
-  return copy
-end
-
-M.copy_state = copy_state
-
 -- M.join_from(c, j): the running path leads there; what it has still to do can be put in front.
 function M.join_from(c, j)
   if not c.live then return end
   local fix = emit(c, "seq", { list = {} })
-  j.entries[#j.entries + 1] = { state = copy_state(c.state), fix = fix.list, line = c.line }
+  j.entries[#j.entries + 1] = { state = copy_of(c.state), fix = fix.list, line = c.line }
 end
 
 local same_value
@@ -280,23 +264,20 @@ function same_value(a, b)
   return false
 end
 
--- In front of a jump: the declaration's value into its variable of that type.
-local function convert(c, entry, decl, v, kind, part)
-  if v.type == kind then return end
+-- fn(c, ...), which writes in front of a jump.
+local function in_front(c, entry, fn, ...)
   local out, line = c.out, c.line
   c.out, c.line = entry.fix, entry.line
-  let(c, slot(c, decl, kind, part), build.float(v))
+  local result = fn(c, ...)
   c.out, c.line = out, line
+  return result
 end
 
--- The same for what an integer is where it is none.
-local function convert_dual(c, entry, decl, v, part)
-  local out, line = c.out, c.line
-  c.out, c.line = entry.fix, entry.line
-  local dual = put_dual(c, decl, v, part)
-  c.out, c.line = out, line
-  return dual
+-- In front of a jump: the declaration's value into its variable of that type; or what an integer is where it is none.
+local function convert(c, entry, decl, v, kind, part)
+  if v.type ~= kind then in_front(c, entry, let, slot(c, decl, kind, part), build.float(v)) end
 end
+local function convert_dual(c, entry, decl, v, part) return in_front(c, entry, put_dual, decl, v, part) end
 
 local kind_names = { i = "an integer", f = "a float", b = "a boolean" }
 
@@ -410,8 +391,7 @@ end
 
 -- The same value, of which more is known: `of` is what it was. The range may be open on one side.
 local function within(v, lo, hi)
-  local copy = {}
-  for key, x in next, v do copy[key] = x end
+  local copy = copy_of(v)
   copy.of = v.of or v
   copy.lo, copy.hi = lo > v.lo and lo or v.lo, hi < v.hi and hi or v.hi
   copy.narrow = copy.lo >= -2147483648.0 and copy.hi <= 2147483647.0
@@ -479,7 +459,7 @@ end
 function M.branch(c, cond, yes, no)
   local j, state, node, line = M.new_join(c), c.state, {}, c.line
   local function side(fn, name)
-    c.state, c.live = copy_state(state), true
+    c.state, c.live = copy_of(state), true
     refine(c, cond, name == "yes")
     return M.list(c, function()
       if fn then fn() end
@@ -591,9 +571,9 @@ function M.loop(c, sets, body)
     for k = 1, #list do plan[list[k]] = { full = true } end
   end
   while true do
-    c.state, c.live, c.line = copy_state(state), true, line
+    c.state, c.live, c.line = copy_of(state), true, line
     enter_head(c, list, plan)
-    local head, back = copy_state(c.state), M.new_join(c)
+    local head, back = copy_of(c.state), M.new_join(c)
     body(back)
     local ok = true
     for k = 1, #back.entries do ok = fits_head(c, list, head, back.entries[k].state, plan) and ok end

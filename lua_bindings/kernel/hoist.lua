@@ -6,6 +6,7 @@
 -- Invariant: where the condition holds there is a turn at least, and every value of the variable is a tide_x.
 
 local M = ...
+local build, loop_stops = use "kernel/build", use "kernel/stops"
 local of, loop, sets, labels, proven, write
 
 local function small_constant(e) return e.op == "const" and e.type == "i" and type(e.value) == "number" and e.value < 1048576 and e.value > -1048576 end
@@ -31,14 +32,11 @@ end
 
 -- Is the body one without loops and without threads that wait? Notes the variables that it sets, and its labels.
 local function is_simple(list)
-  for k = 1, #list do
-    local n = list[k]
-    if n.op == "for" or n.op == "loop" or n.op == "barrier" or n.op == "block_sum" or n.op == "warp_sum" then return false end
+  return not build.any(list, function(n)
     if n.var then sets[n.var] = true end
     if n.op == "block" then labels["leave" .. n.id] = true end
-    if n.yes and not is_simple(n.yes) or n.no and not n.type and not is_simple(n.no) or n.body and not is_simple(n.body) then return false end
-  end
-  return true
+    return loop_stops.takes_long(n)
+  end)
 end
 
 -- Conditions are kept by their text, so that each is asked once.
@@ -67,28 +65,15 @@ local function see(found, e)
   found.inside[e], found.any = true, true
 end
 
-local look
-
-local function look_at(found, e)
-  if not e then return end
-  if e.op == "load" then see(found, e) end
-  for _, key in next, { "a", "b", "cond", "yes", "no", "value", "expected" } do
-    if type(e[key]) == "table" then
-      if e[key].op then look_at(found, e[key]) else look(found, e[key]) end
-    end
+local function look(found, body)
+  local function look_at(e)
+    if e.op == "load" then see(found, e) end
+    build.children(e, look_at)
   end
-  for _, list in next, { e.index or false, e.args or false } do
-    for k = 1, list and #list or 0 do look_at(found, list[k]) end
-  end
-end
-
-look = function(found, list)
-  for k = 1, #list do
-    local n = list[k]
-    look_at(found, n)
+  build.each(body, function(n)
+    build.expressions(n, look_at)
     if n.index then see(found, n) end
-    if n.body then look(found, n.body) end
-  end
+  end)
 end
 
 -- M.test(typed, n, is_proven, write_expression) -> {cond =, inside =, labels =} or nil: of a `for` statement whose bounds are in

@@ -7,7 +7,7 @@
 -- Invariant: a kernel has a body that was read as a whole; an error in another one changes nothing.
 
 local M = ...
-local finder, types, tidy, cxx, code = use "kernel/find", use "kernel/types", use "kernel/tidy", use "kernel/text", use "kernel/code"
+local build, finder, types, tidy, cxx, code = use "kernel/build", use "kernel/find", use "kernel/types", use "kernel/tidy", use "kernel/text", use "kernel/code"
 local function_text = use("kernel/source_text.c", "function_text")
 local dtype_name, env_of, runs_native, kernel_add, specials_ready = use("kernel/specialize.c", "dtype_name", "env_of", "runs_native", "kernel_add", "specials_ready")
 local reduction_of, kernel_new, kernel_drop, default_device = use("kernel/specialize.c", "reduction_of", "kernel_new", "kernel_drop", "default_device")
@@ -136,17 +136,12 @@ end
 local ordered = { min = true, max = true, band = true, bor = true, bxor = true }
 
 -- Does it matter which thread is first?
-local function is_unordered(typed, list)
-  for k = 1, #list do
-    local n = list[k]
-    if n.op == "atomic" and not ordered[n.kind] then
-      local of = n.shared and typed.shared[n.shared] or typed.operands[n.tensor]
-      if n.kind == "exchange" or n.kind == "cas" or find(of.dtype, "float") then return true end
-    end
-    if n.op == "if" and (is_unordered(typed, n.yes) or n.no and is_unordered(typed, n.no)) then return true end
-    if n.body and is_unordered(typed, n.body) then return true end
-  end
-  return false
+local function is_unordered(typed)
+  return build.any(typed.body, function(n)
+    if n.op ~= "atomic" or ordered[n.kind] then return false end
+    local of = n.shared and typed.shared[n.shared] or typed.operands[n.tensor]
+    return n.kind == "exchange" or n.kind == "cas" or find(of.dtype, "float") ~= nil
+  end)
 end
 
 local function lines_of(typed)
@@ -171,7 +166,7 @@ local function emit(self, typed, opts)
     fail("ValueError", self.name .. ": the kernel is too long, got " .. #made.host .. " bytes of C++, expected at most " .. most_text)
   end
   made.code, made.turns, made.lines = code.write(typed, opts), typed.barriers, lines_of(typed)
-  made.unordered = (typed.atomics and is_unordered(typed, typed.body)) or false
+  made.unordered = typed.atomics and is_unordered(typed)
   return made
 end
 

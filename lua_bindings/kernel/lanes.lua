@@ -8,7 +8,7 @@
 -- Invariant: a register is free, or one variable's or value's; a value is given back by whoever used it up.
 
 local M = ...
-local kernel, uniform = use "kernel/kernel", use "kernel/uniform"
+local build, kernel, uniform = use "kernel/build", use "kernel/kernel", use "kernel/uniform"
 local registers = { i = "w", f = "r", b = "m" }
 local suffix = { i = "_i", f = "_r", b = "_m" }
 
@@ -76,36 +76,40 @@ end
 
 local function lanes(type, r, dest) return { type = type, r = r, temp = r ~= dest } end
 
--- An instruction on numbers: where it may be done once for all, done once.
-local function one(type, name, ...)
-  local args, of, key = { ... }, 0, name
-  for k = 1, #args do
-    key = key .. " " .. args[k]
-    if level[args[k]] and level[args[k]] > of then of = level[args[k]] end
-  end
-  if of > 2 then
-    local s = new("s")
-    level[s] = 3
-    emit(name, s, ...)
-    return { type = type, s = s }
-  end
+-- A register of one number that is set where it stands.
+local function new_number()
+  local s = new "s"
+  level[s] = 3
+  return s
+end
+
+-- The register of that kind that an instruction in one of the parts before the body fills, once for all who ask by the key.
+local function cached(kind, at, key, name, ...)
   if not cache[key] then
-    local s, list = new("s"), parts[section[of + 1]]
-    level[s], cache[key] = of, s
-    list[#list + 1] = { name, s, ... }
+    local r, list = new(kind), parts[section[at + 1]]
+    cache[key] = r
+    list[#list + 1] = { name, r, ... }
   end
-  return { type = type, s = cache[key] }
+  return cache[key]
 end
 
 -- Something that does not follow from what is known of all levels.
 local function one_at(at, type, name, ...)
-  local key = name .. join({ ... }, " ")
-  if not cache[key] then
-    local s, list = new("s"), parts[section[at + 1]]
-    level[s], cache[key] = at, s
-    list[#list + 1] = { name, s, ... }
+  local s = cached("s", at, join({ name, ... }, " "), name, ...)
+  level[s] = at
+  return { type = type, s = s }
+end
+
+-- An instruction on numbers: where it may be done once for all, done once.
+local function one(type, name, ...)
+  local args, of = { ... }, 0
+  for k = 1, #args do
+    if level[args[k]] and level[args[k]] > of then of = level[args[k]] end
   end
-  return { type = type, s = cache[key] }
+  if of < 3 then return one_at(of, type, name, ...) end
+  local s = new_number()
+  emit(name, s, ...)
+  return { type = type, s = s }
 end
 
 local function integer(n)
@@ -118,13 +122,7 @@ local function zero(type) return type == "i" and integer(0) or type == "f" and o
 
 -- A register of lanes that lasts, filled in one of the parts before the body.
 local function lasting(type, at, name, ...)
-  local key = "lanes " .. name .. join({ ... }, " ")
-  if not cache[key] then
-    local r, list = new(registers[type]), parts[section[at + 1]]
-    cache[key] = r
-    list[#list + 1] = { name, r, ... }
-  end
-  return { type = type, r = cache[key] }
+  return { type = type, r = cached(registers[type], at, join({ "lanes", name, ... }, " "), name, ...) }
 end
 
 -- The value in lanes, in `dest` if one is given.
@@ -222,20 +220,6 @@ end
 
 -- ---- expressions ----
 
-local function effects(e)
-  local op = e.op
-  if op == "load" or (op == "idiv" or op == "mod") and e.type == "i" and not (e.b.op == "const" and e.b.value ~= 0) then return true end
-  for _, child in next, { e.a or false, e.b or false, e.cond or false, e.yes or false, e.no or false } do
-    if child and effects(child) then return true end
-  end
-  for _, list in next, { e.index or false, e.args or false } do
-    for k = 1, list and #list or 0 do
-      if effects(list[k]) then return true end
-    end
-  end
-  return false
-end
-
 -- What stands in an access for the indexes; they are given back.
 local function access(e, value, tests)
   local index, text = {}, {}
@@ -286,8 +270,7 @@ end
 -- Only one of two is evaluated, by lanes or by all of them. `fill` puts a value where it is wanted.
 local function pick(e, cond, yes, no)
   local other, done, s = {}, {}, not flow.varies(e)
-  local r = s and new("s") or take(e.type)
-  if s then level[r] = 3 end
+  local r = s and new_number() or take(e.type)
   local function fill(x)
     local v = x.op and eval(x) or x
     if s then
@@ -315,7 +298,7 @@ end
 
 local function logic(e, dest)
   local a = eval(e.a)
-  if effects(e.b) then
+  if build.may_report(e.b) then
     local known = one("b", "boolean", e.op == "and" and "0" or "1")
     return pick(e, a, e.op == "and" and e.b or known, e.op == "and" and known or e.b)
   end
@@ -324,7 +307,7 @@ end
 
 local function choose(e, dest)
   local cond = eval(e.cond)
-  if is_one(cond) or effects(e.yes) or effects(e.no) then return pick(e, cond, e.yes, e.no) end
+  if is_one(cond) or build.may_report(e.yes) or build.may_report(e.no) then return pick(e, cond, e.yes, e.no) end
   return lane("choose" .. suffix[e.type], e.type, dest, cond, eval(e.yes), eval(e.no))
 end
 
@@ -344,8 +327,7 @@ local function divide(e, dest)
   local name, site, k = e.op == "idiv" and "idiv" or "imod", literal(e.site or 0), "k" .. now.cur
   if is_one(a) and is_one(b) then
     if known then return one("i", name, a.s, b.s, site, "k0") end
-    local s = new("s")
-    level[s] = 3
+    local s = new_number()
     emit(name, s, a.s, b.s, site, k)
     return { type = "i", s = s }
   end
@@ -422,13 +404,7 @@ local function random(e, dest)
   for k = n + 2, #args do emit("more", seed.r or seed.s, v[k].r or v[k].s) end
   for k = 1, #args do give(v[k]) end
   give(i)
-  local r
-  if any then
-    r = dest or take(e.type)
-  else
-    r = new("s")
-    level[r] = 3
-  end
+  local r = not any and new_number() or dest or take(e.type)
   if e.op == "integer" then
     emit("between", r, v[2].r or v[2].s, v[3].r or v[3].s)
   else
@@ -465,8 +441,7 @@ end
 local function load(e, dest)
   local a, all = access(e, e.type, tests(e))
   if all then
-    local s = new("s")
-    level[s] = 3
+    local s = new_number()
     emit("load", s, a, "k" .. now.cur)
     return { type = e.type, s = s }
   end
@@ -556,7 +531,7 @@ function M.begin(of_typed, of_flow, of_mode, of_opts)
   places.shared, places.constants = n, n + #typed.shared
   return {
     now = now, parts = parts, accesses = accesses, count = count, level = level, registers = registers, suffix = suffix,
-    emit = emit, mark = mark, take = take, give = give, give_register = give_register, new = new, lasting = lasting, spread = spread,
+    emit = emit, mark = mark, take = take, give = give, give_register = give_register, new = new, new_number = new_number, lasting = lasting, spread = spread,
     move = move, one = one, integer = integer, zero = zero, eval = function(e, dest) return eval(e, dest) end, access = access, tests = tests,
     put = put, place = place, is_one = is_one, array_of = array_of, real_text = real_text, whole_text = whole_text, lane = lane,
   }

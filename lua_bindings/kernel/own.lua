@@ -5,17 +5,8 @@
 -- Invariant: what is given here is read and written by nothing else in the kernel, unless another operand is the same memory.
 
 local M = ...
+local build = use "kernel/build"
 local most = 2 -- tensors: each takes a part of the grid 16 KiB of its stack
-
--- Every table in a tree, once; trees may share what is in them.
-local function each(tree, fn, seen)
-  if seen[tree] then return end
-  seen[tree] = true
-  fn(tree)
-  for _, v in next, tree do
-    if type(v) == "table" then each(v, fn, seen) end
-  end
-end
 
 local function only_adds(n)
   return n.op == "atomic" and (n.kind == "add" or n.kind == "sub") and not n.var
@@ -25,11 +16,14 @@ end
 function M.operands(typed)
   local list, at, other, adds = {}, {}, {}, {}
   if not typed.atomics or typed.barriers then return list, at end
-  each(typed.body, function(n)
-    local x = n.tensor
-    if not x or n.op == "size" then return end
-    if only_adds(n) then adds[x] = true else other[x] = true end
-  end, {})
+  local function look(e)
+    if e.tensor and e.op ~= "size" then other[e.tensor] = true end
+    build.children(e, look)
+  end
+  build.each(typed.body, function(n)
+    if n.tensor then (only_adds(n) and adds or other)[n.tensor] = true end
+    build.expressions(n, look)
+  end)
   for k = 1, #typed.operands do
     if adds[k] and not other[k] and #list < most then
       list[#list + 1] = k

@@ -10,6 +10,7 @@
 -- Invariant: numbers that are computed with are below 2^40 in size, else the run is not `fast`: nothing wraps around.
 
 local M = ...
+local build = use "kernel/build"
 local out, typed, everywhere, known, times, inside, wraps, decided, asked, numbers, largest, late, any, count, alone, block
 
 local function put(text) out[#out + 1] = text end
@@ -253,16 +254,7 @@ end
 local function look(e)
   if e.op == "load" then see(e) end
   if e.op == "choose" then decide(e.cond) end
-  for _, child in next, { e.a or false, e.b or false, e.cond or false, e.yes or false, e.no or false } do
-    if child then look(child) end
-  end
-  for _, list in next, { e.index or false, e.args or false } do
-    for k = 1, list and #list or 0 do look(list[k]) end
-  end
-end
-
-local function look_at(n, key)
-  if n[key] then look(n[key]) end
+  build.children(e, look)
 end
 
 -- The last value of a loop from a known number on, by so much, to another: beyond that one only where there is no turn.
@@ -298,12 +290,9 @@ walk = function(list)
   local set = {}
   for k = 1, #list do
     local n = list[k]
-    for _, key in next, { "value", "expected", "cond", "from", "to", "step" } do look_at(n, key) end
+    build.expressions(n, look)
     if n.op == "if" then decide(n.cond) end
-    if n.index then
-      for d = 1, #n.index do look(n.index[d]) end
-      see(n)
-    end
+    if n.index then see(n) end
     local a, b
     if n.op == "let" and times[n.var] == 1 then
       if n.value.type == "i" then
@@ -330,16 +319,6 @@ walk = function(list)
   for k = 1, #set do known[set[k]] = nil end
 end
 
-local function count_sets(list)
-  for k = 1, #list do
-    local n = list[k]
-    if n.var then times[n.var] = (times[n.var] or 0) + 1 end
-    if n.yes then count_sets(n.yes) end
-    if n.no then count_sets(n.no) end
-    if n.body then count_sets(n.body) end
-  end
-end
-
 -- M.write(typed [, block]): {text =, inside =, wraps =, decided =, any =}: statements that clear `fast` where an index may lie outside or
 -- an innermost stride is not 1, and `holds` where a comparison may not hold; the accesses and comparisons that these speak
 -- for; and whether there are any accesses. With the sizes of a block they speak of one thread and its own place, whatever the
@@ -347,7 +326,9 @@ end
 function M.write(of, block_of)
   alone, block = block_of ~= nil, block_of
   out, typed, known, times, inside, wraps, decided, asked, numbers, largest, late, any, count = {}, of, {}, {}, {}, {}, {}, {}, {}, {}, {}, false, 0
-  count_sets(of.body)
+  build.each(of.body, function(n)
+    if n.var then times[n.var] = (times[n.var] or 0) + 1 end
+  end)
   walk(of.body)
   for k = 1, #of.operands do
     local x = of.operands[k]

@@ -8,7 +8,13 @@
 -- Invariant: between two looks of a thread there are a bounded number of steps, whatever the kernel is given.
 
 local M = ...
+local build = use "kernel/build"
 local most = 256 -- times, of loops that do not look
+
+local waits = { barrier = true, block_sum = true, warp_sum = true }
+
+-- M.takes_long(n): is it a loop, or do threads wait there?
+function M.takes_long(n) return n.op == "for" or n.op == "loop" or waits[n.op] end
 
 local function is_number(e) return e.op == "const" and type(e.value) == "number" end
 
@@ -25,7 +31,7 @@ local function look(list, stops)
   for k = 1, #list do
     local n, times = list[k], 1.0
     if n.op == "if" then
-      local yes, no = look(n.yes, stops), look(n.no or {}, stops)
+      local yes, no = look(n.yes, stops), look(n.no, stops)
       times = yes > no and yes or no
     elseif n.body then
       times = look(n.body, stops)
@@ -50,12 +56,9 @@ end
 local function count(list)
   local all = #list
   for k = 1, #list do
-    local n = list[k]
-    local loop, once = n.op == "for" or n.op == "loop", M.rounds(n)
-    if loop and not once or n.op == "barrier" or n.op == "block_sum" or n.op == "warp_sum" then all = all + 100 end
-    if n.yes then all = all + count(n.yes) end
-    if n.no and not n.type then all = all + count(n.no) end
-    if n.body then all = all + count(n.body) * (once or 1) end
+    local n, once = list[k], M.rounds(list[k])
+    if M.takes_long(n) and not once then all = all + 100 end
+    build.lists(n, function(inner) all = all + count(inner) * (once or 1) end)
   end
   return all
 end

@@ -15,7 +15,7 @@
 -- Invariant: what was not shown to lie inside is tested.
 
 local M = ...
-local kernel, flat, own, prelude = use "kernel/kernel", use "kernel/flat", use "kernel/own", use "kernel/prelude"
+local build, kernel, flat, own, prelude = use "kernel/build", use "kernel/kernel", use "kernel/flat", use "kernel/own", use "kernel/prelude"
 local range_tests, loop_stops, expressions, statements = use "kernel/ranges", use "kernel/stops", use "kernel/text_expressions", use "kernel/text_statements"
 local storage, kinds = expressions.storage, expressions.kinds
 local integer_text, float_text = expressions.integer_text, expressions.float_text
@@ -298,16 +298,9 @@ local function begin(typed, opts, host)
   w.meets = typed.barriers and statements.meets(typed) or nil
   for d = 1, typed.ndim do w.threads = w.threads * w.block[d] end
   -- what sums over a block is known before the body is written
-  local function look(list)
-    for k = 1, #list do
-      local n = list[k]
-      if n.op == "block_sum" or n.op == "warp_sum" then w.sums[kinds[typed.vars[n.var].type]] = true end
-      if n.yes then look(n.yes) end
-      if n.no and not n.type then look(n.no) end
-      if n.body then look(n.body) end
-    end
-  end
-  look(typed.body)
+  build.each(typed.body, function(n)
+    if n.op == "block_sum" or n.op == "warp_sum" then w.sums[kinds[typed.vars[n.var].type]] = true end
+  end)
   return w
 end
 
@@ -346,16 +339,10 @@ end
 
 -- How many places of the last dimension a launch counts as one: a part of a grid is not smaller. Where a place has a loop
 -- it is worth a thread sooner.
-local function loops(list)
-  for k = 1, #list do
-    local n = list[k]
-    if n.op == "loop" or n.op == "for" then return true end
-    if n.yes and loops(n.yes) or n.no and not n.type and loops(n.no) or n.body and loops(n.body) then return true end
-  end
-  return false
-end
 local most_places = 4096
-function M.run(typed) return loops(typed.body) and 256 or most_places end
+function M.run(typed)
+  return build.any(typed.body, function(n) return n.op == "loop" or n.op == "for" end) and 256 or most_places
+end
 
 local own_elements, own_rounds = 2048, 8 -- of a tensor at most; places of a part for each of them at least
 

@@ -9,7 +9,7 @@
 -- Invariant: a label is written where something goes to it, under a name that only one copy of the body has.
 
 local M = ...
-local hoist, loop_stops, of, uniform = use "kernel/hoist", use "kernel/stops", use "kernel/text_expressions", use "kernel/uniform"
+local build, hoist, loop_stops, of, uniform = use "kernel/build", use "kernel/hoist", use "kernel/stops", use "kernel/text_expressions", use "kernel/uniform"
 local write, wide, integer_text, place_text, element_text = of.write, of.wide, of.integer_text, of.place_text, of.element_text
 local dtype_of, packed, tests, tested, storage, kinds = of.dtype_of, of.packed, of.tests, of.tested, of.storage, of.kinds
 
@@ -66,9 +66,7 @@ function M.meets(typed)
         count = count + 1
         meets[n] = count
       end
-      if n.yes then found = look(n.yes) or found end
-      if n.no and not n.type then found = look(n.no) or found end
-      if n.body then found = look(n.body) or found end
+      build.lists(n, function(inner) found = look(inner) or found end)
       if found and (n.op == "loop" or n.op == "for") then
         meets.loops[n] = true
         meets.loops[#meets.loops + 1] = n.id
@@ -84,16 +82,7 @@ end
 
 -- Loops in which others turn, or threads wait, take a GPU's compiler as long as all that is in them, times how often it
 -- writes them out, and it would gain little; of a copy for what lies outside, all loops.
-local function is_inner(list)
-  for k = 1, #list do
-    local n = list[k]
-    local waits = n.op == "for" or n.op == "loop" or n.op == "barrier" or n.op == "block_sum" or n.op == "warp_sum"
-    if waits or n.yes and not is_inner(n.yes) or n.no and not n.type and not is_inner(n.no) or n.body and not is_inner(n.body) then
-      return false
-    end
-  end
-  return true
-end
+local function is_inner(list) return not build.any(list, loop_stops.takes_long) end
 
 local function once(w, node)
   if w.host or not w.outside and (is_inner(node.body) or loop_stops.is_short(node)) then return "" end
@@ -200,7 +189,7 @@ local statements = {
   ["if"] = function(w, n)
     put(w, "if (" .. write(w, n.cond) .. ") {\n")
     write_all(w, n.yes)
-    if n.no and #n.no > 0 then
+    if #n.no > 0 then
       put(w, "} else {\n")
       write_all(w, n.no)
     end

@@ -11,24 +11,17 @@ local build, loop_stops = use "kernel/build", use "kernel/stops"
 
 -- ---- lists ----
 
-local flatten
-
 local function flat_list(list, out)
   for k = 1, #list do
     local s = list[k]
     if s.op == "seq" then
       flat_list(s.list, out)
     else
-      flatten(s)
+      build.map_lists(s, function(inner) return flat_list(inner, {}) end)
       out[#out + 1] = s
     end
   end
   return out
-end
-
-flatten = function(s)
-  if s.body then s.body = flat_list(s.body, {}) end
-  if s.op == "if" then s.yes, s.no = flat_list(s.yes, {}), flat_list(s.no, {}) end
 end
 
 -- Jumps out of that block at the end of it.
@@ -46,24 +39,14 @@ local function trim(list, id)
   end
 end
 
-local function leaves(list, id)
-  for k = 1, #list do
-    local s = list[k]
-    if s.op == "leave" and s.id == id then return true end
-    if s.body and leaves(s.body, id) or s.op == "if" and (leaves(s.yes, id) or leaves(s.no, id)) then return true end
-  end
-  return false
-end
-
 -- Blocks that are left only at their end.
 local function open_blocks(list)
   local out = {}
   for k = 1, #list do
     local s = list[k]
     if s.op == "block" then trim(s.body, s.id) end
-    if s.body then s.body = open_blocks(s.body) end
-    if s.op == "if" then s.yes, s.no = open_blocks(s.yes), open_blocks(s.no) end
-    if s.op == "block" and not leaves(s.body, s.id) then
+    build.map_lists(s, open_blocks)
+    if s.op == "block" and not build.any(s.body, function(n) return n.op == "leave" and n.id == s.id end) then
       for i = 1, #s.body do out[#out + 1] = s.body[i] end
     else
       out[#out + 1] = s
@@ -74,39 +57,19 @@ end
 
 -- ---- what nothing reads ----
 
-local expressions = { "value", "cond", "expected", "from", "to", "step" }
+local may_report = build.may_report
 
-local function each_expression(s, visit)
-  for k = 1, 6 do
-    local e = s[expressions[k]]
-    if e then visit(e) end
-  end
-  for k = 1, s.index and #s.index or 0 do visit(s.index[k]) end
-end
-
-local function may_report(e)
-  if e.op == "load" or (e.op == "idiv" or e.op == "mod") and e.site and e.b.op ~= "const" then return true end
-  local found = false
-  build.children(e, function(child) found = found or may_report(child) end)
-  return found
-end
-
-local function count_reads(list, reads)
-  local own -- what a variable gets of itself is no read of it
+local function count_reads(body)
+  local reads, own = {}, nil -- own: what a variable gets of itself is no read of it
   local function look(e)
     if e.op == "var" and e.n ~= own then reads[e.n] = (reads[e.n] or 0) + 1 end
     build.children(e, look)
   end
-  for k = 1, #list do
-    local s = list[k]
+  build.each(body, function(s)
     own = s.op == "let" and s.var or nil
-    if not (s.op == "let" and s.value.op == "var" and s.value.n == s.var) then each_expression(s, look) end
-    if s.body then count_reads(s.body, reads) end
-    if s.op == "if" then
-      count_reads(s.yes, reads)
-      count_reads(s.no, reads)
-    end
-  end
+    build.expressions(s, look)
+  end)
+  return reads
 end
 
 local changed
@@ -122,11 +85,8 @@ local function drop_idle(list, reads)
   local out = {}
   for k = 1, #list do
     local s = list[k]
-    if s.body then s.body = drop_idle(s.body, reads) end
-    if s.op == "if" then
-      s.yes, s.no = drop_idle(s.yes, reads), drop_idle(s.no, reads)
-      if #s.yes == 0 and #s.no > 0 then s.cond, s.yes, s.no = build.logical_not(s.cond), s.no, s.yes end
-    end
+    build.map_lists(s, function(inner) return drop_idle(inner, reads) end)
+    if s.op == "if" and #s.yes == 0 and #s.no > 0 then s.cond, s.yes, s.no = build.logical_not(s.cond), s.no, s.yes end
     if s.op == "atomic" and s.var and not reads[s.var] then s.var = nil end
     if is_idle(s, reads) then
       changed = true
@@ -167,12 +127,8 @@ local function find_ranges(c, list, range, times)
         note(range, s.var, -1 / 0, 1 / 0)
       end
     end
-    local loop = s.op == "for" or s.op == "loop"
-    if s.body then find_ranges(c, s.body, range, loop and times * (loop_stops.rounds(s) or 1 / 0) or times) end
-    if s.op == "if" then
-      find_ranges(c, s.yes, range, times)
-      find_ranges(c, s.no, range, times)
-    end
+    local inner = (s.op == "for" or s.op == "loop") and times * (loop_stops.rounds(s) or 1 / 0) or times
+    build.lists(s, function(within) find_ranges(c, within, range, inner) end)
   end
 end
 
@@ -207,20 +163,11 @@ local function number_all(c, body)
     end
     build.children(e, look)
   end
-  local function walk(list)
-    for k = 1, #list do
-      local s = list[k]
-      site(s)
-      if s.var then s.var = rename(s.var) end
-      each_expression(s, look)
-      if s.body then walk(s.body) end
-      if s.op == "if" then
-        walk(s.yes)
-        walk(s.no)
-      end
-    end
-  end
-  walk(body)
+  build.each(body, function(s)
+    site(s)
+    if s.var then s.var = rename(s.var) end
+    build.expressions(s, look)
+  end)
   return vars, sites
 end
 
@@ -228,10 +175,8 @@ end
 function M.tree(c)
   local body = open_blocks(flat_list(c.out, {}))
   repeat
-    local reads = {}
     changed = false
-    count_reads(body, reads)
-    body = drop_idle(body, reads)
+    body = drop_idle(body, count_reads(body))
   until not changed
   c.typed.body, c.typed.vars, c.typed.sites = body, number_all(c, body)
   return c.typed

@@ -80,6 +80,13 @@ function M.inline(c, node, unit, f, args)
   return values, ret
 end
 
+-- The running path leads to the join; returns the statement that goes there.
+local function jump(c, join, op, id)
+  flow.join_from(c, join)
+  c.live = false
+  return flow.emit(c, op, { id = id })
+end
+
 local function returns(c, s)
   local ret, values = c.ret, expr.list_of(c, s.values)
   ret.last = s
@@ -95,9 +102,7 @@ local function returns(c, s)
     flow.assign(c, ret.decls[k], values[k])
   end
   if #values > ret.count then ret.count = #values end
-  flow.join_from(c, ret.join)
-  flow.emit(c, "leave", { id = ret.id })
-  c.live = false
+  jump(c, ret.join, "leave", ret.id)
 end
 
 local function call_function(c, node, f, args)
@@ -253,18 +258,8 @@ local function with_breaks(c, id, fn)
 end
 
 local function leave_if(c, cond, breaks)
-  if cond.op == "const" and not cond.value then return end
-  if cond.op == "const" then
-    flow.join_from(c, breaks.join)
-    flow.emit(c, "leave", { id = breaks.id })
-    c.live = false
-    return
-  end
-  flow.branch(c, cond, function()
-    flow.join_from(c, breaks.join)
-    flow.emit(c, "leave", { id = breaks.id })
-    c.live = false
-  end)
+  local function leave() jump(c, breaks.join, "leave", breaks.id) end
+  if cond.op ~= "const" then flow.branch(c, cond, leave) elseif cond.value then leave() end
 end
 
 local function endless(c, s, fn)
@@ -301,10 +296,8 @@ end
 
 run["break"] = function(c, s)
   if not c.breaks then bad(c, s, "got break outside of a loop, expected it within one") end
-  flow.join_from(c, c.breaks.join)
   local nodes = c.breaks.nodes
-  nodes[#nodes + 1] = flow.emit(c, "leave", { id = c.breaks.id })
-  c.live = false
+  nodes[#nodes + 1] = jump(c, c.breaks.join, "leave", c.breaks.id)
 end
 
 -- The last value that an integer loop comes to, where it is given as a float.
@@ -435,9 +428,7 @@ run["goto"] = function(c, s)
   if not label then
     bad(c, s, "got goto " .. s.name .. ", expected a label in this block or one around it (and not within a loop that a goto makes)")
   end
-  flow.join_from(c, label.join)
-  flow.emit(c, label.back and "next" or "leave", { id = label.id })
-  c.live = false
+  jump(c, label.join, label.back and "next" or "leave", label.id)
 end
 
 local function with_label(c, name, label, fn)

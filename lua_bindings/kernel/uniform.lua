@@ -13,17 +13,8 @@
 -- Invariant: vary only grows, and what is not in it is uniform in every run of the program.
 
 local M = ...
+local build = use "kernel/build"
 local typed, mode, flow, open, at, changed, region_of
-
-local function each_child(e, fn)
-  if e.a then fn(e.a) end
-  if e.b then fn(e.b) end
-  if e.cond then fn(e.cond) end
-  if e.yes then fn(e.yes) end
-  if e.no then fn(e.no) end
-  for k = 1, e.index and #e.index or 0 do fn(e.index[k]) end
-  for k = 1, e.args and #e.args or 0 do fn(e.args[k]) end
-end
 
 -- ---- where variables belong ----
 
@@ -36,9 +27,9 @@ local function refer(n)
   end
 end
 
-local function use(e)
+local function use_all(e)
   if e.op == "var" then refer(e.n) end
-  each_child(e, use)
+  build.children(e, use_all)
 end
 
 local function set(n, list, node)
@@ -50,19 +41,14 @@ end
 local scopes
 
 local function scope(n, list)
-  for _, key in next, { "value", "expected", "cond", "from", "to", "step" } do
-    if n[key] then use(n[key]) end
-  end
-  for k = 1, n.index and #n.index or 0 do use(n.index[k]) end
+  build.expressions(n, use_all)
   if n.op == "for" then
     open[n.body], at[n.body] = true, 0
     set(n.var, n.body, n)
   elseif n.var then
     set(n.var, list, n)
   end
-  if n.yes then scopes(n.yes) end
-  if n.no then scopes(n.no) end
-  if n.body then scopes(n.body) end
+  build.lists(n, scopes)
 end
 
 scopes = function(list)
@@ -76,15 +62,12 @@ end
 
 -- ---- what varies ----
 
-local function varies(e)
-  local op = e.op
-  if op == "var" then return flow.vary[e.n] end
-  if op == "place" then return mode ~= "rows" or e.dim == typed.ndim end
-  if op == "thread" then return true end
-  local any = false
-  each_child(e, function(child) any = any or varies(child) end)
-  return any
+local function differs(e)
+  if e.op == "var" then return flow.vary[e.n] end
+  return e.op == "thread" or e.op == "place" and (mode ~= "rows" or e.dim == typed.ndim)
 end
+
+local function varies(e) return build.has(e, differs) end
 
 local function vary(n)
   if not flow.vary[n] then flow.vary[n], changed = true, true end
@@ -106,7 +89,7 @@ local statements = {
   ["if"] = function(n, region)
     local apart = varies(n.cond)
     walk(n.yes, apart and {} or region)
-    if n.no then walk(n.no, apart and {} or region) end
+    walk(n.no, apart and {} or region)
   end,
   block = function(n, region)
     flow.entry[n.id] = flow.parts[n.id] and {} or region
