@@ -201,9 +201,15 @@ function M.load(c, row, node)
   return e
 end
 
-local function row_of(base)
-  return base.what == "tensor" and { what = "row", base = base, index = {} } or base
+-- M.row_of(v, more): the row v, or all of the tensor v, with the indexes of the list behind its own.
+function M.row_of(v, more)
+  local row, index = v.what == "tensor" and { base = v, index = {} } or v, {}
+  for k = 1, #row.index do index[k] = row.index[k] end
+  for k = 1, more and #more or 0 do index[#index + 1] = more[k] end
+  return { what = "row", base = row.base, index = index }
 end
+
+local row_of = M.row_of
 
 -- Whole rows are elements where no index is missing.
 local function element(c, row, node)
@@ -213,15 +219,12 @@ local function element(c, row, node)
 end
 
 local function with_index(c, row, node, e)
-  local index = {}
-  for k = 1, #row.index do index[k] = row.index[k] end
-  local ndim = M.ndim(c, row.base)
+  local ndim, n = M.ndim(c, row.base), #row.index
   if ndim == 0 then bad(c, node, "got an index of '" .. row.base.name .. "', which has no dimensions, expected one with them: pass x:view(1) for x[1], or x:item()") end
-  if #index >= ndim then
-    bad(c, node, "got " .. #index + 1 .. " indexes, expected " .. ndim .. ": '" .. row.base.name .. "' has " .. ndim .. (ndim > 1 and " dimensions" or " dimension"))
+  if n >= ndim then
+    bad(c, node, "got " .. n + 1 .. " indexes, expected " .. ndim .. ": '" .. row.base.name .. "' has " .. ndim .. (ndim > 1 and " dimensions" or " dimension"))
   end
-  index[#index + 1] = e
-  return { what = "row", base = row.base, index = index }
+  return row_of(row, { e })
 end
 
 -- M.no_row(c, node, v): an error where v, of which an element is wanted, is one itself.
@@ -256,7 +259,7 @@ end
 
 -- M.row(c, v, node, key): v[key] of a tensor or row, as a row, be it complete.
 function M.row(c, v, node, key)
-  local row, list = after(c, row_of(v), function() return keys_of(c, node, key) end)
+  local row, list = after(c, v.what == "tensor" and row_of(v) or v, function() return keys_of(c, node, key) end)
   for k = 1, #list do row = with_index(c, row, node, list[k]) end
   return row
 end

@@ -40,10 +40,9 @@ local function atomic(kind)
     end)
     local x, key = list[1], list[2]
     if x.what ~= "tensor" and x.what ~= "row" then bad(c, args[1], "got " .. flow.describe(x) .. ", expected a tensor for tide." .. name) end
-    local base, index = x.what == "row" and x.base or x, {}
-    for k = 1, x.what == "row" and #x.index or 0 do index[k] = x.index[k] end
     local keys = key.what == "row" and not key.base and key.index or { expr.integer(c, args[2], key, "an integer or a list {i, j} as index") }
-    for k = 1, #keys do index[#index + 1] = keys[k] end
+    local row = expr.row_of(x, keys)
+    local base, index = row.base, row.index
     if #index ~= expr.ndim(c, base) then
       bad(c, args[2], "got " .. #index .. (#index == 1 and " index" or " indexes") .. ", expected " .. expr.ndim(c, base) .. " of '" .. base.name .. "'")
     end

@@ -12,11 +12,20 @@ local small = use("kernel/vectors.c", "metatables")()
 local dims = { vec2 = 2, vec3 = 3, vec4 = 4, quat = 4, mat2 = 2, mat3 = 3, mat4 = 4 }
 local is_matrix = { mat2 = true, mat3 = true, mat4 = true }
 local vectors = { "", "vec2", "vec3", "vec4" } -- by the number of components
-local fields = { x = 1, y = 2, z = 3, w = 4 }
+local names, fields = { "x", "y", "z", "w" }, { x = 1, y = 2, z = 3, w = 4 }
 
 local function bad(c, node, message) expr.bad(c, node, message) end
 
 local function make(kind, parts) return { what = "vector", kind = kind, parts = parts } end
+
+-- One of what fn(i, k) gives: component k, of a matrix in row i.
+local function make_of(kind, fn)
+  local n, parts = dims[kind], {}
+  for i = 1, is_matrix[kind] and n or 1 do
+    for k = 1, n do parts[#parts + 1] = fn(i, k) end
+  end
+  return make(kind, parts)
+end
 
 local function add(a, b) return build.arithmetic("add", a, b) end
 local function sub_of(a, b) return build.arithmetic("sub", a, b) end
@@ -33,11 +42,7 @@ end
 
 -- M.outside(kind, number): one that stands outside of the kernel; number(row or nil, field) is a component.
 function M.outside(kind, number)
-  local n, parts, names = dims[kind], {}, { "x", "y", "z", "w" }
-  for i = 1, is_matrix[kind] and n or 1 do
-    for k = 1, n do parts[#parts + 1] = build.float(number(is_matrix[kind] and i or nil, names[k])) end
-  end
-  return make(kind, parts)
+  return make_of(kind, function(i, k) return build.float(number(is_matrix[kind] and i or nil, names[k])) end)
 end
 
 -- ---- what they are made of ----
@@ -51,9 +56,14 @@ local function fix_rows(c, base, kind)
   x.row, x.rows = row, rows
 end
 
+-- The place of component k, of a matrix in row i, of the vector or matrix in that row of a tensor.
+local function place_in(row, kind, i, k)
+  local last = build.const(k, "i")
+  return expr.row_of(row, is_matrix[kind] and { build.const(i, "i"), last } or { last })
+end
+
 -- The elements of a row of a tensor.
 local function from_row(c, node, kind, row)
-  local n, parts = dims[kind], {}
   local missing = expr.ndim(c, row.base) - #row.index
   local want = is_matrix[kind] and 2 or 1
   if missing ~= want then
@@ -62,29 +72,15 @@ local function from_row(c, node, kind, row)
   end
   fix_rows(c, row.base, kind)
   row = flow.hold(c, row)
-  for i = 1, want == 2 and n or 1 do
-    for k = 1, n do
-      local index = {}
-      for d = 1, #row.index do index[d] = row.index[d] end
-      if want == 2 then index[#index + 1] = build.const(i, "i") end
-      index[#index + 1] = build.const(k, "i")
-      local e = expr.load(c, { what = "row", base = row.base, index = index }, node)
-      parts[#parts + 1] = e.type == "b" and build.choose(e, build.const(1.0, "f"), build.const(0.0, "f")) or build.float(e)
-    end
-  end
-  return make(kind, parts)
+  return make_of(kind, function(i, k)
+    local e = expr.load(c, place_in(row, kind, i, k), node)
+    return e.type == "b" and build.choose(e, build.const(1.0, "f"), build.const(0.0, "f")) or build.float(e)
+  end)
 end
 
 local function diagonal(kind, e)
-  local n, parts, zero = dims[kind], {}, build.const(0.0, "f")
-  if not is_matrix[kind] then
-    for k = 1, n do parts[k] = e end
-    return make(kind, parts)
-  end
-  for i = 1, n do
-    for k = 1, n do parts[#parts + 1] = i == k and e or zero end
-  end
-  return make(kind, parts)
+  local zero = build.const(0.0, "f")
+  return make_of(kind, function(i, k) return (i == k or not is_matrix[kind]) and e or zero end)
 end
 
 -- M.make(c, node, kind, args): tide.vec3(...) and the like.
@@ -92,7 +88,7 @@ function M.make(c, node, kind, args)
   local values, parts = expr.list_of(c, args), {}
   local first, want = values[1], is_matrix[kind] and dims[kind] * dims[kind] or dims[kind]
   if #values == 1 and (first.what == "row" or first.what == "tensor") then
-    return from_row(c, node, kind, first.what == "row" and first or { what = "row", base = first, index = {} })
+    return from_row(c, node, kind, expr.row_of(first))
   end
   if #values == 1 and not first.what and kind ~= "quat" then
     return diagonal(kind, flow.hold(c, build.float(expr.number(c, args[1], first))))
@@ -115,9 +111,8 @@ end
 -- ---- parts ----
 
 local function row_at(m, i)
-  local n, parts = dims[m.kind], {}
-  for k = 1, n do parts[k] = m.parts[(i - 1) * n + k] end
-  return make(vectors[n], parts)
+  local n = dims[m.kind]
+  return make_of(vectors[n], function(_, k) return m.parts[(i - 1) * n + k] end)
 end
 
 function M.field(c, node, v, name)
@@ -152,9 +147,8 @@ function M.index(c, node, v, key)
   for k = n - 1, 1, -1 do
     local cond, one = build.compare("eq", e, build.const(k, "i")), at(k)
     if one.what then
-      local parts = {}
-      for i = 1, n do parts[i] = build.choose(cond, one.parts[i], chosen.parts[i]) end
-      chosen = make(one.kind, parts)
+      local otherwise = chosen
+      chosen = make_of(one.kind, function(_, i) return build.choose(cond, one.parts[i], otherwise.parts[i]) end)
     else
       chosen = build.choose(cond, one, chosen)
     end
@@ -172,21 +166,14 @@ function M.store(c, node, row, v)
   end
   fix_rows(c, row.base, v.kind)
   row, v = flow.hold(c, row), flow.hold(c, v)
-  for k = 1, #v.parts do
-    local index = {}
-    for d = 1, #row.index do index[d] = row.index[d] end
-    if want == 2 then index[#index + 1] = build.const((k - 1) // n + 1, "i") end
-    index[#index + 1] = build.const((k - 1) % n + 1, "i")
-    types.store(c, { what = "row", base = row.base, index = index }, v.parts[k], node)
-  end
+  for k = 1, #v.parts do types.store(c, place_in(row, v.kind, (k - 1) // n + 1, (k - 1) % n + 1), v.parts[k], node) end
 end
 
 -- ---- operators ----
 
 local function each_part(a, fn)
-  local parts = {}
-  for k = 1, #a.parts do parts[k] = fn(a.parts[k], k) end
-  return make(a.kind, parts)
+  local n = dims[a.kind]
+  return make_of(a.kind, function(i, k) return fn(a.parts[(i - 1) * n + k], (i - 1) * n + k) end)
 end
 
 local function by_parts(op, a, b) return each_part(a, function(x, k) return build.arithmetic(op, x, b.parts[k]) end) end
@@ -210,19 +197,15 @@ local function dot(a, b, from_a, step_a, from_b, step_b, n)
 end
 
 local function matrix_product(c, a, b)
-  local n, parts = dims[a.kind], {}
+  local n = dims[a.kind]
   a, b = flow.hold(c, a), flow.hold(c, b)
-  for i = 1, n do
-    for k = 1, n do parts[#parts + 1] = dot(a, b, (i - 1) * n + 1, 1, k, n, n) end
-  end
-  return make(a.kind, parts)
+  return make_of(a.kind, function(i, k) return dot(a, b, (i - 1) * n + 1, 1, k, n, n) end)
 end
 
 local function matrix_vector(c, m, v)
-  local n, parts = dims[m.kind], {}
+  local n = dims[m.kind]
   v = flow.hold(c, v)
-  for i = 1, n do parts[i] = dot(m, v, (i - 1) * n + 1, 1, 1, 1, n) end
-  return make(v.kind, parts)
+  return make_of(v.kind, function(_, k) return dot(m, v, (k - 1) * n + 1, 1, 1, 1, n) end)
 end
 
 local function hamilton(c, a, b)
@@ -349,11 +332,7 @@ end
 
 function functions.transpose(c, node, v)
   if not is_matrix[v.kind] then bad(c, node, "got a " .. v.kind .. ", expected a matrix for transpose") end
-  local n, parts = dims[v.kind], {}
-  for i = 1, n do
-    for k = 1, n do parts[#parts + 1] = v.parts[(k - 1) * n + i] end
-  end
-  return make(v.kind, parts)
+  return make_of(v.kind, function(i, k) return v.parts[(k - 1) * dims[v.kind] + i] end)
 end
 
 -- a * b - x * y
