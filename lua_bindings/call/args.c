@@ -3,7 +3,6 @@
  * Scripts count from 1 and from -1 backwards, core counts from 0; an index is checked here, so that messages speak the
  * script's numbers. Numbers in strings are refused, since "2" for a size is a slip more often than a wish. Nothing here
  * keeps a value on the stack: what an option holds stays alive in its table, which is an argument. */
-#include <string.h>
 
 #include "args.h"
 #include "did_you_mean.h"

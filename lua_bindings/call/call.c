@@ -3,7 +3,6 @@
  * The receiver or the first tensor is checked first, then how many arguments there are and the names of the options,
  * then every parameter in the order of the signature: the argument at its place, what the options hold under its name,
  * or the default. What is taken out of the options stays on the stack until the function ends, so that it lives. */
-#include <string.h>
 
 #include "row.h"
 #include "scope.h"

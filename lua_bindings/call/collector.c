@@ -14,9 +14,6 @@
 #include <time.h>
 
 #include "collector.h"
-#include "tide/debug.h"
-#include "tide/device.h"
-#include "tide/memory.h"
 #include "tide_lua.h"
 
 static double seconds(clockid_t clock) {

@@ -7,7 +7,6 @@
  * Two names for one function called in the same line are not told apart: the traceback has that of the first call.
  * Invariant: what is kept holds no function (a closure may hold tensors), so an entry whose functions have gone fits
  * nothing any more. */
-#include <stdint.h>
 
 #include "error.h"
 

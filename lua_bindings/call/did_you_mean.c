@@ -6,8 +6,6 @@
  * nil. */
 #include "did_you_mean.h"
 
-#include <string.h>
-
 #include "readonly.h"
 #include "row.h"
 

@@ -5,8 +5,6 @@
  * bytes and edge. It holds strings and
  * numbers only, so it keeps no tensor alive. tostring gives "file:line: message", the form of Lua's own errors. */
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "fields.h"
 #include "did_you_mean.h"

@@ -5,7 +5,6 @@
  * of a tensor makes no garbage. Wherever one of them is expected its name will do as well. */
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "did_you_mean.h"
 #include "handle.h"

@@ -3,7 +3,6 @@
  * What the help names in the signature of a function of tensors can be given by place or by name: x:select(2, 1),
  * x:select{dim = 2, index = 1}. The functions themselves read arguments in one form alone; here the other form is
  * turned into it before they look. A call without options costs a look at its last argument. */
-#include <string.h>
 
 #include "args.h"
 

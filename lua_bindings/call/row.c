@@ -8,7 +8,6 @@
  * Invariant: who reads the notes takes no lock: what their count covers is written before it and never changed. */
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "row.h"
 

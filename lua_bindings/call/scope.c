@@ -10,11 +10,7 @@
  *
  * Invariant: from the moment a block has changed something its scope is open, and leaving it allocates nothing. So
  * whatever needs memory comes first, in ltide_block_new, and no failure leaves a block in force. */
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "row.h"
 #include "scope.h"

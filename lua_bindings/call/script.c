@@ -14,7 +14,6 @@
  * of the called function is looked for, the frames of chunks are passed over.
  *
  * Invariant: a chunk that could not be compiled for want of memory is compiled by the next call. */
-#include <stdio.h>
 
 #include "each.h"
 #include "row.h"

@@ -6,16 +6,13 @@
  * active (it has frames and has not yielded), found by walking the chain of resumers from the coroutine that called
  * last, and noted for each coroutine whenever another one has called before it. The last caller is anchored in the
  * registry, so that the pointer kept for the fast compare cannot dangle. */
-#include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "collector.h"
 #include "object.h"
 #include "scope.h"
 #include "tide/debug.h"
 #include "tide/device.h"
-#include "tide/memory.h"
 #include "tide_lua.h"
 #include "script.h"
 

@@ -12,7 +12,6 @@
 #include <locale.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "file.h"
 #include "tensor/tensor.h"

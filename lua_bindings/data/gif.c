@@ -8,7 +8,6 @@
  *
  * Invariant: the handles of the tensor and of the file are on the stack while hooks may run. */
 #include <math.h>
-#include <string.h>
 
 #include "file.h"
 #include "tensor/tensor.h"

@@ -7,8 +7,6 @@
  * Invariant: a loop that is broken off, by `break`, an error or the collector, leaves nothing behind. */
 #include "tide/loader.h"
 
-#include <string.h>
-
 #include "call/each.h"
 #include "tensor/tensor.h"
 

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "call/fields.h"
 #include "file.h"

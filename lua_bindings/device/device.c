@@ -1,6 +1,4 @@
 /* device.c: tide.device objects, and the rows of tide.cuda about devices. */
-#include <stdio.h>
-#include <string.h>
 
 #include "call/class.h"
 #include "tensor/tensor.h"

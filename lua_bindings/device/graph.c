@@ -7,8 +7,6 @@
  * at any moment, inside another capture too: core then lets it go later.
  *
  * Invariant: what the block has changed is changed back before anything is raised. */
-#include <stdio.h>
-#include <string.h>
 
 #include "graph.h"
 #include "call/did_you_mean.h"

@@ -3,8 +3,6 @@
  * Reports come from the driver's management library for real devices, which is opened at the first question and is a
  * LibraryError where it is missing; a simulated device tells what it knows (memory, queued work, its clock) and is a
  * card at rest for the rest (40 degrees, 50 W). */
-#include <stdio.h>
-#include <string.h>
 
 #include "call/row.h"
 #include "tide/device.h"

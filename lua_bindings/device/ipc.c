@@ -1,5 +1,4 @@
 /* ipc.c: tensors and events of other processes. A handle is a string of bytes that travels any way a script likes. */
-#include <string.h>
 
 #include "device.h"
 #include "tensor/tensor.h"

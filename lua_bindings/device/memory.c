@@ -3,7 +3,6 @@
  * Whatever is in tide.cuda about memory is in tide.cuda.memory as well. A figure is asked for without a driver call and
  * without opening anything: a device that was never used has zeros. What finalisers have let go of is released first,
  * so a figure tells what is held. */
-#include <stddef.h>
 
 #include "memory.h"
 

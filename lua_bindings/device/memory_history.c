@@ -3,7 +3,6 @@
  * Core makes the copy; here it becomes tables. Lines and stacks repeat, so the table of frames of a line is made once
  * for a snapshot and shared by all the blocks and events that came from it. The copy is held by a userdata, so an error
  * loses nothing; the collector rests while tens of thousands of tables are made. */
-#include <stdio.h>
 
 #include "call/fields.h"
 #include "memory.h"

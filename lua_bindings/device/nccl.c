@@ -1,6 +1,5 @@
 /* nccl.c: tide.cuda.nccl: collectives over lists of tensors, one of each GPU, with torch.cuda.nccl's names. What is
  * written is given by the caller; what was written is returned. */
-#include <string.h>
 
 #include "call/row.h"
 #include "call/collector.h"

@@ -6,7 +6,6 @@
 #include "call/scope.h"
 #include "device.h"
 #include "tensor/tensor.h"
-#include "tide/device.h"
 
 /* {==== Devices, as core's numbers */
 

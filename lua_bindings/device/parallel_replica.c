@@ -8,7 +8,6 @@
 #include "call/scope.h"
 #include "call/script.h"
 #include "call/error.h"
-#include "tide/device.h"
 
 /* {==== Coroutines */
 

@@ -1,6 +1,5 @@
 /* stream.c: streams, and the blocks that select one. A Stream handle holds one reference; closing it (collection) never
  * waits. */
-#include <stdio.h>
 
 #include "call/class.h"
 #include "call/block.h"

@@ -4,9 +4,7 @@
  * and lets hooks of the script run in between, so that Ctrl-C, SIGTERM and quotas end it. Ranks count from 0.
  *
  * Invariant: a started operation belongs to a handle before anything may raise. */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "call/class.h"
 #include "distributed.h"

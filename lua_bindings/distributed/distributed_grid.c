@@ -4,9 +4,7 @@
  * and the copies between regions of a field and the bytes of a message, one strided copy for each field.
  *
  * Invariant: a message's buffer belongs to no tide.scope; the work that sends or fills it holds it. */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "call/class.h"

@@ -6,7 +6,6 @@
  *
  * Invariant: an open library stays mapped until the process ends, since MPI does not survive being unmapped. */
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 

@@ -4,7 +4,6 @@
  *
  * Invariant: all ranks call the same operations in the same order, whatever their values are. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "distributed.h"
 #include "data/serialize.h"

@@ -1,5 +1,4 @@
 /* doc.c: tide.help, which is help/help.lua, and tide.has. */
-#include <string.h>
 
 #include "call/each.h"
 #include "call/readonly.h"

@@ -2,7 +2,6 @@
  *
  * Lua's messages say what is wrong with the text, not what a user of Python or torch meant by it. A message is searched
  * for the pieces below; the first that stands in it gives the hint. The message itself stays as Lua wrote it. */
-#include <string.h>
 
 #include "call/did_you_mean.h"
 

@@ -1,6 +1,5 @@
 /* row_list.c: tide._rows(), the table of functions as a table of Lua, for the checks and what writes the stubs, the
  * reference and the man page. */
-#include <string.h>
 
 #include "call/fields.h"
 #include "call/row.h"

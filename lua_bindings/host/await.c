@@ -6,7 +6,6 @@
 #include "call/block.h"
 #include "device/device.h"
 #include "tensor/tensor.h"
-#include "tide/readback.h"
 
 static bool may_yield(lua_State *L, const ltide_state *S) { return lua_isyieldable(L) && !S->record->replica; }
 

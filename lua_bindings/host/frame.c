@@ -20,8 +20,6 @@
 #include "quota/quota.h"
 #include "tensor/tensor.h"
 #include "tide/debug.h"
-#include "tide/memory.h"
-#include "tide/readback.h"
 
 enum { IDLE = 8 };                                          /* coroutines that are kept */
 enum { STEP_MUL = 1 };                                      /* percent, the least: most steps take some 5 us so */

@@ -15,8 +15,6 @@
  * Invariant: a slice in the ring holds two events that were recorded on one device. */
 #include "frame_cost.h"
 
-#include <string.h>
-
 #include "tide/graph.h"
 
 static double learnt(double cost, double measured) {

@@ -3,13 +3,10 @@
  * The line goes to the host's log where there is one, else to stderr, in one write, so that lines of several processes
  * stay whole. tide.log is the logarithm. */
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "call/row.h"
 #include "call/each.h"
-#include "call/script.h"
 #include "call/system.h"
 
 /* Pushes "[12:34:56.789 cuda:0]". A device is asked of only where one is in use. */

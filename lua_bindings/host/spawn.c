@@ -6,12 +6,10 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "call/row.h"
 #include "call/each.h"
-#include "call/scope.h"
 #include "data/serialize.h"
 #include "call/system.h"
 #include "host.h"

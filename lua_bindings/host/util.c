@@ -1,6 +1,4 @@
 /* util.c: tide.cmdline, threads. */
-#include <stdio.h>
-#include <string.h>
 
 #include "call/each.h"
 #include "call/did_you_mean.h"

@@ -3,13 +3,9 @@
  * terminal. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "call/each.h"
-#include "call/row.h"
-#include "call/script.h"
-#include "call/system.h"
 #include "tensor/tensor.h"
 
 /* {==== For the chunks */

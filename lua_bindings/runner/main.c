@@ -3,9 +3,7 @@
  * Options, the table arg, exit codes and tracebacks follow lua.c, so that a .lua script runs as it would there; `tide`
  * is a global, opened before the script. */
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "distributed/distributed.h"

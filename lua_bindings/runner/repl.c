@@ -5,16 +5,13 @@
  * local variables of a chunk's outermost block that live on in the session, completion, and how results are shown.
  * Lines beginning with ':' are commands (repl_command.c). `_` is the last result; a tensor above 1 MiB is held weakly
  * there, so that looking at a value does not keep a GPU's memory. */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "call/did_you_mean.h"
 #include "repl.h"
 #include "call/row.h"
 #include "runner.h"
-#include "tide/memory.h"
 
 static const char key_last, key_weak;
 static const char undefined_names[] = "tide.undefined"; /* in the registry: a list, or nil */

@@ -1,6 +1,4 @@
 /* repl_command.c: lines that begin with ':', at the prompt and as the text of -e. */
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "repl.h"

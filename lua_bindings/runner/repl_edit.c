@@ -6,9 +6,7 @@
 #include <dlfcn.h>
 #include <langinfo.h>
 #include <locale.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 #include <wchar.h>
 

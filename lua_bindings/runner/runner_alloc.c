@@ -5,9 +5,7 @@
  * come from lists that are cut from pages of 64 KiB; larger ones from malloc. Lua tells the old size, so nothing is
  * stored beside an object. One state, one thread: no lock. Pages live until the process ends. Under a sanitizer malloc
  * serves everything. Blocks of the size of a tensor's handle are told to tensor.c before they go. */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "runner.h"
 #include "tensor/tensor.h"

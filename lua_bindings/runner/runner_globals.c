@@ -3,7 +3,6 @@
  *
  * __index of the table of globals sees each of them. A global that was set once, even to nil, counts as defined: with
  * --strict __newindex notes the names. Reads by C functions, which look for what may be there, pass. */
-#include <string.h>
 
 #include "call/did_you_mean.h"
 #include "runner.h"

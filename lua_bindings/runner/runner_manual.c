@@ -1,6 +1,5 @@
 /* runner_manual.c: the pages of the manual for help at the prompt (help/manual.lua): Markdown files in the folder
  * share/tide/manual beside the runner's bin. A build tree has a link there. */
-#include <string.h>
 
 #include "call/did_you_mean.h"
 #include "repl.h"

@@ -9,9 +9,7 @@
  * picture's bytes are the path of a PNG file in the folder, which the reader removes. The standard input of cells is
  * empty. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "repl.h"

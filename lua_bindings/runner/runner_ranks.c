@@ -7,9 +7,7 @@
  * Invariant: nothing of MPI runs in this process. */
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "distributed/distributed.h"

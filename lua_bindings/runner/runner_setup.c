@@ -2,8 +2,6 @@
  *
  * Invariant: no file that exists is opened for writing. */
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "call/did_you_mean.h"
 #include "runner.h"

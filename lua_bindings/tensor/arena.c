@@ -9,7 +9,6 @@
  * one, and the record of a replica of tide.parallel holds the one around the call; one whose scope is gone has ended,
  * holds no handle, and whoever comes to it goes on to the nearest outer one that has not. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "call/scope.h"
 #include "call/block.h"

@@ -6,7 +6,6 @@
  * has set in their place.
  *
  * Invariant: what the chunk returns is no handle of the caller's, so that out= may empty it. */
-#include <string.h>
 
 #include "call/each.h"
 #include "tensor.h"

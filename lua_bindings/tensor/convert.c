@@ -4,7 +4,6 @@
  * writes the values to a staging buffer, a userdata, so that no error can lose it. 16-bit floats are staged in float32
  * and cast by core. A tensor inside a table is a block of its own shape, read back to the host. */
 #include <math.h>
-#include <string.h>
 
 #include "call/did_you_mean.h"
 #include "call/block.h"

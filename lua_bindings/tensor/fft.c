@@ -2,7 +2,6 @@
  *
  * Dimensions count from 1 and are -1, the last two or all where nothing is said; s alone means the last dimensions. The
  * cache is an object without state: it names a device, or none for the current one at the moment of use. */
-#include <string.h>
 
 #include "tensor.h"
 

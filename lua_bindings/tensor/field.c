@@ -1,6 +1,5 @@
 /* field.c: operations on pictures, volumes and other fields on a grid. */
 #include <math.h>
-#include <string.h>
 
 #include "tide/field.h"
 

@@ -5,11 +5,8 @@
  * Only what is shown is copied: a summarised tensor is read corner by corner (the first and last items of every long
  * dim), at most a few hundred elements, converted on its device to float64, int64, bool or complex128. */
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "tensor.h"
-#include "tide/graph.h"
 
 typedef struct print_options {
   int precision, threshold, edgeitems, linewidth, sci_mode; /* sci_mode: -1 as the values ask for */

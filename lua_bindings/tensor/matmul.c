@@ -1,7 +1,6 @@
 /* matmul.c: matrix products, and how exact those of float32 are.
  *
  * The names of torch differ in the dimensions that they accept; core does the products and these functions check. */
-#include <string.h>
 
 #include "call/did_you_mean.h"
 #include "tensor.h"

@@ -6,7 +6,6 @@
  * parameters. A number is a weak operand: an integer or a float as Lua has it. */
 #include <math.h>
 #include <pthread.h>
-#include <string.h>
 
 #include "tide/fuse.h"
 

@@ -7,7 +7,6 @@
 #include "call/class.h"
 #include "random.h"
 #include "tensor.h"
-#include "tide/graph.h"
 
 #define GENERATOR_META "tide.Generator"
 

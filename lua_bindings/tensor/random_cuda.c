@@ -4,9 +4,7 @@
  * seeds everything runs anywhere, and a process that has only seeded may still be forked. Whether the device is there
  * is asked at the first use of a GPU, which then fails as DeferredCudaCallError if it is not. Reading a state is such a
  * use. */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "call/row.h"
 #include "random.h"
