@@ -25,7 +25,7 @@ static int error_tostring(lua_State *L) {
 
 /* How far a script is looked for: Lua walks to each level from the top, and LuaJIT lets thousands of calls of C be
  * nested that tail calls have left no line between. */
-enum { LEVELS = 100 };
+enum { LEVELS = 100, CHUNK_LEVELS = 4096 }; /* a chunk may walk a tree of tables, each deeper one a level */
 
 bool ltide_find_script(lua_State *L, lua_Debug *ar) {
   for (int level = 0; level < LEVELS && lua_getstack(L, level, ar); level++) {
@@ -150,7 +150,7 @@ static int script_level(lua_State *L) {
   lua_Debug ar;
   int found = 0;
   bool was_chunk = false;
-  for (int level = 1; level < LEVELS && lua_getstack(L, level, &ar); level++) {
+  for (int level = 1; level < CHUNK_LEVELS && lua_getstack(L, level, &ar); level++) {
     lua_getinfo(L, "S", &ar);
     if (*ar.what == 'C') {
       if (was_chunk) found = level;

@@ -262,6 +262,32 @@ describe("memory", function()
     end
     local now = text:match "| allocated memory%s*| *(.-) *|"
     assert.are.equal(("%.2f MiB"):format(cuda.memory_allocated() / MiB), now)
+    -- Each line has the figures of its own counter: now, peak, allocated and freed.
+    local units = { B = 1, KiB = 2 ^ 10, MiB = MiB, GiB = 2 ^ 30, TiB = 2 ^ 40 }
+    local stats, lines = cuda.memory_stats(), {}
+    for name, figures in text:gmatch "| *([%w- ]-) *|([^\n]+)|\n" do lines[#lines + 1] = { name, figures } end
+    local place = 1 -- the first line has the titles
+    local function check(name, key)
+      place = place + 1
+      assert.are.equal(name, lines[place][1])
+      local column = 0
+      for n, unit in lines[place][2]:gmatch "([%d.]+) ?(%a*)" do
+        column = column + 1
+        local wanted = stats[key .. "." .. ({ "current", "peak", "allocated", "freed" })[column]]
+        assert.is_true(math.abs(n * (units[unit] or 1) - wanted) <= 0.01 * wanted, name .. ", " .. key .. ": " .. lines[place][2] .. ", " .. wanted)
+      end
+      assert.are.equal(4, column)
+    end
+    for _, row in ipairs { { "allocated memory", "allocated_bytes" }, { "active memory", "active_bytes" }, { "requested memory", "requested_bytes" },
+      { "reserved memory", "reserved_bytes" }, { "non-releasable memory", "inactive_split_bytes" }, { "allocations", "allocation" },
+      { "active blocks", "active" }, { "segments", "segment" }, { "non-releasable blocks", "inactive_split" } } do
+      check(row[1], row[2] .. ".all")
+      check("of large blocks", row[2] .. ".large_pool")
+      check("of small blocks", row[2] .. ".small_pool")
+    end
+    check("oversize allocations", "oversize_allocations")
+    check("oversize segments", "oversize_segments")
+    assert.are.equal(place, #lines)
     assert.is_truthy(text:find("of large blocks", 1, true))
     assert.is_nil(brief:find("of large blocks", 1, true))
     assert.is_truthy(text:find("3.00 MiB in 1 block  [^\n]*memory_spec.lua:" .. line), text)

@@ -309,6 +309,12 @@ describe("tide.parallel.data_parallel", function()
     assert.matches("parallel_spec.lua:%d+: in", e.traceback)
     local _, text = pcall(P.data_parallel, failing(function() error "boom" end), rows(6))
     assert.matches("^data_parallel: " .. named .. ".*parallel_spec.lua:%d+: boom\nstack traceback:", text)
+    local function deep() error "deep" end
+    local where = "parallel_spec.lua:" .. debug.getinfo(1, "l").currentline - 1 .. ": in"
+    for _, how in ipairs { deep, function() tide.scope(deep) end, function() tide.scope(function() tide.scope(function() deep() end) end) end } do
+      _, text = pcall(P.data_parallel, failing(function() how() return 1 end), rows(6))
+      assert.is_truthy(text:match("stack traceback:.*"):find(where, 1, true), text) -- a block that the error leaves cuts nothing off
+    end
     local own = {}
     local _, object = pcall(P.data_parallel, failing(function() error(own) end), rows(6))
     assert.are.equal(own, object)
@@ -402,18 +408,27 @@ describe("tide.parallel.data_parallel", function()
 
   it("waits in place inside blocks whose setting all share", function()
     local x = rows(6)
-    local y = P.data_parallel(function(a)
-      return tide.device_scope(a.device, function()
-        local v = tide.ones(1)
-        a:sum():item()
-        local w = tide.ones(1)
-        assert.are.equal(at(a), at(v))
-        assert.are.equal(at(a), at(w))
-        return a + w
-      end)
-    end, x)
-    D.eq(x + 1, y)
-    assert.are.equal("cpu", tostring(tide.get_default_device()))
+    local function around(_, f) return f() end
+    local function scope(_, f) return tide.scope(f) end
+    -- Blocks of the thread's own, around it and within it, change nothing about that.
+    for _, blocks in ipairs { { around, around }, { scope, around }, { around, scope }, { scope, scope } } do
+      local y = P.data_parallel(function(a)
+        return blocks[1](a, function()
+          return tide.device_scope(a.device, function()
+            return blocks[2](a, function()
+              local v = tide.ones(1)
+              a:sum():item()
+              local w = tide.ones(1)
+              assert.are.equal(at(a), at(v))
+              assert.are.equal(at(a), at(w))
+              return a + w
+            end)
+          end)
+        end)
+      end, x)
+      D.eq(x + 1, y)
+      assert.are.equal("cpu", tostring(tide.get_default_device()))
+    end
   end)
 
   it("orders what is written to the inputs afterwards behind the copies", function()
