@@ -31,7 +31,7 @@ local function evaluate(code, env)
 end
 
 -- The names of temporary files and addresses differ between runs; a blank line ends a result.
-local function given(...) return (evaluate(...):gsub("/tmp/[%w_]+", "/tmp/file"):gsub("0x%x+", "0x"):gsub("\n\n", "\n")) end
+local function given(...) return (evaluate(...):gsub("/tmp/[%w_]+", "/tmp/file"):gsub("0x%x+", "0x"):gsub("\n\n", "\n"):gsub("\n+$", "")) end
 
 -- The file's parts: {code or nil, text}, in order.
 local function read(path)

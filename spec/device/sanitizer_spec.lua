@@ -300,15 +300,23 @@ describe("a race", function()
     if not D.compiler then return pending "needs a compiler" end
     local kernel = cuda.compile_kernel([[
       extern "C" __global__ void move(const float *from, float *to) { to[threadIdx.x] = from[threadIdx.x]; }]], "move")
-    local x, y, z = tide.zeros(8, on), tide.zeros(8, on), tide.zeros(8, on)
-    cuda.synchronize()
-    sanitizer.enable()
     local shape = { grid = 1, block = 8 }
-    kernel(shape, x, y)
-    cuda.stream(s, function() kernel(shape, x, z) end) -- both read x
-    local e = D.raises("StateError", cuda.stream, s, function() kernel(shape, y, z) end)
-    assert.are.equal("write", e.earlier.access)
-    assert.are.equal("read", e.later.access)
+    local lua = tide.kernel "function(i, from, to) to[i] = from[i] end"
+    for _, launch in ipairs { function(...) kernel(shape, ...) end, function(...) kernel:bind(shape, ...)() end, function(...) lua(8, ...) end,
+      function(...) lua:on(8, ...)() end } do
+      local x, y, z = tide.zeros(8, on), tide.zeros(8, on), tide.zeros(8, on)
+      cuda.synchronize_all()
+      sanitizer.enable()
+      launch(x, y)
+      cuda.stream(s, function() launch(x, z) end) -- both read x
+      local e = D.raises("StateError", cuda.stream, s, function() launch(y, z) end)
+      assert.are.equal("write", e.earlier.access)
+      assert.are.equal("read", e.later.access)
+      e = D.raises("StateError", launch, y, x) -- which the other stream reads
+      assert.are.equal("read", e.earlier.access)
+      assert.are.equal("write", e.later.access)
+      sanitizer.disable()
+    end
   end)
 end)
 

@@ -77,6 +77,13 @@ describe("help", function()
     assert.is_true(masks:find("masked_fill", 1, true) < #masks / 2, masks)
     local all = tide.help "tensor of"
     has(all, "\nAlso: ")
+    for _, word in ipairs { "and", "of", "memory", "list", "table", "them", "which", "current", "bytes" } do
+      local text = tide.help(word)
+      local shown, more = select(2, text:gsub("\n  %g", "")), text:match ", and (%d+) more$"
+      local also = (text:match "\nAlso: ([^\n]*)" or ""):gsub(", and %d+ more$", "")
+      if also ~= "" then shown = shown + 1 + select(2, also:gsub(", ", "")) end
+      assert.is_true(not more or (shown == 60 and tonumber(more) > 0), word .. ": " .. shown .. ", " .. tostring(more))
+    end
     assert.matches(", and %d+ more$", tide.help "and")
     assert.are.equal("ValueError", select(2, pcall(tide.help, "no_such_word_at_all")).kind)
   end)
