@@ -20,12 +20,16 @@ static tide_status check_list(const tide_work *w, const char *what, tide_tensor 
   return TIDE_OK;
 }
 
+static tide_status check_count(const tide_work *w, const char *what, int n) {
+  if (n == 1 || n == w->group->size) return TIDE_OK;
+  return tide__dist_fail(TIDE_VALUE, "%s: %s: got %d tensors, expected one for each of the %d ranks", w->note.name,
+                         what, n, w->group->size);
+}
+
 /* A list has one part for each rank, all of the same number of elements, or is one tensor of all parts. */
 static tide_status check_parts(const tide_work *w, const char *what, tide_tensor *const *list, int n, int64_t part) {
   int size = w->group->size;
-  if (n != 1 && n != size)
-    return tide__dist_fail(TIDE_VALUE, "%s: %s: got %d tensors, expected one for each of the %d ranks", w->note.name,
-                           what, n, size);
+  TRY(check_count(w, what, n));
   int64_t expected = n == size ? part : part * size;
   for (int i = 0; i < n; i++)
     if (host.tensor_numel(list[i]) != expected)
@@ -52,10 +56,7 @@ static tide_status split_of(int64_t **out, const tide_work *w, const char *what,
     return tide__dist_fail(TIDE_SHAPE,
                            "%s: %s: the sizes for ranks have %lld elements, expected the %lld of the tensor",
                            w->note.name, what, (long long)total, (long long)numel);
-  if (n != 1 && n != size)
-    return tide__dist_fail(TIDE_VALUE, "%s: %s: got %d tensors, expected one for each of the %d ranks", w->note.name,
-                           what, n, size);
-  return TIDE_OK;
+  return check_count(w, what, n);
 }
 
 static tide_status check_all_to_all(tide_work *w, const tide_distributed_call *c) {

@@ -1,43 +1,31 @@
-/* group.c: the processes of a job, and groups of them.
+/* group.c: groups of the processes of a job.
  *
  * A group has two communicators of its own, so that what compares and reports operations never meets the operations
- * themselves, nor those of a host that uses MPI too. Both return errors. Alone there is no MPI, and a group of one.
- *
- * Invariant: MPI is finalized here only where it was initialised here. */
-#include <stdio.h>
+ * themselves, nor those of a host that uses MPI too. Both return errors. Alone there is no MPI, and a group of one. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "distributed/room.h"
-#include "os/os.h"
 
 tide_group *tide__world;
 int tide__local_rank, tide__local_size = 1;
 bool tide__crowded;
 double tide__notice = 30, tide__timeout = 600;
 int64_t tide__most_bytes = 1 << 30;
-static bool is_ours; /* MPI */
 
-static tide_group *new_group(int size) {
+static tide_status new_group(tide_group **out, int size) {
   tide_group *g = calloc(1, sizeof *g);
   int *ranks = calloc((size_t)size, sizeof *ranks);
-  if (!g || !ranks) return free(g), free(ranks), NULL;
+  if (!g || !ranks)
+    return free(g), free(ranks), tide__dist_fail(TIDE_MEMORY, "distributed: no memory for a group of %d ranks", size);
   *g = (tide_group){.refs = 1, .size = size, .ranks = ranks};
-  return g;
-}
-
-static tide_status no_memory(int size) {
-  return tide__dist_fail(TIDE_MEMORY, "distributed: no memory for a group of %d ranks", size);
+  return *out = g, TIDE_OK;
 }
 
 int tide__group_find(const tide_group *group, int rank) {
   for (int i = 0; i < group->size; i++)
     if (group->ranks[i] == rank) return i;
   return -1;
-}
-
-void tide__group_fail(tide_group *group, const char *why) {
-  if (!group->failure) group->failure = strdup(why);
 }
 
 static tide_status duplicate(uint64_t *out, uint64_t comm) {
@@ -47,116 +35,16 @@ static tide_status duplicate(uint64_t *out, uint64_t comm) {
   return TIDE_OK;
 }
 
-/* ---- joining ---- */
-
-static tide_status initialise(void) {
-  int flag = 0, level = 0;
-  TRY_MPI(Finalized, (&flag));
-  if (flag) return tide__dist_fail(TIDE_STATE, "init_process_group: MPI is finalized, and cannot begin again");
-  TRY_MPI(Initialized, (&flag));
-  if (flag) { /* the host calls it whenever it likes */
-    TRY_MPI(Query_thread, (&level));
-    tide__progress_allow(level >= mpi_const.multiple);
-    return TIDE_OK;
-  }
-  TRY_MPI(Init_thread, (NULL, NULL, mpi_const.serialized, &level));
-  is_ours = true;
-  tide__progress_allow(level >= mpi_const.serialized);
-  TRY_MPI(Comm_set_errhandler, (mpi_const.world, mpi_const.errors_return)); /* Open MPI reports some errors there */
-  return TIDE_OK;
-}
-
-/* The launcher has started more processes than the library sees. */
-static tide_status fail_alone(const tide__launch *launch, int size) {
-  bool is_open_mpi = !strcmp(mpi_abi, "Open MPI"), is_slurm = !strncmp(launch->variable, "SLURM", 5);
-  return tide__dist_fail(
-      TIDE_LIBRARY,
-      "init_process_group: the launcher started %d processes (%s), but %s, a library of %s, knows of %d: "
-      "they do not belong together; expected %sa launcher of %s (mpirun.%s), or TIDE_MPI_LIBRARY=%s",
-      launch->size, launch->variable, mpi_file, mpi_abi, size,
-      is_slurm ? "srun --mpi=pmix or --mpi=pmi2 (srun --mpi=list says which there are), " : "", mpi_abi,
-      is_open_mpi ? "openmpi" : "mpich", is_open_mpi ? "libmpich.so.12" : "libmpi.so.40");
-}
-
-static tide_status count_local(void) {
-  uint64_t local = 0;
-  TRY_MPI(Comm_split_type, (mpi_const.world, mpi_const.shared, 0, mpi_const.info_null, &local));
-  TRY_MPI(Comm_rank, (local, &tide__local_rank));
-  TRY_MPI(Comm_size, (local, &tide__local_size));
-  TRY_MPI(Comm_free, (&local));
-  tide__crowded = tide__local_size > tide__os_processors(true);
-  return TIDE_OK;
-}
-
-static tide_status join(const tide__launch *launch) {
-  int size, rank;
-  TRY(tide__launch_open(launch));
-  TRY(initialise());
-  TRY_MPI(Comm_size, (mpi_const.world, &size));
-  TRY_MPI(Comm_rank, (mpi_const.world, &rank));
-  if (launch->variable && size == 1 && launch->size > 1) {
-    tide_status status = fail_alone(launch, size);
-    tide__tell_elsewhere(host.error_get()->message, launch->rank > 0);
-    return status;
-  }
-  tide__launch_own();
-  tide_group *g = new_group(size);
-  if (!g) return no_memory(size);
+tide_status tide__group_world(int size, int rank, uint64_t comm) {
+  tide_group *g = NULL;
+  TRY(new_group(&g, size));
   g->rank = rank;
   for (int i = 0; i < size; i++) g->ranks[i] = i;
-  TRY(duplicate(&g->data, mpi_const.world));
-  TRY(duplicate(&g->check, mpi_const.world));
-  TRY(count_local());
+  if (comm) TRY(duplicate(&g->data, comm));
+  if (comm) TRY(duplicate(&g->check, comm));
   tide__world = g;
   return TIDE_OK;
 }
-
-tide_status tide__group_join(const tide_distributed_config *config) {
-  if (config && config->notice > 0) tide__notice = config->notice;
-  if (config && config->timeout > 0) tide__timeout = config->timeout;
-  bool alone = config && config->alone;
-  if (tide__world && alone && tide__world->size > 1)
-    return tide__dist_fail(TIDE_STATE, "init_process_group: backend: got 'alone', but %d processes have been joined",
-                           tide__world->size);
-  if (tide__world) return TIDE_OK;
-  const char *most = getenv("TIDE_MPI_MOST_BYTES"); /* of one call of MPI: for tests of long messages */
-  if (most && atoll(most) > 0) tide__most_bytes = atoll(most);
-  tide__launch launch = tide__launch_read();
-  if (!alone && (launch.variable || tide__launch_host_has_mpi())) return join(&launch);
-  if (!alone) TRY(tide__launch_check_alone(&launch));
-  if (config && config->needs_mpi)
-    return tide__dist_fail(TIDE_STATE, "init_process_group: no launcher of MPI has started this process, expected "
-                                       "mpirun -n 4 tide script.lua, or tide --ranks 4 script.lua");
-  tide__world = new_group(1);
-  return tide__world ? TIDE_OK : no_memory(1);
-}
-
-/* A message that is left at the end had another rank or tag than its receiver expected. */
-static void report_unreceived(void) {
-  int status[TIDE__MPI_STATUS], flag = 0;
-  if (!tide__world || tide__world->size == 1) return;
-  if (mpi->Iprobe(mpi_const.any_source, mpi_const.any_tag, tide__world->data, &flag, status) || !flag) return;
-  char text[100];
-  snprintf(text, sizeof text, "a message from rank %d with tag %d was not received", status[mpi_const.status_source],
-           status[mpi_const.status_tag]);
-  tide__tell(text);
-}
-
-void tide__group_leave(void) {
-  int flag = 0;
-  tide__progress_end();
-  if (tide__world) host.nccl_rank_release(tide__world->nccl), tide__world->nccl = NULL;
-  if (is_ours && !mpi->Finalized(&flag) && !flag) {
-    report_unreceived();
-    mpi->Finalize();
-  }
-  tide_group *world = tide__world;
-  is_ours = false, tide__world = NULL;
-  tide__message_end();
-  tide__group_release(world); /* works hold on to it */
-}
-
-/* ---- groups of some ---- */
 
 static tide_status split(tide_group *g) {
   int color = g->rank < 0 ? mpi_const.undefined : 0;
@@ -169,16 +57,14 @@ static tide_status split(tide_group *g) {
 }
 
 tide_status tide__group_split(tide_group **out, const int *ranks, int n, uint64_t id) {
-  tide_group *g = new_group(n);
-  if (!g) return no_memory(n);
+  tide_group *g = NULL;
+  TRY(new_group(&g, n));
   memcpy(g->ranks, ranks, (size_t)n * sizeof *ranks);
   g->rank = tide__group_find(g, tide__world->rank), g->id = id;
   tide_status status = tide__world->data ? split(g) : TIDE_OK;
-  if (status != TIDE_OK || g->rank < 0) {
-    tide__group_release(g);
-    g = NULL;
-  }
-  *out = g;
+  bool is_in = status == TIDE_OK && g->rank >= 0;
+  if (!is_in) tide__group_release(g);
+  *out = is_in ? g : NULL;
   return status;
 }
 

@@ -135,10 +135,10 @@ tide_status tide__message_next(bool *done, tide_work *w) {
   return status;
 }
 
-void tide__message_progress(void) {
+void tide__message_progress(void (*advance)(tide_work *)) {
   for (tide_work **at = &heads; *at;) {
     tide_work *w = *at;
-    tide__work_advance(w);
+    advance(w);
     if (*at == w) at = &w->behind;
   }
 }

@@ -60,6 +60,13 @@ static tide_status make_rank(tide_work *w) {
   return TIDE_OK;
 }
 
+/* The least `agree` of all ranks. */
+tide_status tide__connect_post(tide_work *w) {
+  if (w->group->size == 1) return TIDE_OK;
+  POST(Iallreduce, tide__in_place(), &w->connect->agree, 1, mpi_const.int32, mpi_const.min, w->group->data);
+  return TIDE_OK;
+}
+
 static tide_status wait_for_rank(tide_work *w) {
   tide__connect *c = w->connect;
   bool ready = true;
@@ -70,7 +77,7 @@ static tide_status wait_for_rank(tide_work *w) {
   }
   if (!ready) return TIDE_OK;
   c->step = 3;
-  return tide__post_agree(w, &c->agree);
+  return tide__connect_post(w);
 }
 
 /* All that was posted is done: the next step. *done: there is none. */
@@ -81,13 +88,12 @@ tide_status tide__connect_next(bool *done, tide_work *w) {
   if (c->step == 1) return make_rank(w);
   if (c->step == 0 && c->agree) {
     c->step = 1;
-    return tide__post_bytes(w, c->id, sizeof c->id);
+    if (w->group->size > 1) POST(Ibcast, c->id, (int)sizeof c->id, mpi_const.byte, 0, w->group->data);
+    return TIDE_OK;
   }
   *done = true;
   return end(w);
 }
-
-int32_t *tide__connect_agree(tide_work *w) { return &w->connect->agree; }
 
 void tide__connect_free(tide_work *w) {
   if (!w->connect) return;

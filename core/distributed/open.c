@@ -33,25 +33,19 @@ static tide_status start(tide_work **out, const tide_distributed_call *call) {
   return tide__work_start(out, call, NULL, 0);
 }
 
+static tide_distributed_call call_of(tide_collective kind, const char *name, const char *file, int line) {
+  return (tide_distributed_call){sizeof(tide_distributed_call), kind, .name = name, .file = file, .line = line};
+}
+
 static tide_status leave(tide_work **out, const char *file, int line) {
-  tide_distributed_call call = {.struct_size = sizeof call,
-                                .kind = TIDE_LEAVE_RANKS,
-                                .name = "destroy_process_group",
-                                .file = file,
-                                .line = line};
+  tide_distributed_call call = call_of(TIDE_LEAVE_RANKS, "destroy_process_group", file, line);
   return tide__work_start(out, &call, NULL, 0);
 }
 
 static tide_status connect_group(tide_work **out, tide_group *group, int device, bool must, const char *file,
                                  int line) {
-  tide_distributed_call call = {.struct_size = sizeof call,
-                                .kind = TIDE_CONNECT_RANKS,
-                                .group = group,
-                                .name = "init_process_group",
-                                .file = file,
-                                .line = line,
-                                .peer = device,
-                                .tag = must};
+  tide_distributed_call call = call_of(TIDE_CONNECT_RANKS, "init_process_group", file, line);
+  call.group = group, call.peer = device, call.tag = must;
   return tide__work_start(out, &call, NULL, 0);
 }
 
@@ -61,8 +55,7 @@ static bool uses_nccl(const tide_group *group) {
 }
 
 static tide_status group_new(tide_work **out, const int *ranks, int n, const char *file, int line) {
-  tide_distributed_call call = {
-      .struct_size = sizeof call, .kind = TIDE_NEW_GROUP_RANKS, .name = "new_group", .file = file, .line = line};
+  tide_distributed_call call = call_of(TIDE_NEW_GROUP_RANKS, "new_group", file, line);
   for (int i = 0; i < n && tide__world; i++)
     if (ranks[i] < 0 || ranks[i] >= tide__world->size)
       return tide__dist_fail(TIDE_VALUE, "new_group: ranks: got %d, expected 0 to %d", ranks[i], tide__world->size - 1);

@@ -23,8 +23,6 @@ void *tide__post_add(tide_work *w) {
   return &w->requests[w->count++];
 }
 
-static void *in_place(void) { return (void *)(intptr_t)mpi_const.in_place; }
-
 /* ---- types and operations ---- */
 
 static uint64_t type_of(tide_dtype dtype) {
@@ -124,7 +122,7 @@ static tide_status post_reduce(tide_work *w, const char *in, char *out, int64_t 
   for (int64_t done = 0; done < numel;) {
     int n = piece(numel - done, size);
     int64_t at = done * (int64_t)size;
-    const void *from = in ? in + at : in_place();
+    const void *from = in ? in + at : tide__in_place();
     if (root < 0)
       POST(Iallreduce, from, out + at, n, type, op, w->group->data);
     else
@@ -232,18 +230,6 @@ static tide_status post_parts(tide_work *w, int64_t part) {
   return TIDE_OK;
 }
 
-tide_status tide__post_agree(tide_work *w, int32_t *value) {
-  if (w->group->size == 1) return TIDE_OK;
-  POST(Iallreduce, in_place(), value, 1, mpi_const.int32, mpi_const.min, w->group->data);
-  return TIDE_OK;
-}
-
-tide_status tide__post_bytes(tide_work *w, void *bytes, int n) {
-  if (w->group->size == 1) return TIDE_OK;
-  POST(Ibcast, bytes, n, mpi_const.byte, 0, w->group->data);
-  return TIDE_OK;
-}
-
 /* What a rank alone does. */
 static tide_status post_alone(tide_work *w) {
   bool moves = w->in.bytes && w->out.bytes;
@@ -253,10 +239,9 @@ static tide_status post_alone(tide_work *w) {
 
 tide_status tide__post(tide_work *w) {
   const tide_group *g = w->group;
-  if (g->size == 1 && w->note.kind != TIDE_SEND_RANKS && w->note.kind != TIDE_RECV_RANKS) return post_alone(w);
+  if (g->size == 1) return post_alone(w);
   if (w->is_nccl) return TIDE_OK; /* it is queued */
   switch (w->note.kind) {
-  case TIDE_CONNECT_RANKS: return tide__post_agree(w, tide__connect_agree(w));
   case TIDE_BROADCAST_RANKS: return post_broadcast(w);
   case TIDE_ALL_REDUCE_RANKS:
     if (g->size == 2) return post_pair(w, w->out.bytes);
@@ -270,8 +255,6 @@ tide_status tide__post(tide_work *w) {
   case TIDE_SCATTER_RANKS: return post_parts(w, w->out.numel);
   case TIDE_ALL_TO_ALL_RANKS:
     return w->in_split ? exchange(w, w->in_split, w->out_split) : post_parts(w, w->in.numel / g->size);
-  case TIDE_SEND_RANKS:
-  case TIDE_RECV_RANKS: return tide__message_post(w);
   default: POST(Ibarrier, g->data);
   }
   return TIDE_OK;

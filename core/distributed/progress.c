@@ -19,7 +19,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
 static pthread_t thread;
 static bool runs, quits, is_allowed = true;
-static tide_work *running;
 static void (*tell)(const char *text);
 
 /* Streams wait behind it until somebody has heard why. */
@@ -70,7 +69,7 @@ static void end_jobs(tide_work *w) {
 
 /* A group that has failed does nothing more: its streams go on, and the first failure is what is heard of. */
 static void fail_others(const tide_work *first) {
-  for (tide_work *w = running; w; w = w->running)
+  for (tide_work *w = tide__running; w; w = w->running)
     if (w != first && w->group == first->group && w->state < WORK_COMPLETE && !tide__is_message(w))
       tide__work_fail(w, tide__dist_fail(first->status, "%s", first->message));
 }
@@ -151,12 +150,6 @@ static void leave(tide_work *w) {
   host.host_job_release(in), host.host_job_release(out);
 }
 
-bool tide__progress_is_busy(void) {
-  const tide_work *w = running;
-  while (w && w->note.kind == TIDE_RECV_RANKS && !w->is_awaited) w = w->running;
-  return w;
-}
-
 /* ---- the thread ---- */
 
 /* Operations of NCCL end in the order of their starts, so only the first one is asked. */
@@ -173,8 +166,8 @@ static void look(tide_work *w, double *nap) {
 static double look_at_all(void) {
   double nap = 5e-4;
   bool is_behind = false;
-  tide__message_progress();
-  for (tide_work **at = &running; *at;) {
+  tide__message_progress(tide__work_advance);
+  for (tide_work **at = &tide__running; *at;) {
     tide_work *w = *at;
     w->is_behind = w->is_nccl && is_behind;
     look(w, &nap);
@@ -194,7 +187,7 @@ static void *run(void *unused) {
   int quiet = 0;
   pthread_mutex_lock(&lock);
   while (!quits) {
-    if (!running && !failures) {
+    if (!tide__running && !failures) {
       pthread_cond_wait(&wake, &lock);
       quiet = 0;
       continue;
@@ -222,7 +215,7 @@ void tide__progress_add(tide_work *w) {
     end_jobs(w);
     return;
   }
-  tide_work **at = &running;
+  tide_work **at = &tide__running;
   while (*at) at = &(*at)->running;
   w->is_running = true, w->running = NULL, *at = w;
   pthread_cond_signal(&wake);
@@ -236,9 +229,9 @@ void tide__progress_end(void) {
   if (runs) pthread_join(thread, NULL);
   runs = false;
   pthread_mutex_lock(&lock);
-  while (running) {
-    tide_work *w = running;
-    running = w->running, w->running = NULL;
+  while (tide__running) {
+    tide_work *w = tide__running;
+    tide__running = w->running, w->running = NULL;
     end_jobs(w);
     w->is_running = false;
   }

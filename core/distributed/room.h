@@ -25,6 +25,7 @@ tide_status tide__dist_mpi_fail(const char *function, int code);
     if (try_code) return tide__dist_mpi_fail("MPI_" #name, try_code);                                                  \
   } while (0)
 
+static inline void *tide__in_place(void) { return (void *)(intptr_t)mpi_const.in_place; }
 static inline double tide__dist_now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -63,14 +64,20 @@ struct tide_group {
 };
 extern tide_group *tide__world; /* NULL before init */
 extern int tide__local_rank, tide__local_size;
-extern bool tide__crowded; /* this machine has more ranks than processors */
-tide_status tide__group_join(const tide_distributed_config *config);
-void tide__group_leave(void);
+extern double tide__notice, tide__timeout;
+extern int64_t tide__most_bytes; /* of one call of MPI */
+extern bool tide__crowded;       /* this machine has more ranks than processors */
+/* The world, of the ranks of a communicator; 0: of this process alone. */
+tide_status tide__group_world(int size, int rank, uint64_t comm);
 /* Every rank of all has come: splits it. *out is NULL for a rank that is not in the list. */
 tide_status tide__group_split(tide_group **out, const int *ranks, int n, uint64_t id);
 int tide__group_find(const tide_group *group, int rank); /* its place in the group, or -1 */
-void tide__group_fail(tide_group *group, const char *why);
 void tide__group_release(tide_group *group);
+
+/* ---- join.c ---- */
+
+tide_status tide__group_join(const tide_distributed_config *config);
+void tide__group_leave(void);
 
 /* ---- note.c: what a rank is doing, for the others ---- */
 
@@ -124,7 +131,7 @@ static inline int64_t tide__side_bytes(const tide__side *side) {
   return side->numel * (int64_t)host.dtype_size(side->dtype);
 }
 
-/* ---- check.c, work.c, post.c, message.c, missing.c: an operation ---- */
+/* ---- an operation ---- */
 
 typedef enum tide__state {
   WORK_QUEUED,
@@ -187,12 +194,9 @@ struct tide_work {
   tide_status status;
   char *message;
 };
-extern double tide__notice, tide__timeout;
-extern tide_rank_check tide__check;
-extern int64_t tide__most_bytes; /* of one call of MPI */
 
 /* post.c: begins the operation, whose bytes are there; bytes in pieces. join: two more requests are done. */
-tide_status tide__post(tide_work *work);
+tide_status tide__post(tide_work *work); /* no message */
 tide_status tide__post_join(tide_work *work);
 void *tide__post_add(tide_work *work); /* a place for one more request, which is 0; NULL: no memory */
 /* The request is a place in an array that grows: MPI keeps no address of it. */
@@ -209,7 +213,7 @@ tide_status tide__post_recv(tide_work *work, char *to, int64_t bytes, int from, 
 uint64_t tide__message_parts(const tide_distributed_call *call, tide_dtype dtype);
 tide_status tide__message_post(tide_work *work);
 tide_status tide__message_next(bool *done, tide_work *work);
-void tide__message_progress(void);
+void tide__message_progress(void (*advance)(tide_work *));
 void tide__message_free(tide_work *work);
 void tide__message_forget(tide_work *work); /* without MPI: it waits for no partner any more */
 void tide__message_end(void);               /* the group of all is left: nothing of it meets what comes later */
@@ -225,9 +229,17 @@ static inline bool tide__is_message(const tide_work *w) {
 bool tide__reduces(int kind);
 tide_status tide__check_call(tide_work *work, const tide_distributed_call *call); /* sets the sizes of the note */
 
-/* With the lock of progress.c held. */
+/* fail.c: with the thread's error, which is the failure of its group too. Returns status. */
+tide_status tide__work_fail(tide_work *work, tide_status status);
+
+/* advance.c, with the lock of progress.c held. */
+extern tide_rank_check tide__check;
+extern tide_work *tide__running; /* operations of streams, which progress.c goes on with */
+static inline tide_host_job *tide__work_job(const tide_work *w) { return w->out.job ? w->out.job : w->in.job; }
+void tide__work_enqueue(tide_work *work);
 void tide__work_advance(tide_work *work);
-tide_status tide__work_fail(tide_work *work, tide_status status); /* with the thread's error; returns status */
+void tide__work_abandon(tide_work *work); /* it has no owner, and is freed when it is over: by sweep */
+void tide__work_sweep(void);
 tide_status tide__work_wait(tide_work *work, const char **notice, double *nap);
 bool tide__work_is_over(const tide_work *work); /* nothing uses its memory any more */
 void tide__work_free(tide_work *work);
@@ -246,15 +258,12 @@ tide_status tide__file_rename(const char *from, const char *to);
 /* ---- nccl.c: collectives on the device; connecting for them ---- */
 
 tide_status tide__connect_begin(tide_work *work, int device, bool must);
-int32_t *tide__connect_agree(tide_work *work);
+tide_status tide__connect_post(tide_work *work);
 tide_status tide__connect_next(bool *done, tide_work *work);
 void tide__connect_free(tide_work *work);
 bool tide__nccl_can(const tide_work *work, const tide_distributed_call *call);
 tide_status tide__nccl_queue(tide_work *work, const tide_distributed_call *call);
 tide_status tide__nccl_test(bool *done, const tide_work *work);
-/* post.c: the least of all ranks; the first rank's bytes. */
-tide_status tide__post_agree(tide_work *work, int32_t *value);
-tide_status tide__post_bytes(tide_work *work, void *bytes, int n);
 
 /* ---- progress.c: the thread that goes on with work of streams ---- */
 
@@ -267,7 +276,6 @@ void tide__tell(const char *text);
 void tide__progress_nap(double seconds); /* 0: lets others run */
 /* With the lock held. */
 void tide__progress_add(tide_work *work);
-bool tide__progress_is_busy(void); /* has it work that will end? */
 /* Without it. */
 tide_status tide__progress_failure(void); /* that nobody has heard of */
 void tide__progress_end(void);            /* waits for the thread */
