@@ -31,7 +31,7 @@ static _Thread_local bool ending_here;
 /* What each room registers with the rooms below, from the lowest to the highest. It runs when the code is loaded, so
  * nothing can be called before, and no thread can be about. */
 __attribute__((constructor)) static void start_rooms(void) {
-  tide__backends_start();
+  tide__backends_start(tide__opened);
   tide__stream_start();
   tide__memory_start();
   tide__comm_start();

@@ -155,6 +155,7 @@ static void child_after_fork(void) {
 
 static pthread_once_t open_once = PTHREAD_ONCE_INIT;
 static tide__on_open_fn on_open;
+static tide_status (*on_opened)(int device);
 
 void tide__device_on_first_open(tide__on_open_fn fn) { on_open = fn; }
 
@@ -182,14 +183,15 @@ static tide_status open_device(int device) {
     if (opened) atomic_store_explicit(&acc.device[device].state, READY, memory_order_release);
   }
   pthread_mutex_unlock(&acc.lock);
-  return opened ? tide__opened(device) : status;
+  return opened ? on_opened(device) : status;
 }
 
 _Atomic(const tide_backend *) tide__backends_ready[TIDE_MAX_DEVICES + 1];
 
 /* It cannot fail: the host's processor is there. */
-void tide__backends_start(void) {
+void tide__backends_start(tide_status (*opened)(int device)) {
   const tide_backend *host = NULL;
+  on_opened = opened;
   tide__backend_kind_host()->open(&host, &tide__backend_host, tide__config());
   atomic_store_explicit(&tide__backends_ready[0], host, memory_order_release);
 }

@@ -9,8 +9,8 @@
 
 /* ---- backends.c: which devices there are ---- */
 
-/* Opens the CPU; every other device is opened at its first use. */
-void tide__backends_start(void);
+/* Opens the CPU; every other device is opened at its first use, which `opened` ends. */
+void tide__backends_start(tide_status (*opened)(int device));
 /* The table of a device's backend; opens library and device at first use. Below 0 is the CPU. */
 tide_status tide__backend_slow(const tide_backend **out, int device);
 /* The CPU's, then those of devices that are open and not lost, else NULL. */
@@ -59,6 +59,8 @@ void tide__device_current_set(tide__device_current_fn fn);
 
 /* ---- defer.c ---- */
 
+/* What the opening of a device ends with: warns of one that is too old, runs what was deferred. */
+tide_status tide__opened(int device);
 void tide__defer_shutdown(void);
 
 #endif
