@@ -63,14 +63,15 @@ tide_status tide__as_contiguous(tide_tensor **out, const tide_tensor *x, tide_dt
   return tide__hand_out(out, copy, tide__copy_kernel(copy, x));
 }
 
-tide_status tide__as_dtype(tide_tensor **out, const tide_tensor *x, tide_dtype dtype) {
-  if (x->dtype == dtype) {
-    *out = tide__tensor_ref(x);
-    return TIDE_OK;
-  }
+static tide_status copy_like(tide_tensor **out, const tide_tensor *x, tide_dtype dtype) {
   tide_tensor *copy;
   TIDE_TRY(tide__tensor_new_like(&copy, x, dtype, x->storage->device));
   return tide__hand_out(out, copy, tide__copy_kernel(copy, x));
+}
+
+tide_status tide__as_dtype(tide_tensor **out, const tide_tensor *x, tide_dtype dtype) {
+  if (x->dtype != dtype) return copy_like(out, x, dtype);
+  return *out = tide__tensor_ref(x), TIDE_OK;
 }
 
 /* ---- between devices ---- */
@@ -182,8 +183,7 @@ static bool copy_waits(const tide_tensor *dst, const tide_tensor *src, bool non_
          (!host->contiguous || host->dtype != wire_dtype(dst, src) || !tide__same_size(dst, src));
 }
 
-/* `what` names the operation to whoever wants to know of waits. */
-static tide_status copy_named(tide_tensor *dst, const tide_tensor *src, bool non_blocking, const char *what) {
+tide_status tide__copy_named(tide_tensor *dst, const tide_tensor *src, bool non_blocking, const char *what) {
   TIDE_TRY(tide__check(dst, what, "the destination"));
   TIDE_TRY(tide__check(src, what, "the source"));
   TIDE_TRY(tide__replay_check(src, what));
@@ -200,47 +200,22 @@ static tide_status copy_named(tide_tensor *dst, const tide_tensor *src, bool non
 }
 
 tide_status tide_copy(tide_tensor *dst, const tide_tensor *src, bool non_blocking) {
-  return copy_named(dst, src, non_blocking, "copy");
+  return tide__copy_named(dst, src, non_blocking, "copy");
+}
+
+tide_status tide__deliver(tide_tensor **out, tide_tensor *result, tide_tensor *into, tide_status status) {
+  if (status == TIDE_OK && into && result != into) status = tide_copy(into, result, true);
+  if (result != into && (into || status != TIDE_OK)) tide_tensor_release(result);
+  if (status == TIDE_OK && out) *out = into ? into : result;
+  return status;
 }
 
 /* ---- new tensors from old ones ---- */
 
-static tide_status new_for(tide_tensor **out, const tide_tensor *x, tide_dtype dtype, int device, bool pinned) {
-  if (!pinned) return tide__tensor_new_like(out, x, dtype, device);
-  tide_options options = {dtype, TIDE_CPU, true};
-  return tide_empty_like(out, x, &options);
-}
-
-tide_status tide_to(tide_tensor **out, const tide_tensor *x, const tide_options *options, bool non_blocking,
-                    bool copy) {
-  TIDE_TRY(tide__unary_check(out, x, "to"));
-  tide_options o;
-  TIDE_TRY(tide__options_read(&o, options, "to"));
-  int device;
-  if (o.pin_memory && o.device != TIDE_CPU)
-    return tide__fail(TIDE_DEVICE, "to: only CPU tensors can be pinned, got %s, expected cpu",
-                      tide__device_text(o.device));
-  TIDE_TRY(tide__device_resolve(&device, o.device, "to"));
-  tide_dtype dtype = o.dtype == TIDE_DTYPE_NONE ? (tide_dtype)x->dtype : o.dtype;
-  if ((unsigned)dtype >= TIDE_DTYPE_COUNT)
-    return tide__fail(TIDE_ARGUMENT, "to: unknown dtype, got %d, expected 0 to %d", (int)dtype, TIDE_DTYPE_COUNT - 1);
-  int from = x->storage->device;
-  if (!copy && device == from && dtype == x->dtype && (!o.pin_memory || x->storage->pinned)) {
-    *out = tide__tensor_ref(x);
-    return TIDE_OK;
-  }
-  tide_tensor *made;
-  bool pinned = o.pin_memory || (non_blocking && from >= 0 && device < 0);
-  TIDE_TRY(new_for(&made, x, dtype, device, pinned));
-  return tide__hand_out(out, made, copy_named(made, x, non_blocking, "to"));
-}
-
 tide_status tide_clone(tide_tensor **out, const tide_tensor *x) {
   TIDE_TRY(tide__unary_check(out, x, "clone"));
   TIDE_TRY(tide__replay_check(x, "clone"));
-  tide_tensor *copy;
-  TIDE_TRY(tide__tensor_new_like(&copy, x, (tide_dtype)x->dtype, x->storage->device));
-  return tide__hand_out(out, copy, tide__copy_kernel(copy, x));
+  return copy_like(out, x, (tide_dtype)x->dtype);
 }
 
 tide_status tide_contiguous(tide_tensor **out, const tide_tensor *x) {
@@ -287,27 +262,22 @@ tide_status tide__item_now(tide_scalar *out, const tide_tensor *x) {
   return TIDE_OK;
 }
 
-tide_status tide_read(void *host, const tide_tensor *x) {
-  TIDE_TRY(tide__check(x, "read", "x"));
+/* Between x and contiguous values of its dtype in the host's memory. */
+static tide_status copy_host(tide_tensor *x, void *host, const char *what, bool reads) {
+  TIDE_TRY(tide__check(x, what, "x"));
   if (x->numel == 0) return TIDE_OK;
-  if (!host) return tide__fail(TIDE_ARGUMENT, "read: no memory to read to, got a null pointer, expected a buffer");
+  if (!host)
+    return tide__fail(TIDE_ARGUMENT, "%s: no memory to %s, got a null pointer, expected %s", what,
+                      reads ? "read to" : "write from", reads ? "a buffer" : "values");
   tide_storage memory;
   tide_tensor wrapped;
   size_t bytes = (size_t)(x->numel * tide__itemsize(x->dtype));
   tide__tensor_wrap(&wrapped, &memory, host, bytes, TIDE_CPU, (tide_dtype)x->dtype, x->size, x->ndim);
-  return copy_named(&wrapped, x, false, "read");
+  return reads ? tide__copy_named(&wrapped, x, false, what) : tide__copy_named(x, &wrapped, false, what);
 }
 
-tide_status tide_write(tide_tensor *x, const void *host) {
-  TIDE_TRY(tide__check(x, "write", "x"));
-  if (x->numel == 0) return TIDE_OK;
-  if (!host) return tide__fail(TIDE_ARGUMENT, "write: no memory to write from, got a null pointer, expected values");
-  tide_storage memory;
-  tide_tensor wrapped;
-  size_t bytes = (size_t)(x->numel * tide__itemsize(x->dtype));
-  tide__tensor_wrap(&wrapped, &memory, (void *)host, bytes, TIDE_CPU, (tide_dtype)x->dtype, x->size, x->ndim);
-  return copy_named(x, &wrapped, false, "write");
-}
+tide_status tide_read(void *host, const tide_tensor *x) { return copy_host((tide_tensor *)x, host, "read", true); }
+tide_status tide_write(tide_tensor *x, const void *host) { return copy_host(x, (void *)host, "write", false); }
 
 tide_status tide_fill(tide_tensor *x, tide_scalar value) {
   TIDE_TRY(tide__check(x, "fill", "x"));

@@ -37,22 +37,7 @@ static tide_status resolve(tide_options *o, tide_tensor **out, const tide_option
 /* A new tensor over `elements` elements of storage; size and stride are checked. */
 static tide_status make(tide_tensor **out, const int64_t *size, const int64_t *stride, int ndim, int64_t elements,
                         const tide_options *o) {
-  tide_tensor *x = tide__tensor_header();
-  if (TIDE_UNLIKELY(!x)) return TIDE_MEMORY;
-  x->ndim = ndim;
-  x->offset = 0;
-  x->dtype = (uint8_t)o->dtype;
-  for (int d = 0; d < ndim; d++) x->size[d] = size[d], x->stride[d] = stride[d];
-  tide__tensor_layout(x);
-  tide_status status =
-      tide__storage_new(&x->storage, (size_t)(elements * tide__itemsize(o->dtype)), o->device, o->pin_memory);
-  if (TIDE_UNLIKELY(status != TIDE_OK)) {
-    x->storage = NULL;
-    tide_tensor_release(x);
-    return status;
-  }
-  *out = x;
-  return TIDE_OK;
+  return tide__tensor_new_over(out, size, stride, ndim, elements, o->dtype, o->device, o->pin_memory);
 }
 
 static tide_status make_contiguous(tide_tensor **out, const int64_t *size, int ndim, const tide_options *o,
@@ -119,6 +104,36 @@ tide_status tide_full(tide_tensor **out, const int64_t *size, int ndim, tide_sca
   TIDE_TRY(tide__scalar_check(value, o.dtype, "full"));
   TIDE_TRY(make_contiguous(&x, size, ndim, &o, "full"));
   return finish(out, x, tide_fill(x, value));
+}
+
+static tide_status new_for(tide_tensor **out, const tide_tensor *x, tide_dtype dtype, int device, bool pinned) {
+  if (!pinned) return tide__tensor_new_like(out, x, dtype, device);
+  tide_options options = {dtype, TIDE_CPU, true};
+  return tide_empty_like(out, x, &options);
+}
+
+tide_status tide_to(tide_tensor **out, const tide_tensor *x, const tide_options *options, bool non_blocking,
+                    bool copy) {
+  TIDE_TRY(tide__unary_check(out, x, "to"));
+  tide_options o;
+  TIDE_TRY(tide__options_read(&o, options, "to"));
+  int device;
+  if (o.pin_memory && o.device != TIDE_CPU)
+    return tide__fail(TIDE_DEVICE, "to: only CPU tensors can be pinned, got %s, expected cpu",
+                      tide__device_text(o.device));
+  TIDE_TRY(tide__device_resolve(&device, o.device, "to"));
+  tide_dtype dtype = o.dtype == TIDE_DTYPE_NONE ? (tide_dtype)x->dtype : o.dtype;
+  if ((unsigned)dtype >= TIDE_DTYPE_COUNT)
+    return tide__fail(TIDE_ARGUMENT, "to: unknown dtype, got %d, expected 0 to %d", (int)dtype, TIDE_DTYPE_COUNT - 1);
+  int from = x->storage->device;
+  if (!copy && device == from && dtype == x->dtype && (!o.pin_memory || x->storage->pinned)) {
+    *out = tide__tensor_ref(x);
+    return TIDE_OK;
+  }
+  tide_tensor *made;
+  bool pinned = o.pin_memory || (non_blocking && from >= 0 && device < 0);
+  TIDE_TRY(new_for(&made, x, dtype, device, pinned));
+  return tide__hand_out(out, made, tide__copy_named(made, x, non_blocking, "to"));
 }
 
 /* ---- counted ---- */

@@ -254,59 +254,6 @@ tide_status tide_repeat_interleave(tide_tensor **out, const tide_tensor *x, int6
   return repeat(out, &source, size, ndim);
 }
 
-/* The counts on the host: one for each of n indexes, or a lone one that serves all. */
-static tide_status read_counts(tide_tensor **out, const tide_tensor *counts, int64_t n) {
-  TIDE_TRY(tide__check(counts, "repeat_interleave", "n"));
-  if (tide__category(counts->dtype) != 1)
-    return tide__fail(TIDE_DTYPE, "repeat_interleave: n: got %s, expected integers",
-                      tide_dtype_name((tide_dtype)counts->dtype));
-  if (counts->ndim > 1 || (counts->numel != n && counts->numel != 1))
-    return tide__fail(TIDE_SHAPE, "repeat_interleave: n: got %s, expected one count or %lld in one dim",
-                      tide__shape_text(counts->size, counts->ndim), (long long)n);
-  TIDE_OWNED tide_tensor *host = NULL;
-  tide_options o = {TIDE_INT64, TIDE_CPU, false};
-  TIDE_TRY(tide_to(&host, counts, &o, false, false));
-  return tide__as_contiguous(out, host, TIDE_INT64);
-}
-
-/* INT64_MAX where int64 cannot hold the sum. */
-static tide_status sum_counts(int64_t *total, const int64_t *counts, int64_t n) {
-  *total = 0;
-  for (int64_t i = 0; i < n; i++) {
-    if (counts[i] < 0)
-      return tide__fail(TIDE_VALUE, "repeat_interleave: n: got %lld, expected at least 0", (long long)counts[i]);
-    *total = tide__size_add(*total, counts[i]);
-  }
-  return TIDE_OK;
-}
-
-/* The indexes, from the thread's base, of a dim of size n whose index i is to stand counts[i] times. */
-static tide_status repeated_index(tide_tensor **out, const tide_tensor *counts, int64_t n, int device) {
-  const int64_t *count = tide_tensor_data(counts);
-  int64_t total, at = 0, base = tide_get_index_base();
-  bool lone = counts->numel == 1;
-  TIDE_OWNED tide_tensor *host = NULL;
-  TIDE_TRY(sum_counts(&total, count, counts->numel));
-  if (lone) total = tide__size_mul(n, total);
-  TIDE_TRY(tide__tensor_new(&host, &total, 1, TIDE_INT64, TIDE_CPU));
-  int64_t *values = tide_tensor_data(host);
-  for (int64_t i = 0; i < n && at < total; i++)
-    for (int64_t k = 0; k < count[lone ? 0 : i]; k++) values[at++] = base + i;
-  tide_options o = {TIDE_INT64, device, false};
-  return tide_to(out, host, &o, false, false);
-}
-
-tide_status tide_repeat_interleave_each(tide_tensor **out, const tide_tensor *x, const tide_tensor *counts, int dim) {
-  TIDE_GIVEN("repeat_interleave_each", out);
-  TIDE_TRY(tide__check(x, "repeat_interleave", "x"));
-  TIDE_TRY(tide__dim_check(&dim, dim, x->ndim, "repeat_interleave"));
-  int64_t n = x->ndim ? x->size[dim] : 1;
-  TIDE_OWNED tide_tensor *host = NULL, *index = NULL;
-  TIDE_TRY(read_counts(&host, counts, n));
-  TIDE_TRY(repeated_index(&index, host, n, x->storage->device));
-  return tide_index_get(out, x, dim, index);
-}
-
 /* ---- another order ---- */
 
 tide_status tide_flip(tide_tensor **out, const tide_tensor *x, const int *dims, int n) {

@@ -398,8 +398,8 @@ tide_status tide__tensor_view(tide_tensor **out, const tide_tensor *x, const int
   return TIDE_OK;
 }
 
-tide_status tide__tensor_new_strided(tide_tensor **out, const int64_t *size, const int64_t *stride, int ndim,
-                                     tide_dtype dtype, int device) {
+tide_status tide__tensor_new_over(tide_tensor **out, const int64_t *size, const int64_t *stride, int ndim,
+                                  int64_t elements, tide_dtype dtype, int device, bool pinned) {
   tide_tensor *x = tide__tensor_header();
   if (TIDE_UNLIKELY(!x)) return TIDE_MEMORY;
   x->ndim = ndim;
@@ -407,7 +407,8 @@ tide_status tide__tensor_new_strided(tide_tensor **out, const int64_t *size, con
   x->dtype = (uint8_t)dtype;
   for (int d = 0; d < ndim; d++) x->size[d] = size[d], x->stride[d] = stride[d];
   tide__tensor_layout(x);
-  tide_status status = tide__storage_new(&x->storage, (size_t)(x->numel * tide__itemsize(dtype)), device, false);
+  int64_t n = elements < 0 ? x->numel : elements;
+  tide_status status = tide__storage_new(&x->storage, (size_t)(n * tide__itemsize(dtype)), device, pinned);
   if (TIDE_UNLIKELY(status != TIDE_OK)) {
     x->storage = NULL;
     tide_tensor_release(x);
@@ -415,6 +416,11 @@ tide_status tide__tensor_new_strided(tide_tensor **out, const int64_t *size, con
   }
   *out = x;
   return TIDE_OK;
+}
+
+tide_status tide__tensor_new_strided(tide_tensor **out, const int64_t *size, const int64_t *stride, int ndim,
+                                     tide_dtype dtype, int device) {
+  return tide__tensor_new_over(out, size, stride, ndim, -1, dtype, device, false);
 }
 
 tide_status tide__tensor_new(tide_tensor **out, const int64_t *size, int ndim, tide_dtype dtype, int device) {
@@ -451,13 +457,6 @@ void tide__tensor_wrap(tide_tensor *x, tide_storage *s, void *ptr, size_t bytes,
 }
 
 void tide__owned_end(tide_tensor **x) { tide_tensor_release(*x); }
-
-tide_status tide__deliver(tide_tensor **out, tide_tensor *result, tide_tensor *into, tide_status status) {
-  if (status == TIDE_OK && into && result != into) status = tide_copy(into, result, true);
-  if (result != into && (into || status != TIDE_OK)) tide_tensor_release(result);
-  if (status == TIDE_OK && out) *out = into ? into : result;
-  return status;
-}
 
 /* ---- queueing ---- */
 

@@ -149,7 +149,9 @@ static inline tide_tensor *tide__tensor_ref(const tide_tensor *x) {
   tide__ref_take(&same->refs);
   return same;
 }
-/* As tide__tensor_new, with strides that are known to be dense. */
+/* As tide__tensor_new, over that many elements of new storage, or numel of -1; then with strides that are dense. */
+tide_status tide__tensor_new_over(tide_tensor **out, const int64_t *size, const int64_t *stride, int ndim,
+                                  int64_t elements, tide_dtype dtype, int device, bool pinned);
 tide_status tide__tensor_new_strided(tide_tensor **out, const int64_t *size, const int64_t *stride, int ndim,
                                      tide_dtype dtype, int device);
 /* A new tensor with x's size; x's strides if it is dense, else contiguous. */
@@ -196,6 +198,8 @@ tide_status tide__operands(tide_head *head, tide__queue *q, int device, int n, c
            TIDE_OK                                                                                                     \
        ? tide__early                                                                                                   \
        : tide__launch_done((q)->stream, (q)->number, (q)->backend->kernel((q)->stream, (args))))
+/* tide_copy as a part of the operation `what`, which errors and waits name. */
+tide_status tide__copy_named(tide_tensor *dst, const tide_tensor *src, bool non_blocking, const char *what);
 /* dst = cast(src) on one device: src broadcasts, may have negative strides, and must not overlap dst. */
 tide_status tide__copy_kernel(const tide_tensor *dst, const tide_tensor *src);
 /* Likewise, on whatever stream q holds: the uses of the storages are noted, and one of them may be a peer's. */
