@@ -99,13 +99,13 @@ static int next_field(lua_State *L) {
   return lua_next(L, 1) ? 2 : 0;
 }
 
-/* From here on the error has its fields itself. */
+/* From here on the error has its fields itself, and the metatable of others: the upvalue. */
 static int lost_pairs(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   lua_settop(L, 1);
   if (lua_getmetatable(L, 1) && lua_istable(L, 2) && lua_rawgeti(L, 2, FIELDS) == LUA_TTABLE) {
     copy_fields(L, 1, 3);
-    ltide_push_error_meta(L);
+    lua_pushvalue(L, lua_upvalueindex(1));
     lua_setmetatable(L, 1);
   }
   lua_pushcfunction(L, next_field);
@@ -152,10 +152,9 @@ void ltide_lost_keep(lua_State *L) {
   copy_fields(L, entry + 1, error);
   lua_pushvalue(L, -1), lua_rawseti(L, entry, FIELDS);
   lua_setfield(L, entry, "__index");
-  ltide_push_error_meta(L);
+  lua_getmetatable(L, error);
   copy_fields(L, entry, entry + 1);
-  lua_pop(L, 1);
-  lua_pushcfunction(L, lost_pairs), lua_setfield(L, entry, "__pairs");
+  lua_pushcclosure(L, lost_pairs, 1), lua_setfield(L, entry, "__pairs");
   lua_pushboolean(L, 1), lua_rawsetp(L, entry, &key_entry);
   push_kept(L);
   lua_pushvalue(L, entry), lua_rawseti(L, -2, p.hash);

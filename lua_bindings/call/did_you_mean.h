@@ -8,7 +8,7 @@ typedef struct ltide_nearest {
   const char *wanted, *name; /* name: the nearest so far, or NULL: none is near */
   int distance;
 } ltide_nearest;
-/* Looks whether the name, which must live as long as the search, is nearer than the last ones. */
+/* nearest.c: looks whether the name, which must live as long as the search, is nearer than the last ones. */
 void ltide_nearest_try(ltide_nearest *near, const char *name);
 
 /* The same for all string keys of the table. */
@@ -30,10 +30,9 @@ void ltide_push_module(lua_State *L); /* tide */
 /* Is the value tide, or one of its tables: what stands before a dot? */
 bool ltide_is_module(lua_State *L, int arg);
 
-/* Hints for messages about the call of the running function; "" where there is none. The first, for any message: a
- * colon where a dot belongs. The second, about the argument at arg, where `expected` is no such thing: a dot where a
- * colon belongs, a method that is not called, a dtype or device that belongs into the options. */
-const char *ltide_dot_hint(lua_State *L);
+/* A hint for a message about the argument at arg of the running function, where `expected` is no such thing: a dot
+ * where a colon belongs, a method that is not called, a dtype or device that belongs into the options; "" where there
+ * is none. */
 const char *ltide_arg_hint(lua_State *L, int arg, const char *expected);
 /* Pushes the first line of the running function's help, or NULL. */
 const char *ltide_usage(lua_State *L);

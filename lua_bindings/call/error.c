@@ -2,18 +2,15 @@
  *
  * An error object is a table with the metatable below: kind, message, traceback, op, for a device's errors device,
  * code, name, sticky and candidates, for memory requested, free, total, allocated, reserved, for a race earlier, later,
- * bytes and edge. It holds strings and
- * numbers only, so it keeps no tensor alive. tostring gives "file:line: message", the form of Lua's own errors. */
+ * bytes and edge. It holds strings and numbers only, so it keeps no tensor alive. tostring gives "file:line: message",
+ * the form of Lua's own errors. */
 #include <stdarg.h>
 
 #include "fields.h"
-#include "did_you_mean.h"
 #include "row.h"
 #include "tide/debug.h"
 
 static const char key_meta;
-
-void ltide_push_error_meta(lua_State *L) { lua_rawgetp(L, LUA_REGISTRYINDEX, &key_meta); }
 
 static int error_tostring(lua_State *L) {
   lua_getfield(L, 1, "where");
@@ -125,7 +122,7 @@ void ltide_push_error(lua_State *L, const char *kind) {
   lua_setfield(L, -2, "where");
   push_traceback(L);
   lua_setfield(L, -2, "traceback");
-  ltide_push_error_meta(L);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_meta);
   lua_setmetatable(L, -2);
   lua_remove(L, -2);
 }
@@ -287,13 +284,20 @@ void ltide_still_ended(lua_State *L, ltide_state *S) {
   atomic_store(&S->ended, false);
 }
 
+/* NULL: no state is open. */
+static const struct ltide_error_part *part_of(lua_State *L) {
+  ltide_state *S = ltide_state_of(L);
+  return S ? ltide_error_of(S) : NULL;
+}
+
 int ltide_error(lua_State *L, const char *kind, const char *format, ...) {
   va_list list;
   luaL_checkstack(L, 8, "tide: error");
   va_start(list, format);
   lua_pushvfstring(L, format, list);
   va_end(list);
-  bool hinted = *ltide_dot_hint(L) != '\0'; /* the hint's text goes with the concatenation */
+  const struct ltide_error_part *part = part_of(L);
+  bool hinted = part && part->dot_hint && *part->dot_hint(L); /* the hint's text goes with the concatenation */
   if (hinted) lua_concat(L, 2);
   ltide_push_error(L, hinted ? "ArgumentError" : kind);
   return lua_error(L);
@@ -302,7 +306,8 @@ int ltide_error(lua_State *L, const char *kind, const char *format, ...) {
 int ltide_arg_error(lua_State *L, int arg, const char *name, const char *expected) {
   arg = arg > 0 ? arg : lua_absindex(L, arg);
   luaL_checkstack(L, 12, "tide: error");
-  const char *got = ltide_typename(L, arg), *hint = ltide_arg_hint(L, arg, expected);
+  const struct ltide_error_part *part = part_of(L);
+  const char *got = ltide_typename(L, arg), *hint = part && part->arg_hint ? part->arg_hint(L, arg, expected) : "";
   return ltide_error(L, "ArgumentError", "%s: %s: got %s, expected %s%s", ltide_function_name(L), name, got, expected,
                      hint);
 }

@@ -31,12 +31,13 @@ struct ltide_error_part {
   const void *meta;
   /* By the higher floors: add fields to the error object at the top, if the thread's error is of that sort. */
   void (*set_oom)(lua_State *L, int device), (*set_race)(lua_State *L);
+  const char *(*dot_hint)(lua_State *L); /* did_you_mean.c: a colon where a dot belongs, or "" */
+  const char *(*arg_hint)(lua_State *L, int arg, const char *expected);
   void (*on_ended)(ltide_state *S, lua_State *co); /* the coroutine raises the error that ends the state */
 };
 LTIDE_PART(error)
 
 void ltide_open_error_meta(lua_State *L, ltide_state *S);
-void ltide_push_error_meta(lua_State *L);
 bool ltide_is_error(lua_State *L, int arg); /* an error object? */
 /* device_lost_error.c: pushes the error that ltide_lost_keep has kept, for the one at the top, at this place with this
  * message; false: there is none. */

@@ -63,6 +63,18 @@ void ltide_set_fields(lua_State *L, const ltide_field *fields, const void *data,
   set_fields(L, fields, data, "", nested);
 }
 
+void ltide_push_device(lua_State *L, int device) {
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, "tide.devices");
+  if (lua_rawgeti(L, -1, device) == LUA_TNIL) {
+    lua_pop(L, 1);
+    *(int *)ltide_new_object(L, sizeof device, 0) = device;
+    ltide_setmetatable(L, "tide.device");
+    lua_pushvalue(L, -1);
+    lua_rawseti(L, -3, device);
+  }
+  lua_remove(L, -2);
+}
+
 /* {==== What a function owns */
 
 typedef struct owned {

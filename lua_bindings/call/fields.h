@@ -26,6 +26,8 @@ void ltide_set_fields(lua_State *L, const ltide_field *fields, const void *data,
 /* Pushes the member of that key, which has no parts; false, and pushes nothing: there is none, or no list. */
 bool ltide_push_field(lua_State *L, const ltide_field *fields, const void *data, const char *key);
 
+/* The object of the device, one in each Lua state. */
+void ltide_push_device(lua_State *L, int device);
 /* t[key] = text in the table at the top; nothing where that is NULL. */
 static inline void ltide_set_text(lua_State *L, const char *key, const char *text) {
   lua_pushstring(L, text);

@@ -130,21 +130,3 @@ int ltide_check_device(lua_State *L, int arg, const char *name, int flags) {
                        ltide_function_name(L), name);
   return device;
 }
-
-void ltide_push_device(lua_State *L, int device) {
-  static const char key;
-  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key) == LUA_TNIL) {
-    lua_pop(L, 1);
-    lua_newtable(L);
-    lua_pushvalue(L, -1);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &key);
-  }
-  if (lua_rawgeti(L, -1, device) == LUA_TNIL) {
-    lua_pop(L, 1);
-    *(int *)ltide_new_object(L, sizeof device, 0) = device;
-    ltide_setmetatable(L, "tide.device");
-    lua_pushvalue(L, -1);
-    lua_rawseti(L, -3, device);
-  }
-  lua_remove(L, -2);
-}

@@ -34,7 +34,6 @@ enum { LTIDE_NIL_OK = 1, LTIDE_NEGATIVE_OK = 2, LTIDE_CPU_OK = 4 };
 int ltide_check_device(lua_State *L, int arg, const char *name, int flags);
 bool ltide_is_device(lua_State *L, int arg);         /* is it a device object, or a string that names one? */
 const int *ltide_test_device(lua_State *L, int arg); /* of a device object, else NULL */
-void ltide_push_device(lua_State *L, int device);
 tide_stream *ltide_check_stream(lua_State *L, int arg, const char *name); /* raises */
 tide_event *ltide_check_event(lua_State *L, int arg, const char *name);
 tide_generator *ltide_check_generator(lua_State *L, int arg, const char *name);

@@ -1,9 +1,7 @@
-/* row.c: the rows of functions: their registration, and their signatures, read.
+/* row.c: the rows of functions: which there are, and their signatures, read.
  *
- * Nothing is built when the module opens but closures: each function has its row as a light userdata in its first
- * upvalue, so that functions which many rows share know which one is called. A list of rows is noted by address for
- * help() and the like. A signature is read when it is first asked for, and kept in its row for as long as the process
- * lives; two threads that read the same one at once keep the first.
+ * A list of rows is noted by address for help() and the like. A signature is read when it is first asked for, and kept
+ * in its row for as long as the process lives; two threads that read the same one at once keep the first.
  *
  * Invariant: who reads the notes takes no lock: what their count covers is written before it and never changed. */
 #include <pthread.h>
@@ -32,22 +30,6 @@ static const note *find_note(const char *path, const void *key) {
   return NULL;
 }
 
-/* Several Lua states may open at once, and each notes the same: false where another one was first. */
-static bool add_note(lua_State *L, const char *path, const void *key, ltide_row *rows, int count) {
-  note *new = calloc(1, sizeof *new);
-  if (!new) ltide_error(L, "OutOfMemoryError", "tide: no memory for the table of functions");
-  new->path = path, new->key = key, new->rows = rows, new->count = count;
-  pthread_mutex_lock(&lock);
-  bool is_new = !find_note(path, key);
-  if (is_new) {
-    atomic_store(last_note ? &last_note->next : &first_note, new);
-    last_note = new;
-  }
-  pthread_mutex_unlock(&lock);
-  if (!is_new) free(new);
-  return is_new;
-}
-
 void ltide_each_row(ltide_row_visit visit, void *ctx) {
   EACH_NOTE(n)
   for (int k = 0; k < n->count; k++) {
@@ -60,6 +42,23 @@ void ltide_each_row(ltide_row_visit visit, void *ctx) {
 static const ltide_row *known_row(const void *p) {
   EACH_NOTE(n) if ((const ltide_row *)p >= n->rows && (const ltide_row *)p < n->rows + n->count) return p;
   return NULL;
+}
+
+/* Several Lua states may open at once, and each notes the same. */
+int ltide_row_note(const char *path, const void *key, ltide_row *rows, int count) {
+  if (key == rows ? known_row(rows) != NULL : find_note(path, key) != NULL) return 0;
+  note *new = calloc(1, sizeof *new);
+  if (!new) return -1;
+  new->path = path, new->key = key, new->rows = rows, new->count = count;
+  pthread_mutex_lock(&lock);
+  bool is_new = !find_note(path, key);
+  if (is_new) {
+    atomic_store(last_note ? &last_note->next : &first_note, new);
+    last_note = new;
+  }
+  pthread_mutex_unlock(&lock);
+  if (!is_new) free(new);
+  return is_new;
 }
 
 const ltide_row *ltide_row_at(lua_State *L, int arg) {
@@ -77,173 +76,6 @@ const ltide_row *ltide_row_running(lua_State *L) {
   const ltide_row *row = ltide_row_at(L, -1);
   lua_pop(L, 1);
   return row;
-}
-
-/* {==== What a state has been granted
- *
- * A state that has not been granted something has no name for it: withhold takes the functions out of the tables. One
- * that comes there otherwise, saved before a restriction or handed over by a host from another state, is refused by the
- * function itself. Only functions that need something look. */
-
-static const char key_tables;
-
-const char *ltide_capability_names(lua_State *L, unsigned needs) {
-  static const char *const names[] = {"FILES", "NATIVE", "POINTERS", "PROCESSES", "GLOBALS", "WAITS"};
-  const char *text = "";
-  for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
-    if (needs & 1u << i) text = lua_pushfstring(L, "%s%s%s", text, *text ? " and " : "", names[i]);
-  return text;
-}
-
-void ltide_need(lua_State *L, unsigned needs, const char *what) {
-  const ltide_state *S = ltide_state_of(L);
-  unsigned missing = S ? needs & ~S->granted : needs;
-  if (missing)
-    ltide_error(L, "PermissionError", "%s: the host has not granted this script %s", what,
-                ltide_capability_names(L, missing));
-}
-
-static int run_granted(lua_State *L) {
-  const ltide_row *row = lua_touserdata(L, lua_upvalueindex(1));
-  ltide_need(L, row->needs, row->name);
-  return ltide_row_fn(row)(L);
-}
-
-void ltide_note_table(lua_State *L) {
-  int table = lua_gettop(L);
-  if (!ltide_state_of(L)->has_options) return; /* nothing will be taken out, and the collector need not see the list */
-  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_tables) == LUA_TNIL) {
-    lua_pop(L, 1);
-    lua_newtable(L);
-    lua_pushvalue(L, -1);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &key_tables);
-  }
-  lua_pushvalue(L, table);
-  lua_pushboolean(L, 1);
-  lua_rawset(L, -3);
-  lua_settop(L, table);
-}
-
-/* The row of the function at the top, or of the class there, a table that is called. */
-static const ltide_row *row_or_class(lua_State *L) {
-  if (!lua_istable(L, -1) || !luaL_getmetafield(L, -1, "__call")) return ltide_row_at(L, -1);
-  const ltide_row *row = ltide_row_at(L, -1);
-  lua_pop(L, 1);
-  return row;
-}
-
-void ltide_withhold(lua_State *L) {
-  int top = lua_gettop(L), tables = top + 1, table = top + 2;
-  luaL_checkstack(L, 8, "tide");
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_tables);
-  for (lua_pushnil(L); lua_next(L, tables); lua_settop(L, table))
-    for (lua_pushnil(L); lua_next(L, table); lua_settop(L, table + 2)) {
-      const ltide_row *row = row_or_class(L);
-      if (!row || ltide_granted(L, row->needs)) continue;
-      lua_pushvalue(L, table + 2);
-      lua_pushnil(L);
-      lua_rawset(L, table);
-    }
-  lua_settop(L, top);
-}
-
-/* {==== Registration */
-
-void ltide_note_rows(lua_State *L, const char *path, ltide_row *rows) {
-  int count = 0;
-  while (rows[count].name) count++;
-  if (!known_row(rows)) add_note(L, path, rows, rows, count);
-}
-
-void ltide_push_methods(lua_State *L) {
-  static const char key;
-  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key) != LUA_TNIL) return;
-  lua_pop(L, 1);
-  lua_createtable(L, 0, 400);
-  ltide_note_table(L);
-  lua_pushvalue(L, -1);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &key);
-}
-
-/* A table that calls the function at the top, in whose place it is pushed. */
-static void push_class(lua_State *L, const char *path, const char *name) {
-  lua_newtable(L);
-  lua_createtable(L, 0, 2);
-  lua_rotate(L, -3, -1);
-  lua_setfield(L, -2, "__call");
-  lua_pushfstring(L, "%s.%s", path, name);
-  lua_setfield(L, -2, "__metatable");
-  lua_setmetatable(L, -2);
-}
-
-void ltide_register_rows(lua_State *L, const char *path, ltide_row *rows) {
-  int table = lua_gettop(L);
-  ltide_note_rows(L, path, rows);
-  ltide_note_table(L);
-  ltide_push_methods(L);
-  for (ltide_row *r = rows; r->name; r++) {
-    if (!r->fn && !r->same) continue; /* a field */
-    if (r->same)
-      lua_getfield(L, table, r->same);
-    else
-      lua_pushlightuserdata(L, r), lua_pushcclosure(L, r->needs ? run_granted : ltide_row_fn(r), 1);
-    if (r->is_class) push_class(L, path, r->name);
-    lua_pushvalue(L, -1);
-    if (r->where & LTIDE_IN_METHODS)
-      lua_setfield(L, table + 1, r->name);
-    else
-      lua_pop(L, 1);
-    if (r->where != LTIDE_IN_METHODS)
-      lua_setfield(L, table, r->name);
-    else
-      lua_pop(L, 1);
-  }
-  lua_pop(L, 1);
-}
-
-void ltide_register_in(lua_State *L, const char *path, ltide_row *rows) {
-  int module = lua_gettop(L);
-  lua_pushvalue(L, module);
-  for (const char *at = strchr(path, '.'), *end; at; at = end) {
-    end = strchr(++at, '.');
-    const char *name = lua_pushlstring(L, at, end ? (size_t)(end - at) : strlen(at));
-    luaL_getsubtable(L, -2, name);
-  }
-  ltide_register_rows(L, path, rows);
-  lua_settop(L, module);
-}
-
-const void *ltide_new_class(lua_State *L, const char *meta, const luaL_Reg *functions, const char *path,
-                            ltide_row *methods, lua_CFunction index) {
-  ltide_newmetatable(L, meta);
-  luaL_setfuncs(L, functions, 0);
-  if (methods) {
-    lua_createtable(L, 0, 12);
-    ltide_register_rows(L, path, methods);
-    if (index) lua_pushcclosure(L, index, 1);
-    lua_setfield(L, -2, "__index");
-  }
-  const void *address = lua_topointer(L, -1);
-  lua_pop(L, 1);
-  return address;
-}
-
-void ltide_register_also(lua_State *L, const char *table, const ltide_row *rows) {
-  luaL_getsubtable(L, -1, table);
-  ltide_note_table(L);
-  for (const ltide_row *r = rows; r->name; r++) {
-    lua_getfield(L, -2, r->name);
-    lua_setfield(L, -2, r->name);
-  }
-  lua_pop(L, 1);
-}
-
-void ltide_document(lua_State *L, const char *path, const char *name, const char *doc) {
-  if (find_note(path, name)) return;
-  ltide_row *row = calloc(2, sizeof *row); /* the second one ends the list */
-  if (!row) ltide_error(L, "OutOfMemoryError", "tide: no memory for the table of functions");
-  row->name = name, row->doc = doc, row->where = LTIDE_IN_MODULE;
-  if (!add_note(L, path, name, row, 1)) free(row);
 }
 
 /* {==== Reading a signature */

@@ -202,6 +202,8 @@ bool ltide_is_in(const char *words, const char *name);
 const char *ltide_kind_type(const ltide_param *p); /* as the stubs write it */
 const char *ltide_kind_expected(const ltide_param *p);
 
+/* Notes them under their own address, or one under its name: 1; 0: they were noted; -1: there is no memory. */
+int ltide_row_note(const char *path, const void *key, ltide_row *rows, int count);
 /* Visits all rows that have been registered, of all paths, in their order. */
 typedef void (*ltide_row_visit)(void *ctx, const char *path, const ltide_row *row);
 void ltide_each_row(ltide_row_visit visit, void *ctx);

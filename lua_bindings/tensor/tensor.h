@@ -2,6 +2,7 @@
 #ifndef LTIDE_TENSOR_H
 #define LTIDE_TENSOR_H
 
+#include "call/fields.h"
 #include "call/collector.h"
 #include "call/row.h"
 
