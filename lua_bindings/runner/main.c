@@ -13,43 +13,7 @@
 #include "call/system.h"
 #include "host/host.h"
 
-enum { EXIT_USAGE = 2 };
-static const char *program = "tide"; /* NULL: the prompt, whose messages have no name in front, as Lua's */
-static int failure = EXIT_FAILURE;   /* the exit code of what has failed */
-
 /* {==== Calls */
-
-/* Is the error at 1 a wrong option of the script's, which tide.cmdline has found? Then its message is pushed. */
-static bool is_misuse(lua_State *L) {
-  if (!ltide_is_error(L, 1) || ltide_rawfield(L, 1, "usage") != LUA_TBOOLEAN) return false;
-  return ltide_rawfield(L, 1, "message") == LUA_TSTRING;
-}
-
-/* The message with its traceback: an error object carries its own. */
-static int with_traceback(lua_State *L) {
-  failure = EXIT_FAILURE;
-  if (lua_isstring(L, 1)) { /* or a number */
-    const char *message = lua_tostring(L, 1), *hint = ltide_lua_hint(L, message);
-    ltide_traceback(L, L, lua_pushfstring(L, "%s%s", message, hint), 1);
-    return 1;
-  }
-  if (is_misuse(L)) {
-    const char *message = lua_tostring(L, -1);
-    failure = EXIT_USAGE;
-    return lua_pushstring(L, strncmp(message, "cmdline: ", 9) ? message : message + 9), 1;
-  }
-  lua_settop(L, 1);
-  if (luaL_callmeta(L, 1, "__tostring") && lua_type(L, -1) == LUA_TSTRING) {
-    if (lua_istable(L, 1) && lua_getfield(L, 1, "traceback") == LUA_TSTRING) {
-      lua_pushfstring(L, "%s\n%s", lua_tostring(L, -2), lua_tostring(L, -1));
-      return 1;
-    }
-    lua_settop(L, 2);
-    return 1;
-  }
-  ltide_traceback(L, L, lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1)), 1);
-  return 1;
-}
 
 /* debug.traceback, without the frames of tide's own chunks. */
 static int traceback(lua_State *L) {
@@ -61,37 +25,6 @@ static int traceback(lua_State *L) {
   else
     ltide_traceback(L, co, message, (int)luaL_optinteger(L, arg + 1, co == L ? 1 : 0));
   return 1;
-}
-
-int runner_call(lua_State *L, int nargs, int nresults) {
-  int base = lua_gettop(L) - nargs;
-  lua_pushcfunction(L, with_traceback);
-  lua_insert(L, base);
-  interrupt_arm(L);
-  int status = lua_pcall(L, nargs, nresults, base);
-  interrupt_disarm(L);
-  lua_remove(L, base);
-  return status;
-}
-
-static bool has_failed; /* has the last call been reported? */
-
-int runner_report(lua_State *L, int status) {
-  has_failed = status != LUA_OK;
-  if (status == LUA_OK) return status;
-  const char *text = lua_tostring(L, -1);
-  int top = lua_gettop(L);
-  fflush(stdout);
-  if (interrupt_terminated() && ltide_distributed_is_several())
-    return lua_settop(L, top - 1), status; /* by the launcher */
-  ltide_distributed_hold(text);
-  if (program) fprintf(stderr, "%s: ", program);
-  if (ltide_distributed_is_several()) fprintf(stderr, "rank %d: ", ltide_distributed_rank());
-  fputs(text ? text : "(error message is not a string)", stderr);
-  fprintf(stderr, "%s\n", text && !strchr(text, '\n') ? ltide_lua_hint(L, text) : "");
-  fflush(stderr);
-  lua_settop(L, top - 1);
-  return status;
 }
 
 static int run_chunk(lua_State *L, int status) {
@@ -138,15 +71,15 @@ static void print_usage(void) {
          "Without a script, a terminal gets a prompt. The text of -e may be one of its commands: -e :devices\n"
          "Modules are found beside the script, too. Exit codes: 1 after an error, 2 after a wrong option, 143 after\n"
          "SIGTERM, which raises an error once, so that a script can save its work; a second one ends at once.\n",
-         program);
+         runner.program);
 }
 
 /* Reports a wrong option, with a line on usage; returns false. `hint` may be NULL. */
 static bool refuse_option(const char *what, const char *option, const char *hint) {
-  failure = EXIT_USAGE;
-  fprintf(stderr, "%s: %s '%s'", program, what, option);
+  runner.failure = EXIT_USAGE;
+  fprintf(stderr, "%s: %s '%s'", runner.program, what, option);
   if (hint) fprintf(stderr, ", did you mean --%s?", hint);
-  fprintf(stderr, "\n" USAGE "; %s --help lists the options\n", program, program);
+  fprintf(stderr, "\n" USAGE "; %s --help lists the options\n", runner.program, runner.program);
   return false;
 }
 
@@ -194,16 +127,10 @@ static bool simulate(const char *count) {
  * reported. */
 static bool parse_long(ltide_options *o, char **argv, int i, bool *ok) {
   const char *value = long_value(argv, i, "--sim");
-  if (value) {
-    *ok = simulate(value);
-    return true;
-  }
+  if (value) return *ok = simulate(value), true;
   value = long_value(argv, i, "--api");
-  if (value) {
-    o->api = value, *ok = !strcmp(value, "json");
-    if (!*ok) refuse_option("--api: expected json, got", value, NULL);
-    return true;
-  }
+  if (value) *ok = !strcmp(value, "json") || refuse_option("--api: expected json, got", value, NULL);
+  if (value) return o->api = value, true;
   value = long_value(argv, i, "--notebook");
   if (value) return o->notebook = value, true;
   value = long_value(argv, i, "--device");
@@ -403,7 +330,7 @@ static int run_script(lua_State *L, char **argv, int script) {
   if (!strcmp(name, "-") && strcmp(argv[script - 1], "--")) name = NULL;
   int status = luaL_loadfile(L, name);
   if (status == LUA_OK) status = runner_call(L, push_arguments(L), 0);
-  if (failure == EXIT_USAGE) program = argv[script]; /* the message is the script's */
+  if (runner.failure == EXIT_USAGE) runner.program = argv[script]; /* the message is the script's */
   return runner_report(L, status);
 }
 
@@ -432,11 +359,11 @@ static int run(lua_State *L) {
   int argc = (int)lua_tointeger(L, 1);
   char **argv = lua_touserdata(L, 2);
   ltide_options o = {0};
-  if (argv[0] && argv[0][0]) program = argv[0];
+  if (argv[0] && argv[0][0]) runner.program = argv[0];
   if (!parse_options(&o, argv)) return 0;
   if (o.init && o.script)
     return refuse_option("--init: expected no name, as it writes to this folder, got", argv[o.script], NULL), 0;
-  if (o.launch.ranks) return failure = ranks_launch(&o.launch, argv), 0;
+  if (o.launch.ranks) return runner.failure = ranks_launch(&o.launch, argv), 0;
   if (o.version) print_version();
   if (o.ignore_env) lua_pushboolean(L, 1), lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
   luaL_openlibs(L);
@@ -474,7 +401,7 @@ static int run(lua_State *L) {
     notebook_run(L, o.notebook);
   } else if (prompt) {
     if (!o.version) print_version();
-    program = NULL;
+    runner.program = NULL;
     repl_run(L);
   } else if (nothing && run_chunk(L, luaL_loadfile(L, NULL)) != LUA_OK)
     return 0;
@@ -494,16 +421,16 @@ int main(int argc, char **argv) {
   int status = lua_pcall(L, 2, 1, 0);
   bool ok = lua_toboolean(L, -1) && status == LUA_OK;
   if (status != LUA_OK) runner_report(L, status);
-  if (interrupt_terminated()) failure = EXIT_TERMINATED;
+  if (interrupt_terminated()) runner.failure = EXIT_TERMINATED;
   if (ok && !interrupt_terminated())
     ltide_distributed_leave();
   else
-    ltide_distributed_abort(failure);
-  if (!ok && has_failed && interrupt_happened()) { /* the work that is queued shall not hold the exit up */
+    ltide_distributed_abort(runner.failure);
+  if (!ok && runner.has_failed && interrupt_happened()) { /* the work that is queued shall not hold the exit up */
     fflush(NULL);
-    _exit(failure);
+    _exit(runner.failure);
   }
   interrupt_leave();
   lua_close(L);
-  return ok && !interrupt_terminated() ? EXIT_SUCCESS : failure;
+  return ok && !interrupt_terminated() ? EXIT_SUCCESS : runner.failure;
 }

@@ -5,7 +5,7 @@
 
 local M = ...
 local help = use "help/help"
-local libraries = use("runner/repl.c", "libraries")
+local libraries = use("runner/repl_session.c", "libraries")
 local manual_text, nearest_of, manual_folder = use("runner/runner_manual.c", "manual_text", "nearest_of", "manual_folder")
 local lower, has_word, methods, tide = use("help/doc.c", "lower", "has_word", "methods", "tide")
 local string = libraries()

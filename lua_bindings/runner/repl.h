@@ -31,9 +31,11 @@ void edit_remember(const char *text); /* in the history */
 
 /* ---- repl.c ---- */
 
-void repl_open(lua_State *L); /* what exists beside the prompt too: help, and what commands need */
-void repl_run(lua_State *L);  /* reads and runs lines until the end of input; after repl_open */
+void repl_run(lua_State *L); /* reads and runs lines until the end of input; after repl_open */
 
+/* ---- repl_session.c ---- */
+
+void repl_open(lua_State *L); /* what exists beside the prompt too: help, and what commands need */
 int repl_call(lua_State *L, const char *name, int n); /* a function of runner/repl.lua: as ltide_script_call */
 /* Compiles the text at the top of the stack, as an expression if it is one, and puts the function or message there. */
 int repl_load(lua_State *L);

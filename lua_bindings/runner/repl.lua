@@ -2,8 +2,8 @@
 
 local M = ...
 local help = use "help/help"
-local libraries, compile, share_upvalue, globals, is_c, help_line = use("runner/repl.c", "libraries", "compile", "share_upvalue", "globals", "is_c", "help_line")
-local row_line, last_result, number, option_keys, is_help = use("runner/repl.c", "row_line", "last_result", "number", "option_keys", "is_help")
+local libraries, compile, share_upvalue, globals, is_c, help_line = use("runner/repl_session.c", "libraries", "compile", "share_upvalue", "globals", "is_c", "help_line")
+local row_line, last_result, number, option_keys, is_help = use("runner/repl_session.c", "row_line", "last_result", "number", "option_keys", "is_help")
 local tide = use("help/doc.c", "tide")
 local string, table = libraries()
 local find, match, sub, rep = string.find, string.match, string.sub, string.rep

@@ -22,16 +22,8 @@ typedef struct line_info {
   const char *buffer, *cursor, *end;
 } line_info;
 
-enum {
-  SET_PROMPT = 0,
-  SET_EDITOR = 2,
-  SET_SIGNAL = 3,
-  SET_BIND = 4,
-  SET_FUNCTION = 9,
-  SET_HISTORY = 10,
-  SET_GETC = 13
-};
-enum { SET_TERMINAL_MODE = 16, SET_REFRESH = 20 };
+enum { SET_PROMPT = 0, SET_EDITOR = 2, SET_SIGNAL = 3, SET_BIND = 4, SET_FUNCTION = 9, SET_HISTORY = 10 };
+enum { SET_GETC = 13, SET_TERMINAL_MODE = 16, SET_REFRESH = 20 };
 enum { DONE_NOTHING = 0, DONE_REFRESH = 4, DONE_ERROR = 6, DONE_REDISPLAY = 8 };
 enum { HISTORY_SIZE = 1, HISTORY_ENTER = 10, HISTORY_LOAD = 17, HISTORY_SAVE = 18, HISTORY_UNIQUE = 20 };
 enum { LINES_KEPT = 5000 };

@@ -1,11 +1,17 @@
-/* runner.h: what main.c and repl.c share. */
+/* runner.h: what the files of the runner share. */
 #ifndef LTIDE_RUNNER_H
 #define LTIDE_RUNNER_H
 
 #include "call/bindings.h"
 
-/* Calls the function below `nargs` arguments with a traceback handler and Ctrl-C armed; leaves results or one
- * message. */
+enum { EXIT_USAGE = 2, EXIT_TERMINATED = 143 }; /* after a wrong option; after SIGTERM */
+extern struct runner_report {
+  const char *program; /* NULL: the prompt, whose messages have no name in front, as Lua's */
+  int failure;         /* the exit code of what has failed */
+  bool has_failed;     /* has the last call been reported? */
+} runner;
+/* runner_call.c. Calls the function below `nargs` arguments with a traceback handler and Ctrl-C armed; leaves results
+ * or one message. */
 int runner_call(lua_State *L, int nargs, int nresults);
 /* Prints and pops the message at the top, if status says that there is one. Returns status. */
 int runner_report(lua_State *L, int status);
@@ -16,8 +22,7 @@ void interrupt_open(lua_State *L);
 void interrupt_arm(lua_State *L);
 void interrupt_disarm(lua_State *L);
 bool interrupt_happened(void);   /* was the last call interrupted? */
-bool interrupt_terminated(void); /* has SIGTERM come? Then nothing further runs, and the exit code is this: */
-enum { EXIT_TERMINATED = 143 };
+bool interrupt_terminated(void); /* has SIGTERM come? Then nothing further runs. */
 void interrupt_leave(
     void); /* before the state is closed: after SIGTERM, work that is queued holds that up by 2 s at most */
 /* While there is a session Ctrl-C between two calls ends nothing: the prompt asks whether there was one, and forgets
