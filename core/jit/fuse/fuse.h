@@ -68,9 +68,12 @@ struct tide_fused {
   char *problem;
 };
 
-tide_scalar tide__fuse_number(const tide_fused *f, int slot);                  /* as the operation takes it */
-void tide__fuse_pack(tide_fused *f);                                           /* its numbers, which may have changed */
 void tide__fuse_set_numbers(tide_fused *f, const tide_scalar *numbers, int n); /* the first ones, and its stages' */
+
+/* ---- fuse_node.c ---- */
+
+tide_scalar tide__fuse_number(const tide_fused *f, int slot); /* as the operation takes it */
+void tide__fuse_pack(tide_fused *f);                          /* its numbers, which may have changed */
 /* Adds a node whose operands are of f, and says where. Reductions are sums, means, products and extremes. */
 tide_status tide__fuse_add(int *out, tide_fused *f, const tide_fuse_node *node);
 tide_status tide__fuse_refuse(const tide_fused *f, const char *why);
