@@ -96,6 +96,22 @@ static void snapshots(void) {
   tide_memory_site sites[4];
   CHECK(tide_memory_sites(sites, 4, 0) == 1 && sites[0].bytes == 3072 && sites[0].blocks == 1);
   CHECK(tide_memory_sites(sites, 4, TIDE_MAX_DEVICES) == 0 && tide_memory_sites(sites, 4, TIDE_CPU) == 0);
+  tide_tensor *more[4]; /* in segments of both pools: the largest sum first, of equal ones the earlier line */
+  line = 9, more[0] = make(5 << 20, 0), more[1] = make(3 << 20, 0);
+  line = 10, more[2] = make(100, 0);
+  line = 11, more[3] = make(512, 0);
+  CHECK(tide_memory_sites(sites, 4, 0) == 4 && sites[0].bytes == 8 << 20 && sites[0].blocks == 2);
+  CHECK(sites[1].bytes == 3072 && sites[2].bytes == 512 && sites[3].bytes == 512 && sites[2].site < sites[3].site);
+  for (int i = 0; i < 4; i++) {
+    static const char *const lines[] = {"game.lua:9", "game.lua:7", "game.lua:10", "game.lua:11"};
+    char where[64];
+    tide_site_describe(sites[i].site, where, sizeof where);
+    CHECK(!strcmp(where, lines[i]));
+  }
+  CHECK(tide_memory_sites(sites, 2, 0) == 2 && sites[0].bytes == 8 << 20 && sites[1].bytes == 3072);
+  CHECK(tide_memory_sites(sites, 4, 1) == 1 && sites[0].bytes == 30 << 20);
+  for (int i = 0; i < 4; i++) tide_tensor_release(more[i]);
+  CHECK(tide_memory_sites(sites, 4, 0) == 1 && sites[0].bytes == 3072);
   tide_tensor_release(a);
   tide_tensor_release(b);
   tide_memory_snapshot_free(s); /* its label outlives the blocks */
