@@ -190,6 +190,26 @@ describe("views", function()
     D.raises("ShapeError", function() D.tensor({ 1, 2, 3 }, "uint8"):view_dtype("int32") end)
   end)
 
+  it("view_dtype and view_as_complex take any stride of a dim of size 1", function()
+    local f = tide.arange(0, 12, { dtype = "float32", device = D.dev })
+    local function layout(v) return { v:size(), v:stride(), v:storage_offset() } end
+    local function is(size, stride, offset, v) assert.are.same({ size, stride, offset }, layout(v)) end
+    local one = f:as_strided({ 2, 1 }, { 3, 2 }, 1)
+    is({ 2, 2 }, { 6, 1 }, 2, one:view_dtype "int16")
+    D.eq({ 1, 4 }, one:view_dtype("int16"):contiguous():view_dtype("float32"):flatten())
+    is({ 1, 2 }, { 1, 1 }, 1, f:as_strided({ 1, 4 }, { 3, 1 }, 2):view_dtype "float64")
+    is({ 2, 1 }, { 2, 1 }, 2, f:as_strided({ 2, 2 }, { 4, 1 }, 4):view_dtype "int64")
+    is({ 1, 2 }, { 5, 1 }, 3, f:as_strided({ 1, 2 }, { 5, 1 }, 3):view_dtype "int32")
+    local z = f:as_strided({ 1, 3, 2 }, { 5, 2, 1 }, 2):view_as_complex()
+    is({ 1, 3 }, { 2, 1 }, 1, z)
+    D.eq({ { 2, 4, 6 } }, z:real())
+    D.eq({ { 3, 5, 7 } }, z:imag())
+    for _, odd in ipairs { { { 1, 4 }, { 3, 1 }, 1 }, { { 2, 2 }, { 3, 1 }, 0 }, { { 2, 3 }, { 4, 1 }, 0 }, { { 1, 2 }, { 4, 2 }, 0 } } do
+      D.raises("ShapeError", function() return f:as_strided(table.unpack(odd)):view_dtype "float64" end)
+      D.raises("ShapeError", function() return f:as_strided(table.unpack(odd)):view_as_complex() end)
+    end
+  end)
+
   it("view_dtype of columns of a vertex of 30 bytes", function()
     local place, half = D.tensor({ { 1, 2, 3 }, { 4, 5, 6 } }, "float32"), D.tensor({ { 7 }, { 8 } }, "float16")
     local bytes = tide.zeros({ 2, 30 }, { dtype = "uint8", device = D.dev })
