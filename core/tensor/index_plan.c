@@ -51,7 +51,7 @@ tide_status tide__index_run(const tide__index_mode *m, const tide_tensor *indexe
   if (a.numel == 0) return TIDE_OK;
   if (s->length == 0)
     return tide__fail(TIDE_INDEX, "index: the indexed dim has size 0, got %lld index values, expected none",
-                      (long long)a.numel);
+                      (long long)index->numel);
   const tide_tensor *written = m->scatter ? indexed : dense, *read = m->scatter ? dense : indexed;
   TIDE_TRY(tide__operands(&a.head, &q, indexed->storage->device, 4,
                           (const tide_tensor *[]){written, read, index, s->edges}));

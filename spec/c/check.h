@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tide/tide.h"
 
@@ -30,6 +31,16 @@ static _Atomic int failures; /* threads may check too */
       failures++;                                                                                                      \
     }                                                                                                                  \
   } while (0)
+
+/* The call fails with this: its kind, ": ", its whole message. */
+#define REFUSES(text, call) refuses(text, (call), __FILE__, __LINE__)
+static inline void refuses(const char *expected, tide_status status, const char *file, int line) {
+  char got[512];
+  snprintf(got, sizeof got, "%s: %s", tide_status_kind(status), status == TIDE_OK ? "" : tide_error_get()->message);
+  if (!strcmp(got, expected)) return;
+  printf("%s:%d: got \"%s\", expected \"%s\"\n", file, line, got, expected);
+  failures++;
+}
 
 /* A vector of n times this float32 value. */
 static inline tide_tensor *full(int device, int64_t n, double value) {
