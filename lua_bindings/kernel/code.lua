@@ -487,7 +487,7 @@ local function write_tables(out)
   end
 end
 
--- M.write(typed, opts): the code, and the block of a launch: as cxx.write's host_block, for opts are the same.
+-- M.write(typed, opts): the code; opts as of cxx.write.
 function M.write(of, of_opts)
   local ndim = of.ndim
   typed, opts = of, { check = of_opts.check, block = of_opts.block or (ndim == 1 and { 256 } or ndim == 2 and { 1, 256 } or { 1, 1, 256 }) }
@@ -510,12 +510,9 @@ function M.write(of, of_opts)
     if x.kind == "tensor" then out[#out + 1] = join({ "tensor", literal(first[n]), literal(x.ndim), x.dtype }, " ") end
   end
   write_tables(out)
-  local run = { 1, 1, 1 }
-  run[ndim] = cxx.run(typed)
-  if typed.barriers then run = opts.block end
   -- nothing of a script's is kept alive
   lanes.finish()
   typed, flow, opts, w, now = nil, nil, nil, nil, nil
   frames, ends, drops, mutable, slot_of, dropped_at, begun, narrows = nil, nil, nil, nil, nil, nil, nil, nil
-  return join(out, "\n") .. "\n" .. join(codes, "\n") .. "\n", run
+  return join(out, "\n") .. "\n" .. join(codes, "\n") .. "\n"
 end

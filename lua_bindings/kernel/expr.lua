@@ -321,7 +321,7 @@ end
 local function either(c, node, cond, get_yes, get_no)
   if cond.op == "const" then return cond.value and get_yes() or get_no() end
   local yes, no
-  local state = flow.copy_state(c.state)
+  local state = flow.copy_of(c.state)
   local yes_list = flow.list(c, function() yes = get_yes() end)
   local no_list = flow.list(c, function() no = get_no() end)
   if #yes_list == 0 and #no_list == 0 then
@@ -357,7 +357,7 @@ end
 
 -- The kind of the second operand, without what it writes: for `boolean and number` and `boolean or number`.
 local function peek(c, node)
-  local state, v = flow.copy_state(c.state), nil
+  local state, v = flow.copy_of(c.state), nil
   local list = flow.list(c, function() v = value(c, node) end)
   c.state = state
   return v, #list

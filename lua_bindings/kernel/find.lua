@@ -41,19 +41,13 @@ local function choose(found, source, list)
   if #found == 1 then return found[1] end
   local alike = {}
   for k = 1, #found do
-    local free, same, n = found[k].free, true, 0
+    local same = true
     for i = 1, 255 do
       local up = upvalue(source.fn, i)
       if not up then break end
-      if up ~= "_ENV" and up ~= "" then
-        n = n + 1
-        same = same and free[up] ~= nil
-      end
+      same = same and (up == "_ENV" or up == "" or found[k].free[up])
     end
-    found[k].matches = same and n
-  end
-  for k = 1, #found do
-    if found[k].matches then alike[#alike + 1] = found[k] end
+    if same then alike[#alike + 1] = found[k] end
   end
   if #alike < 2 then return alike[1] end
   return told_apart(alike, source, list) or parse.fail(source.name, alike[2],

@@ -63,13 +63,14 @@ end
 
 local is_stable = M.is_stable
 
-local function copy_of(t)
+-- M.copy_of(t): a table of the same keys and values.
+function M.copy_of(t)
   local copy = {}
   for key, x in next, t do copy[key] = x end
   return copy
 end
 
-M.copy_state = copy_of
+local copy_of = M.copy_of
 
 local function map_parts(v, fn)
   local copy, list = copy_of(v), v.what == "row" and "index" or "parts"
@@ -235,33 +236,27 @@ function M.join_from(c, j)
   j.entries[#j.entries + 1] = { state = copy_of(c.state), fix = fix.list, line = c.line }
 end
 
-local same_value
-function same_value(a, b)
+-- What values of a kind have in common where they are the same; other kinds never are.
+local identity = {
+  ["nil"] = {}, mixed = {}, tensor = { "n", "shared" }, ["function"] = { "node", "lua" }, row = { "base" }, const = { "value", "type" },
+  var = { "n", "lo", "hi" }, place = { "dim" }, grid = { "dim" }, thread = { "dim" }, block = { "dim" }, size = { "dim", "tensor" },
+}
+
+local function same_value(a, b)
+  local keys = identity[a.what or a.op]
   if a == b then return true end
-  if a.what ~= b.what or a.op ~= b.op then return false end
-  if a.what then
-    if a.what == "nil" then return true end
-    if a.what == "tensor" then return a.n == b.n and a.shared == b.shared end
-    if a.what == "function" then return a.node == b.node and a.lua == b.lua end
-    if a.what == "row" then
-      if a.base ~= b.base or #a.index ~= #b.index then return false end
-      for k = 1, #a.index do
-        if not same_value(a.index[k], b.index[k]) then return false end
-      end
-      return true
-    end
-    if a.what == "mixed" then return true end
-    return false
+  if not keys or a.what ~= b.what or a.op ~= b.op then return false end
+  for k = 1, #keys do
+    if a[keys[k]] ~= b[keys[k]] then return false end
   end
-  if a.op == "const" then return a.value == b.value and a.type == b.type and (a.value ~= 0 or 1 / a.value == 1 / b.value) end
-  if a.op == "var" then
-    local p, q = a.dual, b.dual
-    if p ~= q and not (p and q and same_value(p.fits, q.fits) and same_value(p.other, q.other)) then return false end
-    return a.n == b.n and a.lo == b.lo and a.hi == b.hi
+  if a.what == "row" then
+    local same = #a.index == #b.index
+    for k = 1, #a.index do same = same and same_value(a.index[k], b.index[k]) end
+    return same
   end
-  if a.op == "place" or a.op == "grid" or a.op == "thread" or a.op == "block" then return a.dim == b.dim end
-  if a.op == "size" then return a.dim == b.dim and a.tensor == b.tensor end
-  return false
+  local p, q = a.dual, b.dual
+  if a.op == "var" and p ~= q then return p and q and same_value(p.fits, q.fits) and same_value(p.other, q.other) end
+  return a.op ~= "const" or a.value ~= 0 or 1 / a.value == 1 / b.value
 end
 
 -- fn(c, ...), which writes in front of a jump.

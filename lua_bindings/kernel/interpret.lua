@@ -117,12 +117,7 @@ local function each_place(sizes, visit)
   local n = #sizes
   for i = 1, sizes[1] do
     for j = 1, sizes[2] or 1 do
-      for k = 1, sizes[3] or 1 do
-        local place = { i }
-        if n > 1 then place[2] = j end
-        if n > 2 then place[3] = k end
-        visit(place)
-      end
+      for k = 1, sizes[3] or 1 do visit { i, n > 1 and j or nil, n > 2 and k or nil } end
     end
   end
 end

@@ -121,13 +121,10 @@ end
 local function outers_of(typed, args)
   local outers, places = {}, {}
   for k = args + 1, #typed.operands - typed.results do outers[#outers + 1] = place_of(typed.operands[k].from, places) end
-  for k = 1, typed.names and #typed.names or 0 do
-    local name = typed.names[k]
-    if type(name.value) == "function" or type(name.value) == "table" then
-      local place = place_of(name.from, places)
-      place.fixed = name.value
-      outers[#outers + 1] = place
-    end
+  for k = 1, #typed.names do
+    local place = place_of(typed.names[k].from, places)
+    place.fixed = typed.names[k].value
+    outers[#outers + 1] = place
   end
   for k = 1, #outers do places[#places + 1] = outers[k].fixed end -- kept alive
   return outers, places
@@ -146,10 +143,7 @@ end
 
 local function lines_of(typed)
   local lines = {}
-  for k = 1, #typed.sites do
-    local site = typed.sites[k]
-    lines[k] = type(site) == "table" and site.line or site
-  end
+  for k = 1, #typed.sites do lines[k] = typed.sites[k].line end
   return lines
 end
 

@@ -245,7 +245,7 @@ local function access(e, value, tests)
   return "a" .. #accesses - 1, all
 end
 
-local function tests(e) return opts.check ~= false end
+local function tests() return opts.check ~= false end
 
 local function array_of(e)
   return e.shared and typed.shared[e.shared] or e.constant and typed.constants[e.constant] or typed.operands[e.tensor]
@@ -439,7 +439,7 @@ local function place(e)
 end
 
 local function load(e, dest)
-  local a, all = access(e, e.type, tests(e))
+  local a, all = access(e, e.type, tests())
   if all then
     local s = new_number()
     emit("load", s, a, "k" .. now.cur)
@@ -530,10 +530,10 @@ function M.begin(of_typed, of_flow, of_mode, of_opts)
   end
   places.shared, places.constants = n, n + #typed.shared
   return {
-    now = now, parts = parts, accesses = accesses, count = count, level = level, registers = registers, suffix = suffix,
-    emit = emit, mark = mark, take = take, give = give, give_register = give_register, new = new, new_number = new_number, lasting = lasting, spread = spread,
-    move = move, one = one, integer = integer, zero = zero, eval = function(e, dest) return eval(e, dest) end, access = access, tests = tests,
-    put = put, place = place, is_one = is_one, array_of = array_of, real_text = real_text, whole_text = whole_text, lane = lane,
+    now = now, parts = parts, accesses = accesses, count = count, registers = registers, suffix = suffix,
+    emit = emit, mark = mark, take = take, give = give, give_register = give_register, new = new, new_number = new_number, spread = spread,
+    move = move, zero = zero, eval = eval, access = access, tests = tests,
+    put = put, is_one = is_one, array_of = array_of, real_text = real_text, whole_text = whole_text, lane = lane,
   }
 end
 

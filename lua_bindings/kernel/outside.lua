@@ -4,15 +4,13 @@
 -- Invariant: a name is looked up once for each function that is compiled in, by raw reads.
 
 local M = ...
-local build, calls, vector_types, lex = use "kernel/build", use "kernel/calls", use "kernel/vector_types", use "kernel/lex.c"
+local build, calls, flow, vector_types, lex = use "kernel/build", use "kernel/calls", use "kernel/flow", use "kernel/vector_types", use "kernel/lex.c"
 
 -- M.add_operand(c, operand): its number.
 function M.add_operand(c, operand)
   c.operands[#c.operands + 1] = operand
   return #c.operands
 end
-
-local function tensor_value(c, name, n) return { what = "tensor", name = name, n = n } end
 
 local function number_value(n, kind)
   local e = { op = "number", operand = n, type = kind == "integer" and "i" or kind == "float" and "f" or "b" }
@@ -22,13 +20,11 @@ end
 -- M.operand(c, name, kind, from, dtype, ndim): the value of one that is added.
 function M.operand(c, name, kind, from, dtype, ndim)
   local n = M.add_operand(c, { kind = kind, dtype = dtype, ndim = ndim, name = name, from = from, reads = false, writes = false })
-  if kind ~= "tensor" then return number_value(n, kind) end
-  return tensor_value(c, name, n)
+  return kind == "tensor" and { what = "tensor", name = name, n = n } or number_value(n, kind)
 end
 
 local function with_path(from, key)
-  local copy, path = {}, {}
-  for k, v in next, from do copy[k] = v end
+  local copy, path = flow.copy_of(from), {}
   for k = 1, from.path and #from.path or 0 do path[k] = from.path[k] end
   path[#path + 1] = key
   copy.path = path

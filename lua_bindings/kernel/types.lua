@@ -539,23 +539,17 @@ local function add_results(c, f, values, ret)
     if values[k].what then expr.unusable(c, ret.last or f, values[k], "a number or a boolean as result " .. k) end
     if #values > 1 then values[k] = flow.hold(c, values[k]) end
   end
-  for k = 1, #values do
-    local v = values[k]
-    flow.emit(c, "result", { n = k, value = v })
-  end
+  for k = 1, #values do flow.emit(c, "result", { n = k, value = values[k] }) end
   return values
 end
 
-local widths = { float64 = 2 }
-
 local function float_of(c)
-  if c.options.float then return c.options.float end
-  local dtype = "float32"
+  local float = c.options.float
   for k = 1, #c.operands do
     local x = c.operands[k]
-    if x.kind == "tensor" and widths[x.dtype] and (x.reads or x.writes) then dtype = x.dtype end
+    if x.dtype == "float64" and (x.reads or x.writes) then float = float or "float64" end
   end
-  return dtype
+  return float or "float32"
 end
 
 -- M.infer(syntax, options) -> c: its typed tree, which tidy.tree finishes. options: ndim (of the grid), signature (of each

@@ -164,10 +164,6 @@ local function operand(name, value, float)
   return stored("int64", value)
 end
 
-local function refuse_bits(kind, dtype)
-  fail("DtypeError", kind .. ": dtype not accepted, got " .. dtype .. ", expected integers")
-end
-
 local function is_box(x) return type(x) == "table" and getmeta(x) == meta end
 
 -- The same on a tensor: its element as a tensor without dimensions.
@@ -206,7 +202,9 @@ function M.atomic(kind, x, index, v, w)
     element, dtype = element_of(x, index), (dtype_of(x))
   end
   local float = is_float[dtype] or false
-  if float and (kind == "band" or kind == "bor" or kind == "bxor") then refuse_bits(kind, dtype) end
+  if float and (kind == "band" or kind == "bor" or kind == "bxor") then
+    fail("DtypeError", kind .. ": dtype not accepted, got " .. dtype .. ", expected integers")
+  end
   v = operand("v", v, float)
   if kind == "cas" then expected = operand("expected", expected, float) end
   local there
