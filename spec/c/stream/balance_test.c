@@ -1,19 +1,27 @@
 /* balance_test.c: what core takes of a backend it gives back. A table between core and the simulated devices counts
- * streams, events, memory, graphs, plans and meeting places that live; none is left where a runtime closes them. */
+ * streams, events, memory, graphs, plans and meeting places that live; none is left where a runtime closes them. The
+ * table also refuses a call, each one of a program in turn: then the program's call fails, its result stays NULL, and
+ * nothing is left either. */
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "backend/registry.h"
+#include "base/base.h"
 #include "runtime/runtime.h"
 #include "check.h"
 #include "tide/comm.h"
 #include "tide/fft.h"
+#include "tide/field.h"
 #include "tide/graph.h"
 #include "tide/host_job.h"
+#include "tide/linalg.h"
 #include "tide/loader.h"
 #include "tide/memory.h"
 #include "tide/nccl.h"
 #include "tide/profiler.h"
+#include "tide/scan.h"
+#include "tide/scatter.h"
+#include "tide/sort.h"
 
 #define SIZE(...)                                                                                                      \
   (const int64_t[]) { __VA_ARGS__ }
@@ -28,6 +36,14 @@ static _Atomic int64_t live[KINDS], taken[KINDS];
 static const tide_backend *real;
 static tide_backend counted;
 static const char *work;
+static _Atomic int refused_at; /* calls of the table up to the one that is refused; 0: none is */
+
+static tide_status may_fail(void) {
+  if (refused_at <= 0 || atomic_fetch_sub(&refused_at, 1) != 1) return TIDE_OK;
+  refused_at = -1;
+  return tide__fail(TIDE_DEVICE, "a refused call");
+}
+#define PASS(call) (may_fail() == TIDE_OK ? (call) : TIDE_DEVICE)
 
 static tide_status takes(int kind, int64_t n, tide_status status) {
   if (status != TIDE_OK) return status;
@@ -37,33 +53,37 @@ static tide_status takes(int kind, int64_t n, tide_status status) {
 }
 static void gives(int kind, int64_t n) { atomic_fetch_sub(&live[kind], n); }
 
-static tide_status stream_new(void **out, int d, int p) { return takes(STREAM, 1, real->stream_new(out, d, p)); }
+static tide_status stream_new(void **out, int d, int p) { return takes(STREAM, 1, PASS(real->stream_new(out, d, p))); }
 static void stream_free(void *s) { gives(STREAM, 1), real->stream_free(s); }
 static tide_status event_new(void **out, int d, uint32_t flags) {
-  return takes(EVENT, 1, real->event_new(out, d, flags));
+  return takes(EVENT, 1, PASS(real->event_new(out, d, flags)));
 }
 static void event_free(void *e) { gives(EVENT, 1), real->event_free(e); }
 static tide_status mem_alloc(void **out, int d, size_t n) {
-  return takes(MEMORY, (int64_t)n, real->mem_alloc(out, d, n));
+  return takes(MEMORY, (int64_t)n, PASS(real->mem_alloc(out, d, n)));
 }
 static void mem_free(int d, void *p, size_t n) { gives(MEMORY, (int64_t)n), real->mem_free(d, p, n); }
-static tide_status host_alloc(void **out, size_t n) { return takes(PINNED, (int64_t)n, real->host_alloc(out, n)); }
+static tide_status host_alloc(void **out, size_t n) {
+  return takes(PINNED, (int64_t)n, PASS(real->host_alloc(out, n)));
+}
 static void host_free(void *p, size_t n) { gives(PINNED, (int64_t)n), real->host_free(p, n); }
 static tide_status range_reserve(void **out, int d, size_t n) {
-  return takes(ADDRESSES, (int64_t)n, real->range_reserve(out, d, n));
+  return takes(ADDRESSES, (int64_t)n, PASS(real->range_reserve(out, d, n)));
 }
 static void range_release(int d, void *p, size_t n) { gives(ADDRESSES, (int64_t)n), real->range_release(d, p, n); }
-static tide_status range_map(int d, void *p, size_t n) { return takes(MAPPED, (int64_t)n, real->range_map(d, p, n)); }
+static tide_status range_map(int d, void *p, size_t n) {
+  return takes(MAPPED, (int64_t)n, PASS(real->range_map(d, p, n)));
+}
 static void range_unmap(int d, void *p, size_t n) { gives(MAPPED, (int64_t)n), real->range_unmap(d, p, n); }
 static tide_status graph_instantiate(void **out, void *g, int d) {
-  return takes(EXEC, 1, real->graph_instantiate(out, g, d));
+  return takes(EXEC, 1, PASS(real->graph_instantiate(out, g, d)));
 }
 static void graph_exec_free(void *e) { gives(EXEC, 1), real->graph_exec_free(e); }
 static void graph_free(void *g) { gives(GRAPH, 1), real->graph_free(g); }
-static tide_status meet_new(void **out, int d) { return takes(MEETING, 1, real->meet_new(out, d)); }
+static tide_status meet_new(void **out, int d) { return takes(MEETING, 1, PASS(real->meet_new(out, d))); }
 static void meet_free(void *m) { gives(MEETING, 1), real->meet_free(m); }
 static tide_status plan_new(void **out, size_t *n, int d, const tide_fft_shape *s) {
-  return takes(PLAN, 1, real->fft_plan_new(out, n, d, s));
+  return takes(PLAN, 1, PASS(real->fft_plan_new(out, n, d, s)));
 }
 static void plan_free(int d, void *p) { gives(PLAN, 1), real->fft_plan_free(d, p); }
 static tide_status capture_end(void **graph, void *stream) {
@@ -71,6 +91,34 @@ static tide_status capture_end(void **graph, void *stream) {
   if (*graph) takes(GRAPH, 1, TIDE_OK);
   return status;
 }
+
+static tide_status event_record(void *e, void *s) { return PASS(real->event_record(e, s)); }
+static tide_status event_wait(void *s, void *e) { return PASS(real->event_wait(s, e)); }
+static tide_status copy_in(void *s, void *to, const void *from, size_t n, bool pinned) {
+  return PASS(real->copy_to_device(s, to, from, n, pinned));
+}
+static tide_status copy_out(void *s, void *to, const void *from, size_t n, bool pinned) {
+  return PASS(real->copy_to_host(s, to, from, n, pinned));
+}
+static tide_status copy_peer(void *s, void *to, int d, const void *from, int peer, size_t n) {
+  return PASS(real->copy_peer(s, to, d, from, peer, n));
+}
+static tide_status read_small(void *s, void *to, const void *from, size_t n) {
+  return PASS(real->read_small(s, to, from, n));
+}
+static tide_status capture_begin(void *s, int mode) { return PASS(real->capture_begin(s, mode)); }
+static tide_status graph_launch(void *e, void *s) { return PASS(real->graph_launch(e, s)); }
+static tide_status node_read(tide_node_image **out, void *n, int d) { return PASS(real->node_read(out, n, d)); }
+static tide_status nodes_write(void *e, void *const *n, const tide_node_image *const *i, int *count, int d) {
+  if (may_fail() == TIDE_OK) return real->nodes_write(e, n, i, count, d);
+  *count = 0;
+  return TIDE_DEVICE;
+}
+static tide_status meet_arrive(void *s, void *place) { return PASS(real->meet_arrive(s, place)); }
+static tide_status meet_wait(void *s, void *place) { return PASS(real->meet_wait(s, place)); }
+#define KERNEL(name, args, writes, cost, library)                                                                      \
+  static tide_status may_##name(tide_stream *s, const args *a) { return PASS(real->name(s, a)); }
+#include "backend/kernel.def"
 
 /* Core has given back what it will. */
 static void close_counted(void) {
@@ -97,6 +145,13 @@ static tide_status open_counted(const tide_backend **out, const tide_backend_hos
   counted.graph_free = graph_free, counted.capture_end = capture_end;
   counted.meet_new = meet_new, counted.meet_free = meet_free;
   counted.fft_plan_new = plan_new, counted.fft_plan_free = plan_free;
+  counted.event_record = event_record, counted.event_wait = event_wait;
+  counted.copy_to_device = copy_in, counted.copy_to_host = copy_out, counted.copy_peer = copy_peer;
+  counted.read_small = read_small, counted.capture_begin = capture_begin, counted.graph_launch = graph_launch;
+  counted.node_read = node_read, counted.nodes_write = nodes_write;
+  counted.meet_arrive = meet_arrive, counted.meet_wait = meet_wait;
+#define KERNEL(name, args, writes, cost, library) counted.name = may_##name;
+#include "backend/kernel.def"
   *out = &counted;
   return TIDE_OK;
 }
@@ -338,6 +393,133 @@ static void run(const char *name, void (*fn)(void)) {
   tide_shutdown();
 }
 
+/* ---- programs with a refused call ---- */
+
+enum { MOST = 12 };
+static tide_tensor *t[MOST];
+static tide_tensor *sized(tide_dtype dtype, const int64_t *size, int ndim, int device) {
+  tide_tensor *x = NULL;
+  (void)tide_full(&x, size, ndim, tide_int(1), &(tide_options){dtype, device, false});
+  return x;
+}
+/* The program goes on after a failure; a tensor that a call has not made is NULL, which the next call refuses. */
+#define MAKE(i, call)                                                                                                  \
+  do {                                                                                                                 \
+    bool waits_ = refused_at > 0;                                                                                      \
+    tide_status status_ = (call);                                                                                      \
+    if ((status_ == TIDE_OK) != (t[i] != NULL)) printf("%s: a result of %s\n", work, #call), failures++;               \
+    if (status_ == TIDE_OK && waits_ && refused_at == -1) printf("%s: %s hides it\n", work, #call), failures++;        \
+  } while (0)
+
+static void makes_tensors(void) {
+  tide_tensor *x = sized(TIDE_FLOAT32, SIZE(6, 8), 2, 0), *i = sized(TIDE_INT64, SIZE(3), 1, 0), *cols = NULL;
+  tide_tensor *m = sized(TIDE_BOOL, SIZE(6, 8), 2, 0), *sq = sized(TIDE_FLOAT32, SIZE(2, 2), 2, 0);
+  (void)tide_transpose(&cols, x, 0, 1);
+  MAKE(0, tide_clone(&t[0], cols));
+  MAKE(1, tide_contiguous(&t[1], cols));
+  MAKE(2, tide_binary(&t[2], TIDE_OP_add, x, x, NULL));
+  MAKE(3, tide_reduce(&t[3], TIDE_SUM, cols, NULL, NULL));
+  MAKE(4, tide_matmul(&t[4], x, cols, NULL));
+  MAKE(5, tide_cat(&t[5], LIST(x, x), 2, 0, NULL));
+  MAKE(6, tide_index_get(&t[6], x, 0, i));
+  MAKE(7, tide_mask_get(&t[7], x, m));
+  MAKE(8, tide_nonzero(&t[8], m));
+  MAKE(9, tide_roll(&t[9], x, SIZE(1), (const int[]){0}, 1));
+  MAKE(10, tide_repeat_interleave(&t[10], x, 2, 0));
+  MAKE(11, tide_to(&t[11], cols, &(tide_options){TIDE_FLOAT64, TIDE_CPU, false}, false, false));
+  bool waits = refused_at > 0;
+  if (tide_resize(x, SIZE(100, 8), 2) == TIDE_OK) CHECK(!waits || refused_at != -1);
+  (void)tide_index_set(x, 0, i, &(tide_operand){.number = tide_int(2)});
+  (void)tide_mask_set(x, m, &(tide_operand){.number = tide_int(2)});
+  tide_tensor_release(x), tide_tensor_release(i), tide_tensor_release(cols), tide_tensor_release(m);
+  tide_tensor_release(sq);
+}
+
+static void makes_more(void) {
+  tide_tensor *x = sized(TIDE_FLOAT32, SIZE(6, 8), 2, 0), *sq = sized(TIDE_FLOAT32, SIZE(1, 1), 2, 0), *j = NULL;
+  tide_tensor *i = sized(TIDE_INT64, SIZE(6), 1, 0), *image = sized(TIDE_FLOAT32, SIZE(1, 2, 5, 5), 4, 0);
+  tide_tensor *w = sized(TIDE_FLOAT32, SIZE(3, 2, 2, 2), 4, 0);
+  MAKE(0, tide_sort(&t[0], &j, x, 1, false));
+  tide_tensor_release(j), j = NULL;
+  MAKE(1, tide_scan(&t[1], TIDE_SCAN_CUMSUM, x, 0, TIDE_DTYPE_NONE, NULL));
+  MAKE(2, tide_linalg_cholesky(&t[2], sq, false, NULL));
+  MAKE(3, tide_linalg_solve(&t[3], sq, NULL));
+  MAKE(4, tide_fft(&t[4], TIDE_FFT_RFFT, x, (const int[]){0}, NULL, 1, TIDE_FFT_BACKWARD, NULL, NULL));
+  MAKE(5, tide_bincount(&t[5], i, NULL, 0));
+  MAKE(6, tide_histc(&t[6], x, 4, 0, 0, NULL));
+  MAKE(7, tide_conv(&t[7], image, w, NULL, 2,
+                    &(tide_convolution){.stride = {1, 1, 1}, .dilation = {1, 1, 1}, .groups = 1}));
+  MAKE(8, tide_pad(&t[8], x, SIZE(1, 1), 1, TIDE_PAD_REFLECT, tide_int(0)));
+  MAKE(9, tide_randperm(&t[9], 100, &(tide_options){TIDE_INT32, 0, false}, NULL));
+  MAKE(10, tide_topk(&t[10], &j, x, 2, 0, true));
+  MAKE(11, tide_masked_scatter(&t[11], x, NULL, x, NULL));
+  (void)tide_random(x, TIDE_NORMAL, 0, 1, NULL);
+  tide_tensor_release(x), tide_tensor_release(sq), tide_tensor_release(j), tide_tensor_release(i);
+  tide_tensor_release(image), tide_tensor_release(w);
+}
+
+static void captures(void) {
+  tide_stream *s = NULL;
+  tide_graph *g = NULL;
+  tide_event *e = NULL;
+  tide_tensor *x = sized(TIDE_FLOAT32, SIZE(500), 1, 0), *w = sized(TIDE_FLOAT32, SIZE(500), 1, 0);
+  (void)tide_stream_new(&s, 0, 0);
+  (void)tide_event_new(&e, TIDE_EVENT_TIMING);
+  if (s && e && tide_event_record(e, s) != TIDE_OK) { /* it is as it was */
+    double ms;
+    CHECK(tide_event_device(e) == TIDE_CPU && tide_event_elapsed(&ms, e, e) == TIDE_VALUE);
+  } else if (s) {
+    (void)tide_stream_wait_event(s, e);
+  }
+  (void)tide_graph_new(&g, false);
+  if (s && tide_graph_begin(g, s, NULL, TIDE_CAPTURE_RELAXED) == TIDE_OK) {
+    (void)tide_graph_input(g, "x", x);
+    MAKE(0, tide_binary(&t[0], TIDE_OP_add, x, x, NULL));
+    (void)tide_binary(NULL, TIDE_OP_add, t[0], x, t[0]);
+    if (tide_graph_end(g) == TIDE_OK) {
+      (void)tide_graph_replay(g);
+      (void)tide_graph_bind(g, NULL, (const tide_tensor *const[]){w}, 1);
+      (void)tide_graph_replay(g);
+    }
+  }
+  tide_graph_release(g), tide_event_release(e), tide_stream_release(s);
+  tide_tensor_release(x), tide_tensor_release(w);
+}
+
+static void communicates(void) {
+  tide_tensor *x = sized(TIDE_FLOAT32, SIZE(4000), 1, 0), *y = sized(TIDE_FLOAT32, SIZE(4000), 1, 1);
+  int count = 0;
+  if (tide_comm_broadcast(t, x, (const int[]){0, 1}, 2) != TIDE_OK) CHECK(!t[0] && !t[1]);
+  MAKE(2, tide_comm_reduce_add(&t[2], LIST(x, y), 2, 0));
+  if (tide_comm_scatter(&t[3], &count, x, (const int[]){0, 1}, 2, NULL, 0, NULL) != TIDE_OK) CHECK(!t[3] && !t[4]);
+  MAKE(5, tide_comm_gather(&t[5], LIST(x, y), 2, 0, 1, NULL));
+  if (tide_comm_broadcast_coalesced(&t[6], LIST(x, x), 2, (const int[]){0, 1}, 2, 1 << 16) != TIDE_OK)
+    CHECK(!t[6] && !t[7] && !t[8] && !t[9]);
+  if (x && y) (void)tide_nccl_all_reduce(LIST(x, y), LIST(x, y), 2, TIDE_NCCL_SUM, NULL);
+  if (x && y) (void)tide_copy(x, y, true);
+  tide_tensor_release(x), tide_tensor_release(y);
+}
+
+/* The program is run with its first call refused, its second, and so on, until none is left to refuse. */
+static void refuse_each(const char *name, void (*fn)(void)) {
+  static char text[64];
+  int k = 1;
+  for (bool refused = true; refused && k < 400; k++) {
+    snprintf(text, sizeof text, "%s, call %d refused", name, k);
+    work = text;
+    OK(tide_init(&(tide_config){.struct_size = sizeof(tide_config), .sim_devices = 2, .sim_memory = 64 << 20}));
+    refused_at = k;
+    fn();
+    refused = refused_at == -1;
+    refused_at = 0;
+    for (int i = 0; i < MOST; i++) tide_tensor_release(t[i]), t[i] = NULL;
+    for (int d = 0; d < 2; d++) (void)tide_device_synchronize(d);
+    CHECK(tide_memory_allocated(0) == 0 && tide_memory_allocated(1) == 0);
+    tide_shutdown();
+  }
+  CHECK(k > 10 && k < 400);
+}
+
 int main(void) {
   tide_config config = {.struct_size = sizeof config, .sim_devices = 2};
   OK(tide_init(&config));
@@ -355,6 +537,10 @@ int main(void) {
   run("recordings", recordings);
   run("between devices", between_devices);
   run("loaders", loaders);
+  refuse_each("tensors", makes_tensors);
+  refuse_each("more tensors", makes_more);
+  refuse_each("captures", captures);
+  refuse_each("communication", communicates);
   for (int k = 0; k < KINDS; k++)
     if (!taken[k]) printf("nothing was taken of %s\n", names[k]), failures++;
   return failures != 0;
