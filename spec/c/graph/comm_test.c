@@ -40,6 +40,31 @@ static void inputs(tide_tensor **list) {
 
 static bool tells(const char *text) { return strstr(tide_error_get()->message, text) != NULL; }
 
+/* ---- copies of much to several devices, by a ring ---- */
+
+static void goes_round(void) {
+  static const int lists[][DEVICES] = {{0, 1, 2}, {2, 1, 0}, {1, 0, 2}, {0, 2, -1}, {2, 2, 0}};
+  enum { MUCH = 3 << 19 };
+  float *values = malloc(MUCH * sizeof *values);
+  tide_tensor *x = full(1, MUCH, 7);
+  for (int k = 0; k < 5; k++) {
+    tide_tensor *outs[DEVICES] = {NULL};
+    int n = lists[k][2] < 0 ? 2 : 3;
+    OK(tide_comm_broadcast(outs, x, lists[k], n));
+    for (int i = 0; i < n; i++) {
+      CHECK(tide_tensor_device(outs[i]) == lists[k][i]);
+      CHECK((tide_tensor_storage(outs[i]) == tide_tensor_storage(x)) == (lists[k][i] == 1));
+      OK(tide_read(values, outs[i]));
+      int wrong = 0;
+      for (int j = 0; j < MUCH; j++) wrong += values[j] != 7;
+      CHECK(wrong == 0);
+    }
+    drop(outs, n);
+  }
+  tide_tensor_release(x);
+  free(values);
+}
+
 /* ---- a peer that hangs ---- */
 
 static void hangs_and_comes_back(void) {
@@ -185,6 +210,7 @@ static void is_lost(void) {
 int main(void) {
   tide_config config = {.struct_size = sizeof config, .sim_devices = DEVICES};
   OK(tide_init(&config));
+  goes_round();
   hangs_and_comes_back();
   hangs_in_a_library();
   is_slow();
