@@ -143,6 +143,24 @@ describe("save_npy", function()
     assert.are.equal("\x93NUMPY\1\0\x76\0" .. head .. (" "):rep(117 - #head) .. "\n" .. string.pack("<i8i8", 1, 2), F.content())
   end)
 
+  it("writes NumPy's name of each dtype, its tuple of each shape, and fills 64 bytes", function()
+    local names = { bool = "|b1", uint8 = "|u1", int8 = "|i1", int16 = "<i2", int32 = "<i4", int64 = "<i8", float16 = "<f2", float32 = "<f4",
+      float64 = "<f8", complex64 = "<c8", complex128 = "<c16" }
+    local shapes = { ["()"] = {}, ["(3,)"] = { 3 }, ["(0,)"] = { 0 }, ["(2, 3)"] = { 2, 3 }, ["(2, 1, 3)"] = { 2, 1, 3 } }
+    shapes["(0, " .. ("1000, "):rep(10) .. "1)"] = { 0, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1 }
+    for dtype, name in pairs(names) do
+      for text, size in pairs(shapes) do
+        if #size < 4 or name == "|u1" then
+          tide.save_npy(F.path, tide.ones(size, { dtype = dtype, device = D.dev }))
+          local content = F.content()
+          local head = ("{'descr': '%s', 'fortran_order': False, 'shape': %s, }"):format(name, text)
+          local whole = (10 + #head + 1 + 63) // 64 * 64
+          assert.are.equal("\x93NUMPY\1\0" .. string.pack("<I2", whole - 10) .. head .. (" "):rep(whole - 11 - #head) .. "\n", content:sub(1, whole))
+        end
+      end
+    end
+  end)
+
   it("names what is wrong", function()
     D.raises("ArgumentError", tide.save_npy, F.path, { 1 })
     D.raises("FileError", tide.save_npy, "/nowhere/x.npy", tide.ones(1))
