@@ -112,6 +112,21 @@ describe("matmul", function()
     D.raises("ArgumentError", a.mm, a, 2)
   end)
 
+  it("addmm, baddbmm and addmv of integers are exact", function()
+    local function ints(data) return D.tensor(data, "int64") end
+    local factors, big, far = { beta = 3, alpha = 5 }, 1048577, 1099511627777 -- 2^20 + 1, 2^40 + 1
+    local a, b, want = { { big, 1 } }, { { 3 }, { big } }, 3 * far + 5 * (3 * big + big)
+    D.eq({ { want } }, tide.addmm(ints { { far } }, ints(a), ints(b), factors))
+    D.eq({ { want } }, tide.addmm(ints { far }, ints(a), ints(b), { beta = 3, alpha = 5, out = ints { { 0 } } }))
+    D.eq({ { want } }, ints({ { far } }):addmm_(ints(a), ints(b), factors))
+    D.eq({ want }, tide.addmv(ints { far }, ints(a), ints { 3, big }, factors))
+    local none = { dtype = "int64", device = D.dev }
+    D.eq({ { 3 * far } }, tide.addmm(ints { { far } }, tide.ones(1, 0, none), tide.ones(0, 1, none), factors)) -- nothing to add up
+    D.eq({ { { want } } }, tide.baddbmm(ints { { { far } } }, ints { a }, ints { b }, factors))
+    D.raises("ValueError", tide.addmm, ints { { far } }, ints(a), ints(b), { beta = 0.5 })
+    D.raises("ValueError", tide.addmm, ints { { far } }, ints(a), ints(b), { alpha = 1.5 })
+  end)
+
   it("addmm, baddbmm, addmv", function()
     local a, b = matrix(3, 4, 1), matrix(4, 2, 2)
     local c = matrix(3, 2, 5)
