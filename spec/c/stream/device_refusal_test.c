@@ -93,8 +93,13 @@ static void streams(void) {
           tide_sync_debug_set((tide_sync_debug)9));
   REFUSES("ArgumentError: telemetry: unknown question, got 99, expected 0 to 5",
           tide_device_telemetry(&(int64_t){0}, 0, (tide_telemetry)99));
-  REFUSES("DeviceError: temperature: wrong device, got cpu, expected an accelerator",
-          tide_device_telemetry(&(int64_t){0}, TIDE_CPU, TIDE_TEMPERATURE));
+  static const char *const reports[] = {"utilization", "memory_usage", "temperature",
+                                        "power_draw",  "clock_rate",   "device_memory_used"};
+  for (int k = 0; k < 6; k++) {
+    char text[128];
+    snprintf(text, sizeof text, "DeviceError: %s: wrong device, got cpu, expected an accelerator", reports[k]);
+    REFUSES(text, tide_device_telemetry(&(int64_t){0}, TIDE_CPU, (tide_telemetry)k));
+  }
   tide_host_job_release(job);
   tide_event_release(timed), tide_event_release(never), tide_event_release(other), tide_event_release(plain);
   tide_stream_release(s), tide_stream_release(on1);
@@ -377,6 +382,16 @@ static void across_devices(void) {
       "DeviceError: sum: tensors on different devices, got the destination on cpu and x on cuda:0, expected one device",
       tide_reduce(NULL, TIDE_SUM, x, NULL, cpu));
   REFUSES("StateError: copy: the source is missing, got none, expected a tensor", tide_copy(x, NULL, false));
+  OK(tide_set_peer_access(0, 1, true)); /* cuda:0 reads cuda:1, and not the other way round */
+  OK(tide_binary(&o, TIDE_OP_add, x, y, NULL));
+  tide_tensor_release(o), o = NULL;
+  REFUSES("DeviceError: add: tensors on different devices, got x on cuda:1, y on cuda:0, expected one device",
+          tide_binary(&o, TIDE_OP_add, y, x, NULL));
+  REFUSES("DeviceError: add: tensors on different devices, got x on cuda:0, y on cpu, expected one device",
+          tide_binary(&o, TIDE_OP_add, x, cpu, NULL));
+  OK(tide_set_peer_access(0, 1, false));
+  REFUSES("DeviceError: add: tensors on different devices, got x on cuda:0, y on cuda:1, expected one device",
+          tide_binary(&o, TIDE_OP_add, x, y, NULL));
   tide_generator_release(g);
   for (int k = 0; k < 6; k++) tide_tensor_release(LIST(x, y, cpu, index, mask, far)[k]);
 }

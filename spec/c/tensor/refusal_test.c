@@ -20,7 +20,7 @@
 static const tide_options u8 = {TIDE_UINT8, TIDE_CPU, false};
 /* x [2, 3], v [3], v4 [4], s without dims, e [0, 3]; i and its like int64, b8 uint8, c complex64, d3 and sd float64, m
  * bool. */
-static tide_tensor *x, *v, *v4, *s, *e, *i, *i4, *ix, *i4x, *b8, *c, *d3, *sd, *m3, *m4;
+static tide_tensor *x, *v, *v4, *s, *e, *i, *i4, *ix, *i4x, *b8, *c, *d3, *sd, *m3, *m4, *row, *image;
 static tide_tensor *o, *p; /* results, which no row makes */
 static const tide_operand one = {.number = {.kind = 'I', .i = 1}};
 static const tide_pool pool = {.kernel = {1, 1, 1}, .stride = {1, 1, 1}, .dilation = {1, 1, 1}};
@@ -39,12 +39,13 @@ static void start(void) {
   i = of(TIDE_INT64, SIZE(2), 1), i4 = of(TIDE_INT64, SIZE(4), 1), ix = of(TIDE_INT64, SIZE(1, 3), 2);
   i4x = of(TIDE_INT64, SIZE(1, 4), 2), b8 = of(TIDE_UINT8, SIZE(2), 1), d3 = of(TIDE_FLOAT64, SIZE(3), 1);
   sd = of(TIDE_FLOAT64, NULL, 0), m3 = of(TIDE_BOOL, SIZE(3), 1), m4 = of(TIDE_BOOL, SIZE(4), 1);
+  row = of(TIDE_FLOAT32, SIZE(1, 3), 2), image = of(TIDE_FLOAT32, SIZE(1, 1, 4, 4), 4);
 }
 
 static void end(void) {
   CHECK(!o && !p);
-  for (int k = 0; k < 15; k++)
-    tide_tensor_release((tide_tensor *[]){x, v, v4, s, e, i, i4, ix, i4x, b8, c, d3, sd, m3, m4}[k]);
+  for (int k = 0; k < 17; k++)
+    tide_tensor_release((tide_tensor *[]){x, v, v4, s, e, i, i4, ix, i4x, b8, c, d3, sd, m3, m4, row, image}[k]);
   tide_shutdown();
 }
 
@@ -194,6 +195,20 @@ static void views_and_factories(void) {
 static void elements_reductions_and_products(void) {
   tide_scalar n;
   REFUSES("ShapeError: item: x has not one element, got [2, 3], expected a single element", tide_item(&n, x));
+  REFUSES("ShapeError: copy: wrong shape of the source, got [1, 3], expected one that broadcasts to [3]",
+          tide_copy(v, row, false));
+  REFUSES("ShapeError: bernoulli: wrong shape of p, got [1, 3], expected one that broadcasts to [3]",
+          tide_bernoulli(v, row, NULL));
+  REFUSES("ShapeError: copy: wrong shape of the source, got [2, 3], expected one that broadcasts to [3]",
+          tide_copy(v, x, false));
+  REFUSES("ShapeError: copy: wrong shape of the source, got [3], expected one that broadcasts to []",
+          tide_copy(s, v, false));
+  REFUSES("ShapeError: mask: wrong shape of the mask, got [3], expected one that broadcasts to []",
+          tide_mask_get(&o, s, m3));
+  REFUSES("ShapeError: mask: wrong shape of the mask, got [3], expected one that broadcasts to []",
+          tide_mask_set(s, m3, &one));
+  REFUSES("ShapeError: bernoulli: wrong shape of p, got [2, 3], expected one that broadcasts to [3]",
+          tide_bernoulli(v, x, NULL));
   REFUSES("ShapeError: copy: wrong shape of the source, got [4], expected one that broadcasts to [2, 3]",
           tide_copy(x, v4, false));
   REFUSES("ValueError: fill: value does not fit, got 256, expected one that uint8 can hold",
@@ -435,6 +450,10 @@ static void draws_scans_sorts_and_fields(void) {
           tide_pad(&o, x, SIZE(3, 0), 1, TIDE_PAD_REFLECT, tide_int(0)));
   REFUSES("ValueError: pad: goes round more than once, got 4 for dim 1, expected at most its size, 3",
           tide_pad(&o, x, SIZE(0, 4), 1, TIDE_PAD_CIRCULAR, tide_int(0)));
+  REFUSES("ArgumentError: interpolate: unknown mode, got 99, expected 0 to 4",
+          tide_interpolate(&o, image, SIZE(2, 2), NULL, (tide_interpolate_mode)99, false));
+  REFUSES("ArgumentError: interpolate: unknown mode, got -1, expected 0 to 4",
+          tide_interpolate(&o, image, SIZE(2, 2), NULL, (tide_interpolate_mode)-1, false));
   REFUSES("ArgumentError: max_pool: number of spatial dims, got 4, expected 1 to 3",
           tide_max_pool(&o, NULL, x, 4, &pool));
   REFUSES("ArgumentError: avg_pool: number of spatial dims, got 0, expected 1 to 3", tide_avg_pool(&o, x, 0, &pool));
