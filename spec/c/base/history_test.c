@@ -97,8 +97,9 @@ static void snapshots(void) {
   CHECK(tide_memory_sites(sites, 4, 0) == 1 && sites[0].bytes == 3072 && sites[0].blocks == 1);
   CHECK(tide_memory_sites(sites, 4, TIDE_MAX_DEVICES) == 0 && tide_memory_sites(sites, 4, TIDE_CPU) == 0);
   tide_tensor *more[4]; /* in segments of both pools: the largest sum first, of equal ones the earlier line */
-  line = 9, more[0] = make(5 << 20, 0), more[1] = make(3 << 20, 0);
+  line = 9, more[0] = make(5 << 20, 0);
   line = 10, more[2] = make(100, 0);
+  line = 9, more[1] = make(3 << 20, 0); /* the line is known still */
   line = 11, more[3] = make(512, 0);
   CHECK(tide_memory_sites(sites, 4, 0) == 4 && sites[0].bytes == 8 << 20 && sites[0].blocks == 2);
   CHECK(sites[1].bytes == 3072 && sites[2].bytes == 512 && sites[3].bytes == 512 && sites[2].site < sites[3].site);

@@ -36,7 +36,7 @@ static _Atomic int64_t live[KINDS], taken[KINDS];
 static const tide_backend *real;
 static tide_backend counted;
 static const char *work;
-static _Atomic int refused_at; /* calls of the table up to the one that is refused; 0: none is */
+static _Atomic int refused_at; /* calls of the table until one is refused; 0: none is */
 
 static tide_status may_fail(void) {
   if (refused_at <= 0 || atomic_fetch_sub(&refused_at, 1) != 1) return TIDE_OK;
