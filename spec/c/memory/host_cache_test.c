@@ -29,6 +29,22 @@ static void rooms(void) {
   CHECK(tide__host_room(4 * MiB) == 4 * MiB && tide__host_room(4 * MiB + 1) == 4 * MiB + 512 * 1024);
 }
 
+/* What tensors on the CPU take now, and took at most. */
+static void peaks(void) {
+  start(0, 0);
+  tide_cpu_memory_reset_peak();
+  const size_t before = cpu().allocated_bytes;
+  CHECK(cpu().peak_bytes == before);
+  tide_storage *a = piece(2 * MiB), *b = piece(MiB);
+  tide_storage_release(a);
+  CHECK(cpu().allocated_bytes == before + MiB && cpu().peak_bytes == before + 3 * MiB);
+  tide_cpu_memory_reset_peak();
+  CHECK(cpu().peak_bytes == before + MiB);
+  tide_storage_release(b);
+  CHECK(cpu().allocated_bytes == before && cpu().peak_bytes == before + MiB);
+  tide_shutdown();
+}
+
 static void idle(void) {
   start(0, 0);
   tide_storage *a = piece(MiB), *b = piece(3 * MiB);
@@ -186,6 +202,7 @@ static void forked(void) {}
 
 int main(void) {
   rooms();
+  peaks();
   idle();
   hooks();
   threads();
