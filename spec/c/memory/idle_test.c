@@ -55,6 +55,20 @@ static void in_a_loop(void) {
   tide_shutdown();
 }
 
+/* What a loop takes and frees each time is not idle, however little of the time it is in use. */
+static void now_and_then(void) {
+  start(1, (size_t)4 << 30);
+  for (int i = 0; i < 60; i++) {
+    tide__block_free(block(current(0), 600 * MiB));
+    later(100);
+    tide_memory_pump();
+    CHECK(tide_memory_reserved(0) == 600 * MiB);
+  }
+  later(3000);
+  CHECK(tide_memory_reserved(0) == 0);
+  tide_shutdown();
+}
+
 /* Work that is queued is not waited for, and its memory stays; so does everything during a capture. */
 static void at_work(void) {
   start(1, (size_t)4 << 30);
@@ -142,6 +156,7 @@ int main(void) {
   quiet(true);
   quiet(false);
   in_a_loop();
+  now_and_then();
   at_work();
   of_the_host();
   looking();
