@@ -194,6 +194,10 @@ static void test_times(void) {
   CHECK(tide_quota_overrun(quota, TIDE_QUOTA_CPU) == 0);
   tide_quota_limit(quota, TIDE_QUOTA_CPU, -1);
   OK(tide_quota_check(quota));
+  OK(tide_quota_afford(quota, 2000000));
+  CHECK(tide_quota_afford(quota, 20000000) == TIDE_QUOTA && says("10000000 microseconds"));
+  tide_quota_limit(quota, TIDE_QUOTA_MICROSECONDS, 60000000);
+  OK(tide_quota_check(quota));
   tide_quota_limit(quota, TIDE_QUOTA_MICROSECONDS, 1000);
   usleep(20000);
   CHECK(tide_quota_check(quota) == TIDE_QUOTA && says("the 1000 microseconds"));
