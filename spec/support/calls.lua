@@ -56,9 +56,10 @@ local firsts = {
 }
 
 local function maker(names, first, device)
-  return function()
-    tide.manual_seed(1)
-    local v, args = values(device), {}
+  return function(v)
+    if not v then tide.manual_seed(1) end
+    v = v or values(device)
+    local args = {}
     if first then args[1] = v[first]() end
     for _, a in ipairs(names) do
       if type(a) == "string" and v[a] then
@@ -72,12 +73,19 @@ local function maker(names, first, device)
   end
 end
 
--- The first arguments with which the function works, or nil. A function of the module takes more than tensors.
+-- The first arguments with which the function works, or nil. A function of the module takes more than tensors. What it
+-- refuses it leaves as it was, so that values are made once for each function, and again for arguments that it took.
 local function find(name, fn, is_method, device)
+  local once, made = {}, {}
+  for key, value in pairs(values(device)) do
+    once[key] = function()
+      if not made[key] then made[key] = value() end
+      return made[key]
+    end
+  end
   local function try(names, first)
     local make = maker(names, first, device)
-    local args = make()
-    if pcall(fn, table.unpack(args)) then return { name = name, fn = fn, make = make } end
+    if pcall(fn, table.unpack(make(once))) and pcall(fn, table.unpack(make())) then return { name = name, fn = fn, make = make } end
   end
   for _, first in ipairs(receivers) do
     for _, names in ipairs(rest) do
