@@ -121,6 +121,7 @@ describe("memory of CPU tensors", function()
 
   it("holds few of them with an incremental collector, and where many objects live", function()
     if D.cuda then return pending "is about the CPU alone" end
+    if D.tsan then return pending "counts what one thread holds, for minutes" end
     peak("collectgarbage 'incremental'", 4 << 20, 8)
     -- What it costs to look through them is known after some time.
     peak([[

@@ -263,7 +263,7 @@ describe("a fused function is the function", function()
     for _, set in ipairs { layouts(6, 8), layouts(40, 300), layouts(3, 17000), layouts(7, 1), layouts(1, 8) } do
       for k = 1, #set do kinds[#kinds + 1] = { set[k], set[k * 3 % #set + 1], set[1] } end
     end
-    for _, fn in ipairs {
+    for n, fn in ipairs {
       function(a, b) return (a * 2 + b) * a - b end,
       function(a, b, c) return a * b + c, c * 2 - a end,
       function(a, b, c) return (a * b):sum(-1) + c:sum(-1), (c + 1):sum() end,
@@ -271,8 +271,8 @@ describe("a fused function is the function", function()
       function(a, b, c) c = c * 1 c:add_(a * b) return c + a end,
       function(a, b) local c = a:contiguous() return c + 1, c:view(-1) * 2, a:stride(1), b:is_contiguous() end,
     } do
-      for k, one in ipairs(kinds) do
-        local other = kinds[k * 7 % #kinds + 1]
+      for k = (n - 1) % D.every + 1, #kinds, D.every do
+        local one, other = kinds[k], kinds[k * 7 % #kinds + 1]
         local swapped = { other[2], other[1], other[3] }
         same(function() return fn, { one, other, one, swapped, one, other, swapped, other } end, 1e-3)
       end

@@ -6,7 +6,7 @@ local D = require "spec.support.device"
 local math, unpack = math, table.unpack or unpack
 
 local is_54 = _VERSION == "Lua 5.4" -- else numbers have 53 bits, and kernels are given as texts
-local n = D.tsan and 50000 or 1000000
+local n = D.tsan and 50000 or 1000000 // D.every
 local floats = { "float16", "bfloat16", "float32", "float64" }
 local largest = { float16 = 65504, bfloat16 = 0x1.fep127, float32 = 0x1.fffffep127, float64 = 0x1.fffffffffffffp1023 }
 local least = { float16 = 2 ^ -24, bfloat16 = 2 ^ -133, float32 = 2 ^ -149, float64 = 2 ^ -1074 }

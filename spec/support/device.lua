@@ -12,8 +12,11 @@ local M = { cuda = (os.getenv "TIDE_DEVICE" or "cpu") ~= "cpu" }
 M.dev = M.cuda and "cuda:0" or "cpu"
 M.devices = M.cuda and tide.cuda.device_count() or 0
 M.tsan = os.getenv "TSAN_OPTIONS" ~= nil -- the thread sanitizer: slow, and hungry for memory
--- Of a walk over everything, one in so many where bad accesses are not seen: without a sanitizer or with that of threads.
-M.step = os.getenv "ASAN_OPTIONS" and 1 or 4
+M.asan = os.getenv "ASAN_OPTIONS" ~= nil
+-- Walks that look for bad accesses take each call where those are seen, elsewhere one in `step`. Walks that compare values
+-- take each of them without a sanitizer, with one only one in `every`: the accesses and threads of the rest are the same.
+M.step = M.asan and 1 or 4
+M.every = (M.asan or M.tsan) and 5 or 1
 M.simulated = M.cuda and tide.cuda.get_device_properties(0).simulated or false
 M.virtual = M.simulated and os.getenv "TIDE_SIM_CLOCK" == "virtual" -- the device's time is not the host's
 -- Texts become kernels: NVRTC is a GPU's own, elsewhere the machine's compiler makes them.
@@ -27,8 +30,8 @@ end
 
 M.dtypes = { "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64",
   "complex128" }
--- Loops over elements differ by dtype, and know of no threads.
-if M.tsan then M.dtypes = { "bool", "int64", "float16", "float32", "complex128" } end
+-- Loops over elements differ by dtype, and know of no threads. Simulated devices run the CPU's, which its suite has.
+if M.tsan or M.asan and M.simulated then M.dtypes = { "bool", "int64", "float16", "float32", "complex128" } end
 M.kind = { bool = "B", uint8 = "U", int8 = "I", int16 = "I", int32 = "I", int64 = "I", float16 = "F", bfloat16 = "F",
   float32 = "F", float64 = "F", complex64 = "C", complex128 = "C" }
 -- Relative error of one operation whose result is rounded to the dtype.
