@@ -189,19 +189,35 @@ endif()
 # What each run leaves out is counted in a file, which scripts/test shows at the end.
 set(pending ${PROJECT_BINARY_DIR}/pending)
 file(MAKE_DIRECTORY ${pending})
-# What devices, streams and threads of the host are about. Under TSan simulated devices run these alone: the arithmetic
-# of a kernel has no threads of its own there. On the CPU TSan leaves out the files in which no case starts a thread, as
-# a count of calls of pthread_create has shown.
-file(GLOB specs_of_devices CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} spec/*/*_spec.lua)
-set(specs_of_threads ${specs_of_devices})
+# What devices, streams and threads of the host are about. Under TSan, and with the stream sanitizer, simulated devices run
+# these alone: the arithmetic of a kernel has no threads of its own there, and one stream no race.
+file(GLOB all_specs CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} spec/*/*_spec.lua)
+set(specs_of_devices ${all_specs})
 list(FILTER specs_of_devices INCLUDE REGEX "spec/(device|distributed|graph|host|kernel)/|/(copy|file|fuse|fuse_calls|\
 fuse_gather|fuse_pending|index|loader|loader_device|matmul|overlap|random|rng|scatter|scope|seed)_spec")
-list(FILTER specs_of_threads EXCLUDE REGEX "spec/(call|compat|stress)/|/(dlpack|kernel_code|narrow|overlap|package|png|\
-print|promotion|safetensors|sizes|special_values|tensor|vectors)_spec")
+# On the CPU TSan leaves out the files in which no case starts a thread, as a count of calls of pthread_create has shown,
+# and those of texts and values, whose threads others start, too.
+set(specs_of_threads ${all_specs})
+list(FILTER specs_of_threads EXCLUDE REGEX "spec/(call|compat|help|plot|stress)/|/(dlpack|gif|kernel_code|narrow|npy|\
+options|overlap|package|png|print|promotion|random_range|random_support|repl|safetensors|sizes|special_values|tensor|\
+vectors)_spec")
+# Simulated devices leave out what is the same on each device, so that the CPU's suite has it: texts, files, the prompt;
+# under ASan also values of loops and formats, as a simulated device computes with the CPU's.
+set(specs_of_sim ${all_specs})
+list(FILTER specs_of_sim EXCLUDE REGEX "/(chunks|cpu_memory|help|note|progress|repl|rows|runner)_spec")
+if(TIDE_SANITIZE STREQUAL "thread")
+  set(specs_of_sim ${specs_of_devices})
+elseif(TIDE_SANITIZE)
+  list(FILTER specs_of_sim EXCLUDE REGEX "spec/(compat|plot)/|/(csv|gif|narrow|npy|options|png|print|promotion|\
+random_range|random_support|safetensors|sizes|special|special_values|vectors)_spec")
+endif()
+# Under LuaJIT what differs is calls, blocks, collection and coroutines, beside devices too.
+set(specs_of_luajit ${specs_of_sim})
+list(FILTER specs_of_luajit INCLUDE REGEX "spec/(call|compat|device|fuse|graph|host)/|/(loader|loader_device|rng)_spec")
 function(tide_specs kind)
   set(specs spec)
-  if(TIDE_SANITIZE STREQUAL "thread" AND kind STREQUAL "sim")
-    set(specs ${specs_of_devices})
+  if(kind STREQUAL "sim")
+    set(specs ${specs_of_sim})
   elseif(TIDE_SANITIZE STREQUAL "thread")
     set(specs ${specs_of_threads})
   endif()
@@ -316,9 +332,9 @@ endif()
 # The specs under LuaJIT, but for what spec/luajit.lua says.
 if(NOT TIDE_SANITIZE)
   tide_test(luajit/specs 250 ENV TIDE_DEVICE=cpu TIDE_PENDING=${pending}/luajit
-    COMMAND ${checks}/luajit.sh ${PROJECT_BINARY_DIR}/lib/lua/5.1 $<TARGET_FILE:tide_runner>)
+    COMMAND ${checks}/luajit.sh ${PROJECT_BINARY_DIR}/lib/lua/5.1 $<TARGET_FILE:tide_runner> spec)
   tide_test(luajit/specs-sim 250 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual TIDE_PENDING=${pending}/luajit_sim
-    COMMAND ${checks}/luajit.sh ${PROJECT_BINARY_DIR}/lib/lua/5.1 $<TARGET_FILE:tide_runner>)
+    COMMAND ${checks}/luajit.sh ${PROJECT_BINARY_DIR}/lib/lua/5.1 $<TARGET_FILE:tide_runner> ${specs_of_luajit})
   # Random programs, which LuaJIT compiles in many ways: as many as there is time for.
   set(programs sh -c "command -v luajit >/dev/null && [ -e '${PROJECT_BINARY_DIR}/lib/lua/5.1/tide.so' ] || exit 77
 exec luajit spec/stress/luajit.lua --seconds 20 \"$@\"" luajit)
@@ -374,10 +390,10 @@ if(TIDE_SANITIZE)
 endif()
 tide_test(stress/kernels-compiled 60 COMMAND $<TARGET_FILE:tide_runner> spec/stress/kernels.lua --compiled 1001 1024)
 tide_test(stress/fuse-compiled 60 COMMAND $<TARGET_FILE:tide_runner> spec/stress/fuse.lua --compiled 1001 1024)
-# Once more with the stream sanitizer on, which must find nothing: what uses devices and is not slow for other reasons.
-file(GLOB watched CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} spec/*/*_spec.lua)
-list(FILTER watched EXCLUDE REGEX "/stress/|/(error|jit|ops|package|promotion|repl|runner)_spec")
-tide_test(specs-sanitizer 250 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual TIDE_CUDA_SANITIZER=1
+# Once more with the stream sanitizer on, which must find nothing.
+set(watched ${specs_of_devices})
+list(FILTER watched EXCLUDE REGEX "/jit_spec")
+tide_test(specs-sanitizer 150 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual TIDE_CUDA_SANITIZER=1
   TIDE_PENDING=${pending}/specs-sanitizer COMMAND ${busted} ${watched})
 execute_process(COMMAND nvidia-smi -L OUTPUT_VARIABLE gpus ERROR_QUIET RESULT_VARIABLE failed)
 if(TARGET tide_cuda AND NOT failed AND gpus MATCHES "GPU 0")
