@@ -14,7 +14,7 @@
 #include "distributed/room.h"
 
 tide_rank_check tide__check = TIDE_RANK_CHECK_INFO;
-tide_work *tide__running;
+tide_work *tide__work_running;
 static tide_work *queue, **queue_end = &queue; /* not begun */
 static tide_work *orphans;                     /* released while they run */
 
@@ -152,7 +152,7 @@ void tide__work_enqueue(tide_work *w) {
 
 /* Does a stream's operation run that will end? */
 static bool is_busy(void) {
-  const tide_work *w = tide__running;
+  const tide_work *w = tide__work_running;
   while (w && w->note.kind == TIDE_RECV_RANKS && !w->is_awaited) w = w->running;
   return w;
 }

@@ -69,7 +69,7 @@ static void end_jobs(tide_work *w) {
 
 /* A group that has failed does nothing more: its streams go on, and the first failure is what is heard of. */
 static void fail_others(const tide_work *first) {
-  for (tide_work *w = tide__running; w; w = w->running)
+  for (tide_work *w = tide__work_running; w; w = w->running)
     if (w != first && w->group == first->group && w->state < WORK_COMPLETE && !tide__is_message(w))
       tide__work_fail(w, tide__dist_fail(first->status, "%s", first->message));
 }
@@ -167,7 +167,7 @@ static double look_at_all(void) {
   double nap = 5e-4;
   bool is_behind = false;
   tide__message_progress(tide__work_advance);
-  for (tide_work **at = &tide__running; *at;) {
+  for (tide_work **at = &tide__work_running; *at;) {
     tide_work *w = *at;
     w->is_behind = w->is_nccl && is_behind;
     look(w, &nap);
@@ -187,7 +187,7 @@ static void *run(void *unused) {
   int quiet = 0;
   pthread_mutex_lock(&lock);
   while (!quits) {
-    if (!tide__running && !failures) {
+    if (!tide__work_running && !failures) {
       pthread_cond_wait(&wake, &lock);
       quiet = 0;
       continue;
@@ -215,7 +215,7 @@ void tide__progress_add(tide_work *w) {
     end_jobs(w);
     return;
   }
-  tide_work **at = &tide__running;
+  tide_work **at = &tide__work_running;
   while (*at) at = &(*at)->running;
   w->is_running = true, w->running = NULL, *at = w;
   pthread_cond_signal(&wake);
@@ -229,9 +229,9 @@ void tide__progress_end(void) {
   if (runs) pthread_join(thread, NULL);
   runs = false;
   pthread_mutex_lock(&lock);
-  while (tide__running) {
-    tide_work *w = tide__running;
-    tide__running = w->running, w->running = NULL;
+  while (tide__work_running) {
+    tide_work *w = tide__work_running;
+    tide__work_running = w->running, w->running = NULL;
     end_jobs(w);
     w->is_running = false;
   }

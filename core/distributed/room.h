@@ -234,7 +234,7 @@ tide_status tide__work_fail(tide_work *work, tide_status status);
 
 /* advance.c, with the lock of progress.c held. */
 extern tide_rank_check tide__check;
-extern tide_work *tide__running; /* operations of streams, which progress.c goes on with */
+extern tide_work *tide__work_running; /* operations of streams, which progress.c goes on with */
 static inline tide_host_job *tide__work_job(const tide_work *w) { return w->out.job ? w->out.job : w->in.job; }
 void tide__work_enqueue(tide_work *work);
 void tide__work_advance(tide_work *work);

@@ -6,7 +6,6 @@
  * nil. */
 #include "did_you_mean.h"
 
-#include "readonly.h"
 #include "row.h"
 
 static const char key_spaces, key_strict;

@@ -3,6 +3,7 @@
 #define LTIDE_HANDLE_H
 
 #include "error.h"
+#include "tide/memory.h"
 
 /* The tensor userdata, of tensor.c. It is created closed (t NULL) and filled after. */
 typedef struct ltide_tensor {
@@ -38,7 +39,10 @@ tide_stream *ltide_check_stream(lua_State *L, int arg, const char *name); /* rai
 tide_event *ltide_check_event(lua_State *L, int arg, const char *name);
 tide_generator *ltide_check_generator(lua_State *L, int arg, const char *name);
 tide_tensor *ltide_check_storage(lua_State *L, int arg, const char *name); /* the bytes of the storage */
-tide_dtype ltide_check_dtype(lua_State *L, int arg, const char *name);     /* a tide.dtype object or its name */
+/* The pool of the tide.cuda.MemPool at arg, or that of a graph's token; NULL if it is none. */
+tide_mempool *ltide_test_mempool(lua_State *L, int arg);
+tide_mempool *ltide_test_graph_pool(lua_State *L, int arg);
+tide_dtype ltide_check_dtype(lua_State *L, int arg, const char *name); /* a tide.dtype object or its name */
 bool ltide_test_dtype(lua_State *L, int arg, tide_dtype *out);
 const tide_dtype *ltide_dtype_of(lua_State *L, int arg); /* of a dtype object, else NULL */
 void ltide_push_dtype(lua_State *L, tide_dtype dtype);
@@ -52,6 +56,7 @@ bool ltide_is_interrupting(lua_State *L, const ltide_state *S);
 void ltide_hold_tensor(lua_State *L, ltide_state *S, tide_tensor *t);
 void ltide_hold_generator(lua_State *L, ltide_state *S, tide_generator *g);
 void ltide_hold_stream(lua_State *L, ltide_state *S, tide_stream *s);
+void ltide_hold_pool(lua_State *L, ltide_state *S, tide_mempool *p);
 /* Empties the handle; what it held goes when the next call begins. false: there is no memory, nothing has changed. */
 bool ltide_defer_release(ltide_state *S, ltide_tensor *u);
 /* What was deferred of the handle, for its end, or NULL. */

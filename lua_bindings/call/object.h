@@ -87,4 +87,10 @@ static inline void ltide_set_integer(lua_State *L, const char *key, lua_Integer 
   lua_setfield(L, -2, key);
 }
 
+/* readonly.c: puts an object in the place of the table at the top that reads as it does, and cannot be written;
+ * likewise of every table in it. */
+void ltide_freeze(lua_State *L);
+/* Pushes the table that the object at arg stands for, or returns false. */
+bool ltide_push_thawed(lua_State *L, int arg);
+
 #endif

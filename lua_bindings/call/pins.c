@@ -10,7 +10,6 @@
  * that an allocation which collects gets that memory back. */
 #include <stdlib.h>
 
-#include "mempool.h"
 #include "handle.h"
 
 #define EACH_KIND(F)                                                                                                   \

@@ -6,8 +6,6 @@
  * copy is the object's __index. Our own functions go on using the tables themselves.
  *
  * Invariant: no function hands out a table that has been frozen, or its copy. */
-#include "readonly.h"
-
 #include "row.h"
 
 static const char key_seal, key_frozen; /* registry: the object of each table that is frozen */

@@ -6,7 +6,6 @@
 #include "call/class.h"
 #include "tensor/tensor.h"
 #include "memory.h"
-#include "call/mempool.h"
 #include "call/block.h"
 
 #define POOL_META      "tide.cuda.MemPool"

@@ -10,7 +10,6 @@
 
 #include "graph.h"
 #include "call/did_you_mean.h"
-#include "call/mempool.h"
 #include "call/block.h"
 #include "device.h"
 #include "tensor/tensor.h"

@@ -6,7 +6,6 @@
 
 #include "call/fields.h"
 #include "memory.h"
-#include "call/mempool.h"
 
 /* {==== The whole stack of an event */
 

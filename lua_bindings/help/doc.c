@@ -1,7 +1,6 @@
 /* doc.c: tide.help, which is help/help.lua, and tide.has. */
 
 #include "call/each.h"
-#include "call/readonly.h"
 #include "call/did_you_mean.h"
 #include "call/row.h"
 

@@ -11,7 +11,6 @@
 
 #include "call/each.h"
 #include "frame.h"
-#include "call/readonly.h"
 #include "reload.h"
 #include "call/row.h"
 

@@ -2,7 +2,6 @@
  * tables that they cannot change. SANDBOX.md says what that promises. */
 #include "quota/interruptible_stdlib.h"
 #include "quota/interruptible_pcall.h"
-#include "call/readonly.h"
 #include "call/row.h"
 #include "sandbox.h"
 #include "call/scope.h"

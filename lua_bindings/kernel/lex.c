@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "call/readonly.h"
 #include "call/did_you_mean.h"
 #include "call/script.h"
 #include "call/handle.h"
