@@ -54,6 +54,17 @@ describe("distributed: collectives", function()
     assert.is_true(work:is_completed())
   end)
 
+  it("are complete when their stream is", function()
+    if not D.cuda or size > 1 then return pending "needs a device, and no other rank" end
+    D.hold()
+    local work = dist.all_reduce(tide.ones(4, here), { async_op = true })
+    assert.is_false(work:is_completed())
+    D.release()
+    work:wait()
+    tide.cuda.synchronize()
+    assert.is_true(work:is_completed())
+  end)
+
   it("broadcasts every dtype and layout", function()
     for _, name in ipairs(D.dtypes) do
       for src = 0, size - 1 do

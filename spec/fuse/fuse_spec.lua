@@ -24,6 +24,32 @@ describe("tide.fuse", function()
     assert.is_false(tide.fuse(print):ready())
   end)
 
+  it("reduces operands of any two layouts, along rows and across them", function()
+    local function layouts(rows, columns, shift)
+      local function every(size) return tide.arange(shift, shift + size[1] * size[2], { dtype = "float32", device = dev }):view(size) end
+      return { every { rows, columns }, every { columns, rows }:t(), every { rows, 2 * columns }[{ {}, { 1, -1, 2 } }], every { 2 * rows, columns }[{ { 1, -1, 2 } }],
+        every { columns, 2 * rows }:t()[{ { 2, -1, 2 } }], every { 1, columns }:expand(rows, columns), every { rows, 1 }:expand(rows, columns),
+        every { rows + 2, columns + 3 }:narrow(1, 2, rows):narrow(2, 3, columns) }
+    end
+    for dim = 1, 2 do
+      local fn = function(a, b) return (a * 2 - b):sum(dim), (a + b):amax(dim, { keepdim = true }) end
+      local f = tide.fuse(fn)
+      for pass = 1, 2 do
+        for _, size in ipairs { { 3, 70 }, { 70, 3 } } do
+          for _, x in ipairs(layouts(size[1], size[2], 1)) do
+            for _, y in ipairs(layouts(size[1], size[2], -9)) do
+              local sum, most = fn(x, y)
+              local fused_sum, fused_most = f(x, y)
+              D.eq(sum, fused_sum, 1e-5)
+              D.eq(most, fused_most)
+            end
+          end
+        end
+        if pass == 1 and D.compiler then f:wait() end
+      end
+    end
+  end)
+
   it("takes any layout, broadcasts, 0-d and empty tensors", function()
     local fn = function(x, y) return (x + y) * x, x - 1 end
     for _, size in ipairs { { 5 }, { 4, 6 }, { 2, 3, 4 }, { 1, 7 }, { 1030 } } do

@@ -44,6 +44,13 @@ describe("progress", function()
     assert.matches("%] train 400 in [%d.]+ m?s, [%d.]+/s$", lines[#lines])
     assert.matches("%] train 3 of 9 in ", (log_of "for i in tide.progress(9, 'train') do if i == 3 then break end end"))
     assert.matches("%] 0 in ", (log_of "for i in tide.progress(0) do end"))
+    local long = log_of "for i in tide.progress(500000, 'x', { every = 0.01 }) do os.execute 'sleep 0.02' if i == 2 then break end end"
+    local hours, minutes, seconds = long:match " (%d+):(%d%d):(%d%d) left"
+    local rate = tonumber(long:match "([%d.]+)/s")
+    assert.is_true(minutes and tonumber(minutes) < 60 and tonumber(seconds) < 60, long)
+    assert.is_true(math.abs((hours * 3600 + minutes * 60 + seconds) * rate / 500000 - 1) < 0.05, long)
+    long = log_of "for i in tide.progress(20000, 'x', { every = 0.01 }) do os.execute 'sleep 0.02' if i == 2 then break end end"
+    assert.matches(" %d+:%d%d left", long)
     assert.matches("%] 2 in [%d.]+ ms, ", (log_of "for i in tide.progress(('a b'):gmatch '%a') do end"))
     assert.are.equal("", (log_of "for i in tide.progress(3, 'x', { show = false }) do end"))
     local nested = log_of "for i in tide.progress(2, 'outer') do for j in tide.progress(2, 'inner') do end end"

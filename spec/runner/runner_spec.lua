@@ -285,7 +285,9 @@ describe("the runner", function()
       assert.is_truthy(err:find("expected a script or -e text behind '--ranks n'", 1, true), err)
     end
     local _, err, code = D.run({ "--ranks", "900000", "-e", "print 'ran'" }, { env = { TIDE_MPIRUN = "false" } })
-    assert.is_truthy(code == 2 and err:find "got 900000, expected at most %d+ on %d+ cores", err)
+    local most, cores = err:match "got 900000, expected at most (%d+) on (%d+) cores"
+    assert.is_truthy(code == 2 and most, err)
+    assert.are.equal(math.max(64, 16 * cores), tonumber(most))
   end)
 
   it("passes ranks and hosts on to the launcher", function()

@@ -28,6 +28,23 @@ end
 describe("matmul", function()
   D.watch(before_each, after_each)
 
+  it("adds up all of long inner dimensions", function()
+    local last = 0
+    for _, dtype in ipairs { "float32", "float64", "float16", "complex64" } do
+      for _, size in ipairs { { 64, 300, 1500 }, { 300, 64, 1100 }, { 130, 140, 777 }, { 5, 300, 2100 }, { 300, 3, 2100 }, { 1, 40, 3000 } } do
+        local m, n, k = table.unpack(size)
+        local a = tide.randint(-2, 3, { m, k }, { device = D.dev }):to(dtype)
+        local b = tide.randint(-2, 3, { k, n }, { device = D.dev }):to(dtype)
+        local c = a:matmul(b):to(D.kind[dtype] == "C" and "complex128" or "float64")
+        local wide = c.dtype
+        local off = (c:sum(2) - a:to(wide):matmul(b:to(wide):sum(2, { keepdim = true })):squeeze(2)):abs():max():item()
+        assert.is_true(off <= (dtype == "float16" and n or 0), ("%s, %d x %d x %d: off by %g"):format(dtype, m, k, n, off))
+        last = last + 1
+      end
+    end
+    assert.are.equal(24, last)
+  end)
+
   for _, dtype in ipairs { "float16", "bfloat16", "float32", "float64" } do
     it("of " .. dtype .. " matrices in every layout", function()
       local a, b = matrix(3, 4, 1), matrix(4, 5, 2)

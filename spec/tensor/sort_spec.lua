@@ -48,6 +48,29 @@ end
 describe("sort", function()
   D.watch(before_each, after_each)
 
+  it("finds the place of one value far from the others, wherever it stands", function()
+    for _, dtype in ipairs { "int32", "int64", "float32", "float64" } do
+      for _, n in ipairs { 40, 100, 300, 1000, 5000 } do
+        local near = tide.randint(0, 12, { n }, { dtype = dtype, device = D.dev })
+        for _, far in ipairs { 16, 4096, -2 ^ 20 } do
+          for _, at in ipairs { 1, n // 2 } do
+            local x = near:clone()
+            x[at] = far
+            for _, descending in ipairs { false, true } do
+              local sorted, places = x:sort(1, { descending = descending, stable = true })
+              assert.are.equal(far, sorted[(far > 0) == descending and 1 or n]:item())
+              local step = sorted:slice(1, 2, n) - sorted:slice(1, 1, n - 1)
+              assert.is_true((descending and step:le(0) or step:ge(0)):all():item())
+              local after = places:slice(1, 2, n):gt(places:slice(1, 1, n - 1))
+              assert.is_true(after:logical_or(step:ne(0)):all():item()) -- equal ones keep their order
+              assert.is_true(tide.equal(x[places], sorted))
+            end
+          end
+        end
+      end
+    end
+  end)
+
   it("gives PyTorch's values", function()
     local x = D.tensor { { 3., 1., 2. }, { -4., 5., 0.5 } }
     local values, indices = x:sort()
