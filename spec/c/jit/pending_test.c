@@ -84,9 +84,33 @@ static void others_may_drop(void) {
   tide_fuse_free(f);
 }
 
+/* What a gather refuses, with its words. */
+static void gathers_refuse(void) {
+  static const struct {
+    int places, dim, line;
+    const char *file, *says;
+  } cases[] = {
+      {TIDE_FUSE_ALONG, 0, -1, "a.lua", "fuse_gather: line: got -1, expected 0, or a line of a file"},
+      {TIDE_FUSE_ALONG, 0, -1, NULL, "fuse_gather: line: got -1 without a file, expected 0, or a line of a file"},
+      {TIDE_FUSE_ALONG, 0, 7, NULL, "fuse_gather: line: got 7 without a file, expected 0, or a line of a file"},
+  };
+  tide_fuse *f = NULL;
+  tide_tensor *x = full(1, 8), *out = NULL;
+  OK(tide_fuse_new(&f, "test"));
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    bool done = false;
+    FAILS(TIDE_ARGUMENT,
+          tide_fuse_gather(&done, &out, f, x, x, cases[i].dim, cases[i].places, cases[i].file, cases[i].line));
+    CHECK(!strcmp(tide_error_get()->message, cases[i].says) && !out);
+  }
+  tide_tensor_release(x);
+  tide_fuse_free(f);
+}
+
 int main(void) {
   OK(tide_init(NULL));
   computes_when_needed();
+  gathers_refuse();
   others_may_drop();
   tide_shutdown();
   printf("pending_test: %d checks, %d failures\n", checks, failures);

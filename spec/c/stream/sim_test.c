@@ -551,6 +551,17 @@ static void *hammer(void *arg) {
   return NULL;
 }
 
+/* What is left goes with the backend, once. */
+static void test_close_again(void) {
+  for (int i = 0; i < 3; i++) {
+    open_sim(1, 8 * MIB, 0);
+    void *ptr = NULL;
+    for (int k = 0; k <= i; k++) OK(t->host_alloc(&ptr, 4096));
+    memset(ptr, i, 4096);
+    t->close();
+  }
+}
+
 static void test_threads(void) {
   open_sim(2, 8 * MIB, 0);
   pthread_t thread[4];
@@ -581,6 +592,7 @@ int main(void) {
   test_illegal();
   test_dry();
   test_fork();
+  test_close_again();
   test_threads();
   /* The process may end with work queued. */
   open_sim(1, 8 * MIB, 0);
