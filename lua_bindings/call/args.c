@@ -38,8 +38,8 @@ void ltide_check_count(lua_State *L, ltide_args a, int most) {
   if (a.n > most) {
     const char *got = ltide_typename(L, most + 1), *hint = ltide_arg_hint(L, most + 1, ""), *usage = ltide_usage(L);
     if (!*hint && usage && !ltide_is_module(L, 1)) hint = lua_pushfstring(L, "; %s", usage);
-    ltide_error(L, "ArgumentError", "%s: too many arguments: got %s as argument %d, expected at most %d and options%s",
-                ltide_function_name(L), got, most + 1, most, hint);
+    ltide_fail(L, "ArgumentError", "too many arguments: got %s as argument %d, expected at most %d and options%s", got,
+               most + 1, most, hint);
   }
 }
 
@@ -77,8 +77,8 @@ void ltide_check_keys(lua_State *L, int arg, const char *const *keys) {
       meant = lua_pushfstring(L, "; %s", instead);
     else if (near.name)
       meant = lua_pushfstring(L, ", did you mean %s?", near.name);
-    ltide_error(L, "ArgumentError", "%s: unknown option '%s', expected %s%s", ltide_function_name(L), got,
-                *accepted ? accepted : "no options", meant);
+    ltide_fail(L, "ArgumentError", "unknown option '%s', expected %s%s", got, *accepted ? accepted : "no options",
+               meant);
   }
 }
 
@@ -148,10 +148,10 @@ static int dim_of(lua_State *L, int64_t dim, int ndim, const char *name) {
   int64_t d = dim < 0 ? dim + ndim : dim - base;
   if (d < 0 || d >= ndim) {
     if (!ndim)
-      ltide_error(L, "IndexError", "%s: %s: got %I, but the tensor has no dimensions%s", ltide_function_name(L), name,
-                  (lua_Integer)dim, count_hint(dim, base));
-    ltide_error(L, "IndexError", "%s: %s: got %I, expected %d to %d or -%d to -1%s", ltide_function_name(L), name,
-                (lua_Integer)dim, base, ndim - 1 + base, ndim, count_hint(dim, base));
+      ltide_fail(L, "IndexError", "%s: got %I, but the tensor has no dimensions%s", name, (lua_Integer)dim,
+                 count_hint(dim, base));
+    ltide_fail(L, "IndexError", "%s: got %I, expected %d to %d or -%d to -1%s", name, (lua_Integer)dim, base,
+               ndim - 1 + base, ndim, count_hint(dim, base));
   }
   return (int)d;
 }
@@ -164,11 +164,9 @@ int64_t ltide_index(lua_State *L, int64_t index, int64_t n, const char *name) {
   int base = ltide_base(L);
   int64_t i = index < 0 ? index + n : index - base;
   if (i < 0 || i >= n) {
-    if (!n)
-      ltide_error(L, "IndexError", "%s: %s: got %I, but the dimension is empty", ltide_function_name(L), name,
-                  (lua_Integer)index);
-    ltide_error(L, "IndexError", "%s: %s: got %I, expected %d to %I or -%I to -1%s", ltide_function_name(L), name,
-                (lua_Integer)index, base, (lua_Integer)(n - 1 + base), (lua_Integer)n, count_hint(index, base));
+    if (!n) ltide_fail(L, "IndexError", "%s: got %I, but the dimension is empty", name, (lua_Integer)index);
+    ltide_fail(L, "IndexError", "%s: got %I, expected %d to %I or -%I to -1%s", name, (lua_Integer)index, base,
+               (lua_Integer)(n - 1 + base), (lua_Integer)n, count_hint(index, base));
   }
   return i;
 }
@@ -181,11 +179,10 @@ void ltide_check_range(lua_State *L, int64_t first, int64_t last, int64_t n, int
   if (is_empty) b = a - 1;
   bool is_bad = a < 0 || (a >= n && !is_empty) || b >= n || b < a - 1 || (base && !last && !is_empty);
   if (is_bad)
-    ltide_error(
-        L, "IndexError",
-        "%s: range: got %I to %I of a dimension of %I, expected both within %d to %I (or from the end), in order%s",
-        ltide_function_name(L), (lua_Integer)first, (lua_Integer)last, (lua_Integer)n, base,
-        (lua_Integer)(n - 1 + base), count_hint(first && last, base));
+    ltide_fail(L, "IndexError",
+               "range: got %I to %I of a dimension of %I, expected both within %d to %I (or from the end), in order%s",
+               (lua_Integer)first, (lua_Integer)last, (lua_Integer)n, base, (lua_Integer)(n - 1 + base),
+               count_hint(first && last, base));
   *start = a, *length = b - a + 1;
 }
 
@@ -200,8 +197,8 @@ void ltide_check_unnamed(lua_State *L, int arg, lua_Integer n, const char *name)
     const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : NULL;
     is_n = key && !strcmp(key, "n") && lua_isinteger(L, -1) && lua_tointeger(L, -1) == n;
     if (key && !is_n)
-      ltide_error(L, "ArgumentError", "%s: %s: got '%s' among the values, expected options in a table of their own",
-                  ltide_function_name(L), name, key);
+      ltide_fail(L, "ArgumentError", "%s: got '%s' among the values, expected options in a table of their own", name,
+                 key);
   }
   if (!is_n) lua_pop(L, 1);
 }
@@ -214,11 +211,9 @@ int ltide_check_integers(lua_State *L, int arg, int64_t *out, int most, const ch
   ltide_plain_shape(L, arg);
   lua_Unsigned n = lua_rawlen(L, arg);
   if (n > (lua_Unsigned)most)
-    ltide_error(L, "ValueError", "%s: %s: got %I values, expected at most %d", ltide_function_name(L), name,
-                (lua_Integer)n, most);
+    ltide_fail(L, "ValueError", "%s: got %I values, expected at most %d", name, (lua_Integer)n, most);
   if (!n && !is_empty_table(L, lua_absindex(L, arg)))
-    ltide_error(L, "ArgumentError", "%s: %s: got a table with keys and no array part, expected a table of integers",
-                ltide_function_name(L), name);
+    ltide_fail(L, "ArgumentError", "%s: got a table with keys and no array part, expected a table of integers", name);
   for (lua_Unsigned i = 1; i <= n; i++) {
     lua_rawgeti(L, arg, (lua_Integer)i);
     out[i - 1] = ltide_check_integer(L, -1, name);
@@ -234,8 +229,7 @@ static int integers_between(lua_State *L, int first, int n, int64_t *out, const 
   if (n == first && is_table) return ltide_check_integers(L, first, out, TIDE_MAX_DIMS, name);
   if (is_table && !ltide_is_module(L, first)) ltide_arg_error(L, first + 1, name, "one table and options");
   if (n - first + 1 > TIDE_MAX_DIMS)
-    ltide_error(L, "ValueError", "%s: %s: got %d values, expected at most %d", ltide_function_name(L), name,
-                n - first + 1, TIDE_MAX_DIMS);
+    ltide_fail(L, "ValueError", "%s: got %d values, expected at most %d", name, n - first + 1, TIDE_MAX_DIMS);
   for (int i = first; i <= n; i++) out[i - first] = ltide_check_integer(L, i, name);
   return n - first + 1;
 }
@@ -245,8 +239,8 @@ int ltide_check_sizes(lua_State *L, int first, int n, int64_t *size, const char 
   int ndim = integers_between(L, first, n, size, name);
   for (int d = 0; d < ndim; d++)
     if (size[d] < least)
-      ltide_error(L, "ValueError", "%s: %s: got %I in place %d, expected at least %I", ltide_function_name(L), name,
-                  (lua_Integer)size[d], d + 1, (lua_Integer)least);
+      ltide_fail(L, "ValueError", "%s: got %I in place %d, expected at least %I", name, (lua_Integer)size[d], d + 1,
+                 (lua_Integer)least);
   return ndim;
 }
 
@@ -275,8 +269,7 @@ int ltide_check_list(lua_State *L, int arg, int most, const char *name, const ch
   lua_Unsigned n = lua_rawlen(L, arg);
   if (!n && ltide_is_options(L, arg)) ltide_arg_error(L, arg, name, expected);
   if (n > (lua_Unsigned)most)
-    ltide_error(L, "ValueError", "%s: %s: got %I entries, expected at most %d", ltide_function_name(L), name,
-                (lua_Integer)n, most);
+    ltide_fail(L, "ValueError", "%s: got %I entries, expected at most %d", name, (lua_Integer)n, most);
   if (n) ltide_check_unnamed(L, arg, (lua_Integer)n, name);
   return (int)n;
 }
@@ -287,8 +280,8 @@ void ltide_check_tensors(lua_State *L, ltide_state *S, int arg, tide_tensor **ou
     ltide_tensor *u = ltide_test_handle(L, S, -1);
     if (!u || !u->t) {
       const char *got = u ? "a freed tensor" : ltide_typename(L, -1);
-      ltide_error(L, u ? "StateError" : "ArgumentError", "%s: %s[%d]: got %s, expected a tensor%s",
-                  ltide_function_name(L), name, i + 1, got, u ? " that is alive" : "");
+      ltide_fail(L, u ? "StateError" : "ArgumentError", "%s[%d]: got %s, expected a tensor%s", name, i + 1, got,
+                 u ? " that is alive" : "");
     }
     out[i] = u->t;
     ltide_hold_tensor(L, S, u->t);
@@ -355,14 +348,14 @@ static void read_out(lua_State *L, int opts, tide_options *o) {
   const tide_tensor *out = ltide_check_tensor(L, ltide_enter(L), -1, "out");
   tide_dtype dtype = opt_dtype(L, opts);
   if (dtype != TIDE_DTYPE_NONE && dtype != tide_tensor_dtype(out))
-    ltide_error(L, "DtypeError", "%s: out: got %s beside dtype %s, expected the same", ltide_function_name(L),
-                tide_dtype_name(tide_tensor_dtype(out)), tide_dtype_name(dtype));
+    ltide_fail(L, "DtypeError", "out: got %s beside dtype %s, expected the same",
+               tide_dtype_name(tide_tensor_dtype(out)), tide_dtype_name(dtype));
   int device = tide_tensor_device(out);
   bool is_given = ltide_push_option(L, opts, "device"),
        is_any = is_given && o->device == TIDE_CURRENT && device != TIDE_CPU;
   if (is_given) lua_pop(L, 1);
   if (is_given && !is_any && o->device != device)
-    ltide_error(L, "DeviceError", "%s: out: it is on another device than device= says", ltide_function_name(L));
+    ltide_fail(L, "DeviceError", "out: it is on another device than device= says");
   o->dtype = tide_tensor_dtype(out), o->device = device;
   lua_pop(L, 1);
 }
@@ -388,8 +381,7 @@ void ltide_check_out(lua_State *L, ltide_state *S, int opts, int n) {
     ltide_check_tensor(L, S, -1, "out");
     for (int k = 1; k < i; k++, lua_pop(L, 1))
       if (lua_rawgeti(L, -2, k), lua_rawequal(L, -1, -2))
-        ltide_error(L, "ValueError", "%s: out[%d]: got the tensor of out[%d], expected another one",
-                    ltide_function_name(L), i, k);
+        ltide_fail(L, "ValueError", "out[%d]: got the tensor of out[%d], expected another one", i, k);
   }
   if (n == 1) ltide_check_tensor(L, S, -1, "out");
   lua_pop(L, 1);

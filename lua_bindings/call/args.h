@@ -1,7 +1,6 @@
 /* args.h: how the files about tensors read their arguments. A call has n positional arguments and perhaps a table of
  * options after them; every routine here raises an error that names the argument and what is accepted. */
-#ifndef LTIDE_ARGS_H
-#define LTIDE_ARGS_H
+#pragma once
 
 #include "handle.h"
 
@@ -103,4 +102,3 @@ void ltide_mark_small(lua_State *L, int n);
 bool ltide_is_small(lua_State *L, int arg);
 /* The same for the list of n values at `list`, where the first is a shape. */
 void ltide_plain_shapes(lua_State *L, int list, int n);
-#endif

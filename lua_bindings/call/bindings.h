@@ -8,8 +8,7 @@
  * current device and streams (one pointer compare when the coroutine is the same as last time) and gives the per-state
  * struct. Order inside a function: check arguments first, create the (closed) userdata for results second, call core
  * third, raise last: nothing is lost when an error is raised, since errors jump. */
-#ifndef LTIDE_BINDINGS_H
-#define LTIDE_BINDINGS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <string.h>
@@ -161,5 +160,3 @@ static inline int ltide_base(lua_State *L) {
 #undef OPEN
 
 __attribute__((visibility("default"))) int luaopen_tide(lua_State *L);
-
-#endif

@@ -1,6 +1,5 @@
 /* block.h: scoped blocks, and functions that wait for a device. */
-#ifndef LTIDE_BLOCK_H
-#define LTIDE_BLOCK_H
+#pragma once
 
 #include "bindings.h"
 
@@ -46,5 +45,3 @@ bool ltide_may_yield(lua_State *L, const ltide_state *S);
 int ltide_yield_again(lua_State *L, lua_CFunction fn);
 /* The same for one that a frame refuses: what it gives stays on the device. */
 int ltide_in_turn(lua_State *L, lua_CFunction fn);
-
-#endif

@@ -52,7 +52,7 @@ static inline void begin(lua_State *L, ltide_call *c, const ltide_row *row) {
   c->sig = c->row ? ltide_row_sig(c->row) : NULL;
   c->lists = 0;
   c->x = c->into = NULL;
-  if (!c->sig) ltide_error(L, "StateError", "%s: it has no signature that fits what it calls", ltide_function_name(L));
+  if (!c->sig) ltide_fail(L, "StateError", "it has no signature that fits what it calls");
 }
 
 void ltide_call_begin(lua_State *L, ltide_call *c) {
@@ -69,15 +69,13 @@ static int ndim_of(const ltide_call *c) { return c->x ? tide_tensor_ndim(c->x) :
 static int check_dim(lua_State *L, const ltide_call *c, const ltide_param *p, int arg, int more) {
   const ltide_param *list = &c->sig->param[0];
   if (!c->x && list->kind == LTIDE_TENSORS)
-    ltide_error(L, "ValueError", "%s: %s: got an empty list, expected at least one tensor", ltide_function_name(L),
-                list->name);
+    ltide_fail(L, "ValueError", "%s: got an empty list, expected at least one tensor", list->name);
   return ltide_check_dim(L, arg, ndim_of(c) + more, p->name);
 }
 
 static int64_t check_count(lua_State *L, int arg, const char *name) {
   int64_t n = ltide_check_integer(L, arg, name);
-  if (n < 0)
-    ltide_error(L, "ValueError", "%s: %s: got %I, expected at least 0", ltide_function_name(L), name, (lua_Integer)n);
+  if (n < 0) ltide_fail(L, "ValueError", "%s: got %I, expected at least 0", name, (lua_Integer)n);
   return n;
 }
 
@@ -256,8 +254,7 @@ static int find_value(lua_State *L, const ltide_call *c, const ltide_param *p, i
   bool has = may && ltide_push_named(L, c->opts, p->name);
   int named = has ? lua_gettop(L) : 0;
   if (named && is_there && !lua_isnil(L, place))
-    ltide_error(L, "ArgumentError", "%s: %s: got it twice, as argument %d and by its name", ltide_function_name(L),
-                p->name, place);
+    ltide_fail(L, "ArgumentError", "%s: got it twice, as argument %d and by its name", p->name, place);
   return named ? named : is_there ? place : 0;
 }
 
@@ -297,14 +294,13 @@ void ltide_call_read(lua_State *L, ltide_call *c) { read_call(L, c, own_row(L));
 const ltide_value *ltide_get(lua_State *L, const ltide_call *c, const char *name) {
   int k = 0;
   while (k < c->sig->count && strcmp(c->sig->param[k].name, name) != 0) k++;
-  if (k == c->sig->count) ltide_error(L, "StateError", "%s: its signature has no %s", ltide_function_name(L), name);
+  if (k == c->sig->count) ltide_fail(L, "StateError", "its signature has no %s", name);
   return &c->v[k];
 }
 
 tide_stream *const *ltide_streams(lua_State *L, const ltide_call *c, const char *name, int n) {
   const ltide_value *v = ltide_get(L, c, name);
-  if (v->given && v->n > n)
-    ltide_error(L, "ValueError", "%s: %s: got %d entries, expected at most %d", ltide_function_name(L), name, v->n, n);
+  if (v->given && v->n > n) ltide_fail(L, "ValueError", "%s: got %d entries, expected at most %d", name, v->n, n);
   return v->given ? v->streams : NULL;
 }
 

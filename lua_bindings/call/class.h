@@ -1,6 +1,5 @@
 /* class.h: classes of userdata, as data: how their objects end and print, their methods and fields. */
-#ifndef LTIDE_CLASS_H
-#define LTIDE_CLASS_H
+#pragma once
 
 #include "fields.h"
 #include "row.h"
@@ -23,5 +22,3 @@ typedef struct ltide_class {
 const void *ltide_open_class(lua_State *L, const ltide_class *c);
 /* Pushes an object that holds nothing yet: all its bytes are 0. */
 void *ltide_new_instance(lua_State *L, const ltide_class *c);
-
-#endif

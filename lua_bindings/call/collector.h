@@ -1,6 +1,5 @@
 /* collector.h: Lua's collector follows the bytes that it cannot see. */
-#ifndef LTIDE_COLLECTOR_H
-#define LTIDE_COLLECTOR_H
+#pragma once
 
 #include "bindings.h"
 
@@ -32,5 +31,3 @@ size_t ltide_alive(void);
 void ltide_collector_open(ltide_state *S);
 void ltide_collector_close(ltide_state *S);
 void ltide_collect_requested(lua_State *L, ltide_state *S); /* collects where that has been requested */
-
-#endif

@@ -139,10 +139,7 @@ void ltide_lost_keep(lua_State *L) {
   luaL_checkstack(L, LEVELS + 12, "tide: error");
   lua_createtable(L, 4, 5);
   lua_createtable(L, LEVELS, 0);
-  lua_createtable(L, 0, 1);
-  lua_pushliteral(L, "v");
-  lua_setfield(L, -2, "__mode");
-  lua_setmetatable(L, -2);
+  ltide_make_weak(L, "v");
   find_place(L, &p);
   for (int i = p.count; i > 0; i--) lua_rawseti(L, entry + 1, i);
   lua_rawseti(L, entry, FUNCTIONS);

@@ -140,7 +140,7 @@ bool ltide_is_module(lua_State *L, int arg) {
 
 const char *ltide_usage(lua_State *L) {
   const ltide_row *row = ltide_row_running(L);
-  return row && row->doc ? ltide_push_doc(L, row->doc, true) : NULL;
+  return row && row->doc ? ltide_push_doc(L, row, true) : NULL;
 }
 
 static const char *dot_hint(lua_State *L) {

@@ -1,6 +1,5 @@
 /* did_you_mean.h: the nearest of the names that exist, for errors about one that does not. */
-#ifndef LTIDE_NAMES_H
-#define LTIDE_NAMES_H
+#pragma once
 
 #include "bindings.h"
 
@@ -43,5 +42,3 @@ bool ltide_has_function(lua_State *L, const char *library, const char *name);
 const char *ltide_lua_hint(lua_State *L, const char *message);
 /* For the runner: a hint about an undefined global, or "". more: a table with further names as its keys, or 0. */
 const char *ltide_global_hint(lua_State *L, const char *name, int more);
-
-#endif

@@ -1,6 +1,5 @@
 /* each.h: lists that are written as the names in them. */
-#ifndef LTIDE_EACH_H
-#define LTIDE_EACH_H
+#pragma once
 
 #include "bindings.h"
 
@@ -18,6 +17,13 @@
 /* What chunks are given (script.h): the functions script_NAME under these names. */
 #define LTIDE_SCRIPT(...) {LTIDE_EACH(LTIDE_SCRIPT_FUNCTION, script_, __VA_ARGS__) {NULL, NULL}}
 #define LTIDE_SCRIPT_FUNCTION(prefix, name) {#name, prefix##name}
+/* Gives them to the chunks under the name of the C file, "ROOM/NAME.c". */
+#define LTIDE_GIVE(L, file, ...)                                                                                       \
+  do {                                                                                                                 \
+    static const luaL_Reg list[] = LTIDE_SCRIPT(__VA_ARGS__);                                                         \
+    ltide_script_give(L, file, list);                                                                                  \
+  } while (0)
+/* Metamethods: PREFIXgc is __gc. */
+#define LTIDE_META(prefix, ...) {LTIDE_EACH(LTIDE_META_FUNCTION, prefix, __VA_ARGS__) {NULL, NULL}}
+#define LTIDE_META_FUNCTION(prefix, name) {"__" #name, prefix##name}
 /* clang-format on */
-
-#endif

@@ -290,12 +290,8 @@ static const struct ltide_error_part *part_of(lua_State *L) {
   return S ? ltide_error_of(S) : NULL;
 }
 
-int ltide_error(lua_State *L, const char *kind, const char *format, ...) {
-  va_list list;
-  luaL_checkstack(L, 8, "tide: error");
-  va_start(list, format);
-  lua_pushvfstring(L, format, list);
-  va_end(list);
+/* With the text at the top. */
+static int raise_text(lua_State *L, const char *kind) {
   const struct ltide_error_part *part = part_of(L);
   bool hinted = part && part->dot_hint && *part->dot_hint(L); /* the hint's text goes with the concatenation */
   if (hinted) lua_concat(L, 2);
@@ -303,18 +299,36 @@ int ltide_error(lua_State *L, const char *kind, const char *format, ...) {
   return lua_error(L);
 }
 
+int ltide_error(lua_State *L, const char *kind, const char *format, ...) {
+  va_list list;
+  luaL_checkstack(L, 8, "tide: error");
+  va_start(list, format);
+  lua_pushvfstring(L, format, list);
+  va_end(list);
+  return raise_text(L, kind);
+}
+
+int ltide_fail(lua_State *L, const char *kind, const char *format, ...) {
+  va_list list;
+  luaL_checkstack(L, 8, "tide: error");
+  lua_pushfstring(L, "%s: ", ltide_function_name(L));
+  va_start(list, format);
+  lua_pushvfstring(L, format, list);
+  va_end(list);
+  lua_concat(L, 2);
+  return raise_text(L, kind);
+}
+
 int ltide_arg_error(lua_State *L, int arg, const char *name, const char *expected) {
   arg = arg > 0 ? arg : lua_absindex(L, arg);
   luaL_checkstack(L, 12, "tide: error");
   const struct ltide_error_part *part = part_of(L);
   const char *got = ltide_typename(L, arg), *hint = part && part->arg_hint ? part->arg_hint(L, arg, expected) : "";
-  return ltide_error(L, "ArgumentError", "%s: %s: got %s, expected %s%s", ltide_function_name(L), name, got, expected,
-                     hint);
+  return ltide_fail(L, "ArgumentError", "%s: got %s, expected %s%s", name, got, expected, hint);
 }
 
 int ltide_freed_error(lua_State *L, const char *name, const char *noun) {
-  return ltide_error(L, "StateError", "%s: %s: got a freed %s, expected one that is alive", ltide_function_name(L),
-                     name, noun);
+  return ltide_fail(L, "StateError", "%s: got a freed %s, expected one that is alive", name, noun);
 }
 
 const char *ltide_check_text(lua_State *L, int arg, const char *name) {
@@ -327,9 +341,7 @@ const char *ltide_check_cstring(lua_State *L, int arg, const char *name, const c
   size_t length = 0;
   const char *text = lua_type(L, arg) == LUA_TSTRING ? lua_tolstring(L, arg, &length) : NULL;
   if (!text) ltide_arg_error(L, arg, name, expected);
-  if (strlen(text) != length)
-    ltide_error(L, "ValueError", "%s: %s: got a zero byte behind '%s', expected none", ltide_function_name(L), name,
-                text);
+  if (strlen(text) != length) ltide_fail(L, "ValueError", "%s: got a zero byte behind '%s', expected none", name, text);
   return text;
 }
 
@@ -411,11 +423,9 @@ void ltide_warn(lua_State *L, const char *format, ...) {
 }
 
 void ltide_open_error_meta(lua_State *L, ltide_state *S) {
-  lua_createtable(L, 0, 2);
-  lua_pushcfunction(L, error_tostring);
-  lua_setfield(L, -2, "__tostring");
-  lua_pushliteral(L, "tide.error");
-  lua_setfield(L, -2, "__name");
+  lua_createtable(L, 0, 3);
+  ltide_set_function(L, "__tostring", error_tostring);
+  ltide_set_text(L, "__name", "tide.error");
   ltide_protect(L, "tide.error");
   ltide_error_of(S)->meta = lua_topointer(L, -1);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_meta);

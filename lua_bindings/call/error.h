@@ -1,6 +1,5 @@
 /* error.h: raises errors and warns, in the words of the running function. */
-#ifndef LTIDE_ERROR_H
-#define LTIDE_ERROR_H
+#pragma once
 
 #include "object.h"
 
@@ -8,6 +7,7 @@
 int ltide_raise(lua_State *L);                                            /* the thread's tide_error_get() */
 void ltide_push_raised(lua_State *L);                                     /* its object, without raising it */
 int ltide_error(lua_State *L, const char *kind, const char *format, ...); /* formats as lua_pushfstring */
+int ltide_fail(lua_State *L, const char *kind, const char *format, ...);  /* behind the running function's name */
 /* Makes the error object of the message at the top of the stack, in its place, for further fields and lua_error. */
 void ltide_push_error(lua_State *L, const char *kind);
 /* Bad argument: "add: x: got string, expected a tensor"; what = NULL: the running function's own name. */
@@ -25,6 +25,11 @@ const char *ltide_check_cstring(lua_State *L, int arg, const char *name, const c
 static inline void ltide_try(lua_State *L, tide_status status) {
   if (status != TIDE_OK) ltide_raise(L);
 }
+/* For `return`: without a result, with what is at the top, with a value. */
+static inline int ltide_done(lua_State *L, tide_status status) { return ltide_try(L, status), 0; }
+static inline int ltide_give(lua_State *L, tide_status status) { return ltide_try(L, status), 1; }
+static inline int ltide_give_boolean(lua_State *L, bool b) { return lua_pushboolean(L, b), 1; }
+static inline int ltide_give_integer(lua_State *L, lua_Integer i) { return lua_pushinteger(L, i), 1; }
 void ltide_warn_hook(void *user, const char *message); /* for tide_warn_set */
 
 struct ltide_error_part {
@@ -73,5 +78,3 @@ static inline bool ltide_warn_filter(ltide_warn_switch *w, const char *piece, in
 
 void ltide_warn_open(lua_State *L, ltide_state *S); /* the state's warnings go to the host's log */
 void ltide_warn_close(ltide_state *S);
-
-#endif

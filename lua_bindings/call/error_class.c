@@ -9,13 +9,11 @@ static int class_is(lua_State *L) {
     lua_pushvalue(L, lua_upvalueindex(2));
     is = lua_rawequal(L, -1, -2);
   }
-  lua_pushboolean(L, is);
-  return 1;
+  return ltide_give_boolean(L, is);
 }
 
 static int lerror_class_tostring(lua_State *L) {
-  lua_pushfstring(L, "tide error class %s", lua_tostring(L, lua_upvalueindex(1)));
-  return 1;
+  return lua_pushfstring(L, "tide error class %s", lua_tostring(L, lua_upvalueindex(1))), 1;
 }
 
 /* Sets t[kind] = {is = ...} in the table at the top. */
@@ -55,7 +53,6 @@ void ltide_open_errors(lua_State *L, ltide_state *S) {
   set_class(L, "AcceleratorError");
   set_class(L, "DeferredCudaCallError");
   lua_pop(L, 1);
-#define PATH "tide."
   static ltide_row rows[] = {
 #include "call/api/error.def"
       {0}};

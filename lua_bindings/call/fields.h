@@ -1,6 +1,5 @@
 /* fields.h: structs of core's as tables, and values of core's that a function owns while it runs. */
-#ifndef LTIDE_FIELDS_H
-#define LTIDE_FIELDS_H
+#pragma once
 
 #include "each.h"
 #include "tide/memory.h"
@@ -28,12 +27,6 @@ bool ltide_push_field(lua_State *L, const ltide_field *fields, const void *data,
 
 /* The object of the device, one in each Lua state. */
 void ltide_push_device(lua_State *L, int device);
-/* t[key] = text in the table at the top; nothing where that is NULL. */
-static inline void ltide_set_text(lua_State *L, const char *key, const char *text) {
-  lua_pushstring(L, text);
-  lua_setfield(L, -2, key);
-}
-
 /* Pushes a handle of what `release` lets go of, empty yet; the other one is closed with the running function. */
 void **ltide_new_owned(lua_State *L, void (*release)(void *));
 static inline void **ltide_push_owned(lua_State *L, void (*release)(void *)) {
@@ -41,5 +34,3 @@ static inline void **ltide_push_owned(lua_State *L, void (*release)(void *)) {
   lua_toclose(L, -1);
   return value;
 }
-
-#endif

@@ -121,12 +121,11 @@ int ltide_check_device(lua_State *L, int arg, const char *name, int flags) {
     if (!(flags & LTIDE_NIL_OK)) return ltide_arg_error(L, arg, name, accepted);
   } else if (!object && lua_type(L, arg) == LUA_TNUMBER && (id = lua_tointegerx(L, arg, &is_id), is_id)) {
     if (id > INT_MAX || (id < 0 && !(flags & LTIDE_NEGATIVE_OK)))
-      return ltide_error(L, "ValueError", "%s: %s: got %I, expected an id from 0", ltide_function_name(L), name, id);
+      return ltide_fail(L, "ValueError", "%s: got %I, expected an id from 0", name, id);
     if (id >= 0) device = (int)id;
   } else if (!object && (lua_type(L, arg) != LUA_TSTRING || !parse_name(L, arg, &device)))
     return ltide_arg_error(L, arg, name, accepted);
   if (device == TIDE_CPU && !(flags & LTIDE_CPU_OK))
-    return ltide_error(L, "DeviceError", "%s: %s: got cpu, expected a cuda device: 'cuda', 'cuda:N' or an id from 0",
-                       ltide_function_name(L), name);
+    return ltide_fail(L, "DeviceError", "%s: got cpu, expected a cuda device: 'cuda', 'cuda:N' or an id from 0", name);
   return device;
 }

@@ -1,6 +1,5 @@
 /* handle.h: tensors and other objects among the arguments of a call. */
-#ifndef LTIDE_HANDLE_H
-#define LTIDE_HANDLE_H
+#pragma once
 
 #include "error.h"
 #include "tide/memory.h"
@@ -64,5 +63,3 @@ tide_tensor *ltide_take_deferred(ltide_state *S, const ltide_tensor *u);
 /* Before the tensor of a handle becomes another view: where a call may be reading it, that one keeps what it has. */
 void ltide_unshare(lua_State *L, ltide_state *S, ltide_tensor *u);
 void ltide_held_close(ltide_state *S); /* the state ends */
-
-#endif

@@ -56,8 +56,7 @@ void ltide_named(lua_State *L, int first, const char *const *names) {
     if (!ltide_push_named(L, opts, names[k])) continue;
     last = first + k;
     if (last <= given && !lua_isnil(L, last))
-      ltide_error(L, "ArgumentError", "%s: %s: got it twice, as argument %d and by its name", ltide_function_name(L),
-                  names[k], last);
+      ltide_fail(L, "ArgumentError", "%s: got it twice, as argument %d and by its name", names[k], last);
     if (last <= given)
       lua_replace(L, last);
     else

@@ -1,6 +1,5 @@
 /* object.h: userdata that no script can forge, and metatables that are closed to scripts. */
-#ifndef LTIDE_OBJECT_H
-#define LTIDE_OBJECT_H
+#pragma once
 
 #include "bindings.h"
 
@@ -61,11 +60,14 @@ static inline bool ltide_newmetatable(lua_State *L, const char *name) {
   return is_new;
 }
 
+static inline void ltide_set_function(lua_State *L, const char *key, lua_CFunction f) {
+  lua_pushcfunction(L, f);
+  lua_setfield(L, -2, key);
+}
 /* The metatable of objects that have nothing but an end. */
 static inline void ltide_open_finaliser(lua_State *L, const char *name, lua_CFunction gc) {
   ltide_newmetatable(L, name);
-  lua_pushcfunction(L, gc);
-  lua_setfield(L, -2, "__gc");
+  ltide_set_function(L, "__gc", gc);
   lua_pop(L, 1);
 }
 
@@ -81,7 +83,30 @@ static inline int ltide_rawfield(lua_State *L, int table, const char *key) {
   return lua_rawget(L, table);
 }
 
-/* t[key] = value in the table at the top of the stack. */
+/* The table at the top gets these metamethods, closed to scripts under the name. */
+static inline void ltide_set_meta(lua_State *L, const char *name, const luaL_Reg *functions) {
+  lua_newtable(L);
+  luaL_setfuncs(L, functions, 0);
+  ltide_protect(L, name);
+  lua_setmetatable(L, -2);
+}
+/* The upvalue goes below the arguments, to be called with them. */
+static inline void ltide_insert_upvalue(lua_State *L, int n) {
+  lua_pushvalue(L, lua_upvalueindex(n));
+  lua_insert(L, 1);
+}
+/* The table at the top holds what lies under "k" or "v" weakly. */
+static inline void ltide_make_weak(lua_State *L, const char *mode) {
+  lua_createtable(L, 0, 1);
+  lua_pushstring(L, mode);
+  lua_setfield(L, -2, "__mode");
+  lua_setmetatable(L, -2);
+}
+/* t[key] = text in the table at the top; nothing where the text is NULL. */
+static inline void ltide_set_text(lua_State *L, const char *key, const char *text) {
+  lua_pushstring(L, text);
+  lua_setfield(L, -2, key);
+}
 static inline void ltide_set_integer(lua_State *L, const char *key, lua_Integer value) {
   lua_pushinteger(L, value);
   lua_setfield(L, -2, key);
@@ -92,5 +117,3 @@ static inline void ltide_set_integer(lua_State *L, const char *key, lua_Integer 
 void ltide_freeze(lua_State *L);
 /* Pushes the table that the object at arg stands for, or returns false. */
 bool ltide_push_thawed(lua_State *L, int arg);
-
-#endif

@@ -50,7 +50,7 @@ static void add(ltide_state *S, void *object, const void *handle, int kind) {
 }
 
 static void hold(lua_State *L, ltide_state *S, void *object, int kind) {
-  if (!reserve(S)) ltide_error(L, "OutOfMemoryError", "%s: no memory for a list of operands", ltide_function_name(L));
+  if (!reserve(S)) ltide_fail(L, "OutOfMemoryError", "no memory for a list of operands");
   add(S, object, NULL, kind);
 }
 
@@ -72,7 +72,7 @@ bool ltide_defer_release(ltide_state *S, ltide_tensor *u) {
 void ltide_unshare(lua_State *L, ltide_state *S, ltide_tensor *u) {
   if (!u->t || !ltide_is_interrupting(L, S)) return;
   tide_tensor *t = u->t, *own;
-  if (!reserve(S)) ltide_error(L, "OutOfMemoryError", "%s: no memory", ltide_function_name(L));
+  if (!reserve(S)) ltide_fail(L, "OutOfMemoryError", "no memory");
   ltide_try(L, tide_as_strided(&own, t, tide_tensor_size(t), tide_tensor_stride(t), tide_tensor_ndim(t),
                                tide_tensor_offset(t)));
   add(S, t, NULL, TENSOR);

@@ -39,14 +39,15 @@ void ltide_each_row(ltide_row_visit visit, void *ctx) {
   }
 }
 
-static const ltide_row *known_row(const void *p) {
-  EACH_NOTE(n) if ((const ltide_row *)p >= n->rows && (const ltide_row *)p < n->rows + n->count) return p;
+/* Of the list that has the row; NULL: it is none. */
+static const note *note_of(const ltide_row *row) {
+  EACH_NOTE(n) if (row >= n->rows && row < n->rows + n->count) return n;
   return NULL;
 }
 
 /* Several Lua states may open at once, and each notes the same. */
 int ltide_row_note(const char *path, const void *key, ltide_row *rows, int count) {
-  if (key == rows ? known_row(rows) != NULL : find_note(path, key) != NULL) return 0;
+  if (key == rows ? note_of(rows) != NULL : find_note(path, key) != NULL) return 0;
   note *new = calloc(1, sizeof *new);
   if (!new) return -1;
   new->path = path, new->key = key, new->rows = rows, new->count = count;
@@ -66,7 +67,7 @@ const ltide_row *ltide_row_at(lua_State *L, int arg) {
   if (!lua_iscfunction(L, arg) || !lua_getupvalue(L, arg, 1)) return NULL;
   const void *p = lua_islightuserdata(L, -1) ? lua_touserdata(L, -1) : NULL;
   lua_pop(L, 1);
-  return p ? known_row(p) : NULL;
+  return p && note_of(p) ? p : NULL;
 }
 
 const ltide_row *ltide_row_running(lua_State *L) {
@@ -316,17 +317,22 @@ static const char *const expectations[] = {
 const char *ltide_kind_type(const ltide_param *p) { return types[p->kind]; }
 const char *ltide_kind_expected(const ltide_param *p) { return expectations[p->kind]; }
 
-/* A kind stands behind a name and a colon, within the brackets of the first line. */
-const char *ltide_push_doc(lua_State *L, const char *doc, bool first_line) {
-  size_t line = strcspn(doc, "\n"), open = strcspn(doc, "({\n");
+/* A kind stands behind a name and a colon, within the brackets of the first line. The path stands in front where the
+ * doc begins with the name. */
+const char *ltide_push_doc(lua_State *L, const ltide_row *row, bool first_line) {
+  const char *doc = row->doc;
+  const note *n = note_of(row);
+  size_t line = strcspn(doc, "\n"), open = strcspn(doc, "({\n"), name = strlen(row->name);
   luaL_Buffer b;
   luaL_buffinit(L, &b);
+  bool is_bare = n && !strncmp(doc, row->name, name) && !is_word(doc[name]) && !strchr(".:", doc[name]);
+  if (is_bare) luaL_addstring(&b, n->path), luaL_addchar(&b, '.');
   luaL_addlstring(&b, doc, open);
   for (size_t i = open; i < line; i++) {
-    size_t n = doc[i] == ':' && is_word(doc[i - 1]) ? word_length(doc + i + 1) : 0;
-    bool is_kind = n && kind_of_word(doc + i + 1, n) != LTIDE_ANY;
-    if (is_kind || (n == 3 && !memcmp(doc + i + 1, "any", 3)))
-      i += n;
+    size_t length = doc[i] == ':' && is_word(doc[i - 1]) ? word_length(doc + i + 1) : 0;
+    bool is_kind = length && kind_of_word(doc + i + 1, length) != LTIDE_ANY;
+    if (is_kind || (length == 3 && !memcmp(doc + i + 1, "any", 3)))
+      i += length;
     else
       luaL_addchar(&b, doc[i]);
   }

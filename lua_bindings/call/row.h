@@ -11,8 +11,7 @@
  * kind of value a parameter takes follows from its name (parameters.def), or stands behind a colon where that one would
  * mislead: `a:number`; help() leaves it out. `name or nil` may be nil and keeps its place. A method's first parameter
  * is what stands before its colon. */
-#ifndef LTIDE_ROW_H
-#define LTIDE_ROW_H
+#pragma once
 
 #include "args.h"
 #include "script.h"
@@ -75,7 +74,7 @@ struct ltide_call;
 typedef int (*ltide_body)(lua_State *L, struct ltide_call *c); /* called with the arguments, read; returns as fn does */
 
 typedef struct ltide_row {
-  const char *name, *doc; /* doc: the signature with its path, a line end, what the function does */
+  const char *name, *doc; /* doc: the signature, a line end, what the function does; ltide_push_doc adds the path */
   const char *path;       /* where it is, if not where the rows around it are */
   const char *same;       /* the name of the row before that it is another name of */
   lua_CFunction fn;       /* finds its row in its first upvalue; ltide_run calls the body, or `plain` */
@@ -110,7 +109,7 @@ typedef struct ltide_row {
 #define LTIDE_SHAPE_act         ""
 #define LTIDE_SHAPE_is          ""
 
-/* One row: name, what is called, the signature behind the name, what it does. A path ends with its joint: "tide.".
+/* One row: name, what is called, the signature behind the name, what it does.
  * What is called is one of eight words: a C function in one of three forms, a chunk's in one of three, a function of
  * core by its shape, or what an earlier row calls. */
 #define FN(f)                                    .fn = f /* reads its arguments itself */
@@ -139,15 +138,15 @@ typedef struct ltide_row {
 #define BOTH(n, call, signature, text)                                                                                 \
   {.name = #n, .noun = __FILE__, .doc = SELF ":" #n signature "\n" text, .where = LTIDE_IN_BOTH, call},
 #define EITHER(n, call, signature, text) /* both, and help shows the function of the module */                         \
-  {.name = #n, .noun = __FILE__, .doc = PATH #n signature "\n" text, .where = LTIDE_IN_BOTH, call},
+  {.name = #n, .noun = __FILE__, .doc = #n signature "\n" text, .where = LTIDE_IN_BOTH, call},
 #define FUNCTION(n, call, signature, text)                                                                             \
-  {.name = #n, .noun = __FILE__, .doc = PATH #n signature "\n" text, .where = LTIDE_IN_MODULE, call},
+  {.name = #n, .noun = __FILE__, .doc = #n signature "\n" text, .where = LTIDE_IN_MODULE, call},
 #define OF(object, n, call, signature, text) /* a method of another class, in whose table it is set */                 \
   {.name = #n, .noun = __FILE__, .doc = #object ":" #n signature "\n" text, .where = LTIDE_IN_MODULE, call},
 #define FIELD(object, n, f, results, text) /* of another class (class.h) */                                            \
   {.name = #n, .noun = __FILE__, .doc = #object "." #n results "\n" text, .where = LTIDE_IN_MODULE, .core.field = f},
 #define CLASS(n, call, signature, text)                                                                                \
-  {.name = #n, .noun = __FILE__, .doc = PATH #n signature "\n" text, .where = LTIDE_IN_MODULE, .is_class = true, call},
+  {.name = #n, .noun = __FILE__, .doc = #n signature "\n" text, .where = LTIDE_IN_MODULE, .is_class = true, call},
 #define METHOD_OF(object, n, call, signature, text) /* a method of tensors whose tensor has another name */            \
   {.name = #n, .noun = __FILE__, .doc = #object ":" #n signature "\n" text, .where = LTIDE_IN_METHODS, call},
 
@@ -195,8 +194,8 @@ static inline const ltide_sig *ltide_row_sig(const ltide_row *row) {
   const ltide_sig *sig = atomic_load_explicit(&((ltide_row *)row)->sig, memory_order_acquire);
   return sig ? sig : ltide_row_sig_slow((ltide_row *)row);
 }
-/* Pushes the doc, or its first line alone, without the kinds that stand in it. */
-const char *ltide_push_doc(lua_State *L, const char *doc, bool first_line);
+/* Pushes the doc with its path and without kinds, or its first line alone. */
+const char *ltide_push_doc(lua_State *L, const ltide_row *row, bool first_line);
 /* Is the name among the words, which have a blank on either side? */
 bool ltide_is_in(const char *words, const char *name);
 const char *ltide_kind_type(const ltide_param *p); /* as the stubs write it */
@@ -270,8 +269,6 @@ tide_stream *const *ltide_streams(lua_State *L, const ltide_call *c, const char 
 /* The parameter of that name. */
 const ltide_value *ltide_get(lua_State *L, const ltide_call *c, const char *name);
 
-/* There is no result. */
-static inline int ltide_done(lua_State *L, tide_status status) { return ltide_try(L, status), 0; }
 /* Two integers are the results. */
 static inline int ltide_give_pair(lua_State *L, lua_Integer a, lua_Integer b) {
   lua_pushinteger(L, a), lua_pushinteger(L, b);
@@ -283,5 +280,3 @@ static inline int ltide_self(lua_State *L, tide_status status) {
   lua_settop(L, 1);
   return 1;
 }
-
-#endif

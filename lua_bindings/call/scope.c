@@ -146,8 +146,7 @@ static int scope_gc(lua_State *L) {
 
 static int scope_tostring(lua_State *L) {
   ltide_scope *s = ltide_check_object(L, 1, SCOPE_META);
-  lua_pushfstring(L, "%s block (%s)", s->what, s->open ? "open" : "closed");
-  return 1;
+  return lua_pushfstring(L, "%s block (%s)", s->what, s->open ? "open" : "closed"), 1;
 }
 
 /* A place in the list of the coroutine's open scopes. */

@@ -1,6 +1,5 @@
 /* scope.h: what state.c, scope.c and arena.c share: the record of a coroutine and its open scopes. */
-#ifndef LTIDE_SCOPE_H
-#define LTIDE_SCOPE_H
+#pragma once
 
 #include "bindings.h"
 
@@ -43,5 +42,3 @@ void *ltide_block_data(lua_State *L, int index);
 
 /* arena.c: the coroutine's tensors belong to the arena from now on, and until it is forgotten. */
 void ltide_arena_inherit(ltide_record *r, struct ltide_arena *arena);
-
-#endif

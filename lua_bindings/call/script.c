@@ -189,8 +189,7 @@ void ltide_map_tree(lua_State *L, int index) {
 static int script_next(lua_State *L) {
   lua_settop(L, 2);
   if (lua_next(L, 1)) return 2;
-  lua_pushnil(L);
-  return 1;
+  return lua_pushnil(L), 1;
 }
 
 static int script_type(lua_State *L) { return lua_pushstring(L, luaL_typename(L, 1)), 1; }
@@ -381,6 +380,13 @@ static int script_fail(lua_State *L) {
   return lua_error(L);
 }
 
+/* reject(kind, name, got, expected): the same for an argument, or a part of one. */
+static int script_reject(lua_State *L) {
+  const char *got = luaL_tolstring(L, 3, NULL);
+  return ltide_error(L, lua_tostring(L, 1), "%s: %s: got %s, expected %s", ltide_function_name(L), lua_tostring(L, 2),
+                     got, lua_tostring(L, 4));
+}
+
 /* try(fn, ...): did it return? Or false and the error. */
 static int script_try(lua_State *L) {
   bool ok = lua_pcall(L, lua_gettop(L) - 1, 0, 0) == LUA_OK;
@@ -427,8 +433,8 @@ static const luaL_Reg library[] =
     LTIDE_SCRIPT(type, next, rawget, rawlen, getmeta, setmeta, is_integer, count, unpack, upvalue, text, literal, find,
                  sub, replace, join, pad, fixed, loaded, resume, yield, has_ended);
 static const luaL_Reg tools[] =
-    LTIDE_SCRIPT(class, refuse, throw, warn, describe, fail, try, called, public, index_base, use, has, device_of,
-                 plain_shape, call, is_error, print_text, columns);
+    LTIDE_SCRIPT(class, refuse, reject, throw, warn, describe, fail, try, called, public, index_base, use, has,
+                 device_of, plain_shape, call, is_error, print_text, columns);
 
 void ltide_script_add(lua_State *L) { lua_rawsetp(L, LUA_REGISTRYINDEX, &key_globals); }
 
@@ -448,8 +454,7 @@ static void push_globals(lua_State *L) {
 void ltide_open_script(lua_State *L, ltide_state *S) {
   lua_createtable(L, 0, 32);
   lua_createtable(L, 0, 1);
-  lua_pushcfunction(L, find_field);
-  lua_setfield(L, -2, "__index");
+  ltide_set_function(L, "__index", find_field);
   lua_setmetatable(L, -2);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_tables);
 }

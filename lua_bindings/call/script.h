@@ -1,6 +1,5 @@
 /* script.h: the parts of the bindings that are written in Lua, ROOM/NAME.lua. */
-#ifndef LTIDE_SCRIPT_H
-#define LTIDE_SCRIPT_H
+#pragma once
 
 #include "bindings.h"
 
@@ -36,9 +35,3 @@ int ltide_script_call(lua_State *L, const char *name, int n);
  * leaf(x) gives for it, once, and other values are kept. What is shared, or refers to itself, is so in the copy. The
  * closure `leaf` is at the top, and is popped. */
 void ltide_map_tree(lua_State *L, int index);
-
-/* For their functions of one result. */
-static inline int ltide_give_boolean(lua_State *L, bool b) { return lua_pushboolean(L, b), 1; }
-static inline int ltide_give_integer(lua_State *L, lua_Integer i) { return lua_pushinteger(L, i), 1; }
-
-#endif

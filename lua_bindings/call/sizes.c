@@ -11,6 +11,7 @@
  *
  * Invariant: no script gets hold of the plain table. */
 #include "args.h"
+#include "each.h"
 
 static const char key_cache, key_template, key_plain, key_beyond;
 
@@ -105,8 +106,7 @@ static int lshape_index(lua_State *L) {
 
 static int lshape_len(lua_State *L) {
   if (!push_plain(L, 1)) return ltide_arg_error(L, 1, "shape", "what x.shape gives");
-  lua_pushinteger(L, (lua_Integer)lua_rawlen(L, -1));
-  return 1;
+  return ltide_give_integer(L, (lua_Integer)lua_rawlen(L, -1));
 }
 
 static int lshape_tostring(lua_State *L) {
@@ -122,8 +122,7 @@ static int lshape_tostring(lua_State *L) {
     luaL_addvalue(&b);
   }
   luaL_addchar(&b, '}');
-  luaL_pushresult(&b);
-  return 1;
+  return luaL_pushresult(&b), 1;
 }
 
 /* With another shape or a plain table. */
@@ -139,8 +138,7 @@ static int lshape_eq(lua_State *L) {
     is_equal = lua_rawequal(L, -1, -2);
     lua_pop(L, 2);
   }
-  lua_pushboolean(L, is_equal);
-  return 1;
+  return ltide_give_boolean(L, is_equal);
 }
 
 static int next_size(lua_State *L) {
@@ -209,29 +207,17 @@ void ltide_push_shape(lua_State *L, const int64_t *values, int n) {
 }
 
 void ltide_open_sizes(lua_State *L, ltide_state *S) {
-  static const luaL_Reg beyond[] = {{"__index", lshape_index}, {NULL, NULL}};
-  static const luaL_Reg meta[] = {{"__newindex", lshape_newindex},
-                                  {"__len", lshape_len},
-                                  {"__tostring", lshape_tostring},
-                                  {"__eq", lshape_eq},
-                                  {"__pairs", lshape_pairs},
-                                  {"__index", lshape_index},
-                                  {NULL, NULL}};
-  luaL_newlib(L, beyond);
-  lua_pushliteral(L, "tide.Shape");
-  lua_setfield(L, -2, "__metatable");
+  static const luaL_Reg meta[] = LTIDE_META(lshape_, newindex, len, tostring, eq, pairs, index);
+  lua_createtable(L, 0, 2);
+  ltide_set_function(L, "__index", lshape_index);
+  ltide_protect(L, "tide.Shape");
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_beyond);
   luaL_newlib(L, meta);
-  lua_pushliteral(L, "tide.Shape");
-  lua_setfield(L, -2, "__name");
-  lua_pushliteral(L, "tide.Shape");
-  lua_setfield(L, -2, "__metatable");
+  ltide_set_text(L, "__name", "tide.Shape");
+  ltide_protect(L, "tide.Shape");
   if (!LTIDE_TABLE_LEN) lua_pushboolean(L, 1), lua_rawsetp(L, -2, &key_plain);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_template);
   lua_newtable(L);
-  lua_createtable(L, 0, 1);
-  lua_pushliteral(L, "v");
-  lua_setfield(L, -2, "__mode");
-  lua_setmetatable(L, -2);
+  ltide_make_weak(L, "v");
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_cache);
 }

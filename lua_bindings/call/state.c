@@ -302,10 +302,7 @@ static int state_gc(lua_State *L) {
 
 static void weak_table(lua_State *L, const void *key, const char *mode) {
   lua_newtable(L);
-  lua_createtable(L, 0, 1);
-  lua_pushstring(L, mode);
-  lua_setfield(L, -2, "__mode");
-  lua_setmetatable(L, -2);
+  ltide_make_weak(L, mode);
   lua_rawsetp(L, LUA_REGISTRYINDEX, key);
 }
 

@@ -13,6 +13,12 @@ static bool local_time(struct tm *out, time_t seconds) { return localtime_s(out,
 static bool local_time(struct tm *out, time_t seconds) { return localtime_r(&seconds, out) != NULL; }
 #endif
 
+int64_t ltide_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * (int64_t)1000000000 + t.tv_nsec;
+}
+
 void ltide_clock_text(char *text, size_t size) {
   struct timespec now = {0};
   struct tm t = {0};

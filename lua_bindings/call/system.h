@@ -1,15 +1,16 @@
 /* system.h: what the bindings themselves ask of the operating system, in one file for all of them. */
-#ifndef LTIDE_SYSTEM_H
-#define LTIDE_SYSTEM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 int ltide_columns(void); /* of the terminal that the standard output goes to; 0: nobody knows */
 /* The standard error output: "terminal", with its columns or 0; "log", a file; "pipe", all else. */
 const char *ltide_place_of_errors(int *columns);
 #define LTIDE_NOTEBOOK "tide.notebook" /* in the registry: standard error is shown below a cell of a notebook */
+int64_t ltide_now(void);               /* nanoseconds of the steady clock; for handlers of signals too */
 /* The local time of day, "12:34:56.789". */
 void ltide_clock_text(char *text, size_t size);
 /* Seconds of processors that this process has taken. */
@@ -44,5 +45,3 @@ int ltide_exit_code_of(int status);
 const char *ltide_signal_name(int number);
 /* Was this process started by that one, which still runs? */
 bool ltide_is_parent(long process);
-
-#endif

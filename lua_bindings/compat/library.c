@@ -142,7 +142,6 @@ static int lcheck(lua_State *L, ltide_call *c) {
   return 0;
 }
 
-#define PATH "tide.ffi."
 static ltide_row rows[] = {
 #include "ffi.def"
     {0}};

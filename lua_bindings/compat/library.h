@@ -1,6 +1,5 @@
 /* library.h: the C library for scripts, through LuaJIT's FFI. */
-#ifndef LTIDE_LIBRARY_H
-#define LTIDE_LIBRARY_H
+#pragma once
 
 #include "call/bindings.h"
 
@@ -18,5 +17,3 @@ static inline lua_State *ltide_ffi_begin(ltide_state *S) {
   return last;
 }
 static inline void ltide_ffi_end(ltide_state *S, lua_State *last) { ltide_last = last, S->in_ffi = false; }
-
-#endif

@@ -237,7 +237,6 @@ int lua_setiuservalue(lua_State *L, int index, int n) {
 /* {==== Calls */
 
 int ltide_jit_resume(lua_State *co, lua_State *from, int args, int *results) {
-  (void)from;
   int status = (lua_resume)(co, args);
   *results = lua_gettop(co);
   return status;

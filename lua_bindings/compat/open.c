@@ -4,6 +4,7 @@
 
 #include "hot.h"
 #include "library.h"
+#include "call/object.h"
 #include "call/script.h"
 
 #undef luaopen_tide
@@ -79,8 +80,7 @@ static void open_prelude(lua_State *L) {
   lua_insert(L, -2);
   lua_pushcfunction(L, protect), lua_pushcfunction(L, closer), lua_pushcfunction(L, throw);
   lua_newtable(L);
-  lua_newtable(L), lua_pushliteral(L, "k"), lua_setfield(L, -2, "__mode");
-  lua_setmetatable(L, -2);
+  ltide_make_weak(L, "k");
   lua_call(L, 5, 5);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &ltide_jit_point);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_with);

@@ -95,9 +95,8 @@ static void get_named(lua_State *L, const ltide_call *c, tide_archive *a, int na
     const char *name = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : NULL;
     int64_t i = name ? find_name(a, name) : -1;
     if (i < 0)
-      ltide_error(L, name ? "ValueError" : "ArgumentError",
-                  "%s: names[%I]: got %s, expected the name of an array in %s", ltide_function_name(L), k,
-                  ltide_typename(L, -1), c->v[0].text);
+      ltide_fail(L, name ? "ValueError" : "ArgumentError", "names[%I]: got %s, expected the name of an array in %s", k,
+                 ltide_typename(L, -1), c->v[0].text);
     lua_pop(L, 1);
     get_one(L, c, a, i);
   }
@@ -155,8 +154,7 @@ static int lfrom_file(lua_State *L, ltide_call *c) {
 static int lsave_npy(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   const char *path = ltide_check_cstring(L, 1, "path", "a file name");
-  ltide_try(L, tide_npy_save(path, ltide_check_tensor(L, S, 2, "x")));
-  return 0;
+  return ltide_done(L, tide_npy_save(path, ltide_check_tensor(L, S, 2, "x")));
 }
 
 /* The pairs of the table at arg; pushes what keeps the texts alive. */
@@ -228,8 +226,7 @@ static int save(lua_State *L, ltide_state *S, tide_archive_kind kind, const char
                 const tide_archive_content *content) {
   tide_status status = tide_archive_save(kind, path, content);
   ltide_made(L, S);
-  ltide_try(L, status);
-  return 0;
+  return ltide_done(L, status);
 }
 
 static int lsave_npz(lua_State *L) {
@@ -253,9 +250,6 @@ static int lsave_safetensors(lua_State *L) {
               &(tide_archive_content){p.n, notes.n, p.key, p.tensor, notes.key, notes.value, false});
 }
 
-#define PATH "tide."
-static ltide_row archive_rows[] = {
-#include "data/api/archive.def"
-    {0}};
-
-void ltide_open_archive(lua_State *L, ltide_state *S) { ltide_register_rows(L, "tide", archive_rows); }
+#define NOUN archive
+#define ROWS "data/api/archive.def"
+#include "call/api/open_noun.def"

@@ -175,14 +175,12 @@ static int fail(reader *r, int64_t column, const char *format, ...) {
   va_start(list, format);
   const char *text = lua_pushvfstring(L, format, list);
   va_end(list);
-  if (column < 0)
-    return ltide_error(L, "FileError", "%s: %s: line %I: %s", ltide_function_name(L), r->name, (LUAI_UACINT)r->line,
-                       text);
+  if (column < 0) return ltide_fail(L, "FileError", "%s: line %I: %s", r->name, (LUAI_UACINT)r->line, text);
   const char *name = "";
   if (r->names && lua_rawgeti(L, r->names, column + 1) == LUA_TSTRING)
     name = lua_pushfstring(L, " ('%s')", lua_tostring(L, -1));
-  return ltide_error(L, "FileError", "%s: %s: line %I, column %I%s: %s", ltide_function_name(L), r->name,
-                     (LUAI_UACINT)r->line, (LUAI_UACINT)(column + ltide_base(L)), name, text);
+  return ltide_fail(L, "FileError", "%s: line %I, column %I%s: %s", r->name, (LUAI_UACINT)r->line,
+                    (LUAI_UACINT)(column + ltide_base(L)), name, text);
 }
 
 /* A field of a record: [from, to) without blanks and quotes around it. */
@@ -398,12 +396,10 @@ static int64_t column_of(reader *r) {
   lua_Integer i = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &is_integer) - base : 0;
   if (is_integer && i >= 0 && i < r->columns) return lua_pop(L, 1), i;
   if (is_integer)
-    ltide_error(L, "ValueError", "%s: columns: got column %I, expected one of %d to %I", ltide_function_name(L),
-                (LUAI_UACINT)(i + base), base, (LUAI_UACINT)(r->columns + base - 1));
+    ltide_fail(L, "ValueError", "columns: got column %I, expected one of %d to %I", (LUAI_UACINT)(i + base), base,
+               (LUAI_UACINT)(r->columns + base - 1));
   if (lua_type(L, -1) != LUA_TSTRING) ltide_arg_error(L, -1, "columns", "names or numbers of columns");
-  if (!r->names)
-    ltide_error(L, "ValueError", "%s: columns: got name '%s', but the file has no header", ltide_function_name(L),
-                lua_tostring(L, -1));
+  if (!r->names) ltide_fail(L, "ValueError", "columns: got name '%s', but the file has no header", lua_tostring(L, -1));
   for (int64_t k = 0; k < r->columns; k++) {
     lua_rawgeti(L, r->names, k + 1);
     bool same = lua_rawequal(L, -1, -2);
@@ -420,8 +416,8 @@ static int64_t column_of(reader *r) {
   }
   luaL_addstring(&b, r->columns > 20 ? ", ..." : "");
   luaL_pushresult(&b);
-  return ltide_error(L, "ValueError", "%s: columns: got '%s', expected one of: %s", ltide_function_name(L),
-                     lua_tostring(L, name), lua_tostring(L, -1));
+  return ltide_fail(L, "ValueError", "columns: got '%s', expected one of: %s", lua_tostring(L, name),
+                    lua_tostring(L, -1));
 }
 
 /* Fills r->place from the option at `columns`. */
@@ -433,7 +429,7 @@ static void choose_columns(reader *r, const ltide_value *columns) {
   if (!columns->given) return;
   bool is_list = lua_istable(L, columns->at);
   r->width = is_list ? ltide_check_list(L, columns->at, MOST_COLUMNS, "columns", "names or numbers of columns") : 1;
-  if (!r->width) ltide_error(L, "ValueError", "%s: columns: got an empty list", ltide_function_name(L));
+  if (!r->width) ltide_fail(L, "ValueError", "columns: got an empty list");
   for (int64_t k = 0; k < r->width; k++) {
     if (is_list)
       lua_rawgeti(L, columns->at, k + 1);
@@ -441,8 +437,7 @@ static void choose_columns(reader *r, const ltide_value *columns) {
       lua_pushvalue(L, columns->at);
     int64_t column = column_of(r);
     if (r->place[column] >= 0)
-      ltide_error(L, "ValueError", "%s: columns: got column %I twice", ltide_function_name(L),
-                  (LUAI_UACINT)(column + ltide_base(L)));
+      ltide_fail(L, "ValueError", "columns: got column %I twice", (LUAI_UACINT)(column + ltide_base(L)));
     r->place[column] = k;
   }
 }
@@ -461,8 +456,7 @@ static void push_names(reader *r) {
 char ltide_csv_char(lua_State *L, const ltide_value *v, const char *name, char standard) {
   if (!v->given) return standard;
   if (strlen(v->text) != 1 || strchr("\n\r\"0123456789.+-", *v->text))
-    ltide_error(L, "ValueError", "%s: %s: got '%s', expected one character that is in no number",
-                ltide_function_name(L), name, v->text);
+    ltide_fail(L, "ValueError", "%s: got '%s', expected one character that is in no number", name, v->text);
   return *v->text;
 }
 
@@ -489,8 +483,8 @@ static void set_missing(reader *r, const ltide_value *missing) {
   bool fits = r->missing == floor(r->missing) && r->missing >= (double)r->least && r->missing <= (double)r->greatest &&
               fabs(r->missing) <= 9007199254740992.0;
   if (!fits)
-    ltide_error(L, "ValueError", "%s: missing: got %f, expected an integer that fits in %s", ltide_function_name(L),
-                r->missing, tide_dtype_name(r->dtype));
+    ltide_fail(L, "ValueError", "missing: got %f, expected an integer that fits in %s", r->missing,
+               tide_dtype_name(r->dtype));
   r->missing_integer = (int64_t)r->missing;
 }
 
@@ -503,7 +497,7 @@ static void begin(reader *r) {
   fill(r);
   size_t n = (size_t)(r->end - r->at);
   if (n >= 2 && (!memcmp(r->at, "\xff\xfe", 2) || !memcmp(r->at, "\xfe\xff", 2)))
-    ltide_error(L, "FileError", "%s: %s: got text in UTF-16, expected UTF-8 or ASCII", ltide_function_name(L), r->name);
+    ltide_fail(L, "FileError", "%s: got text in UTF-16, expected UTF-8 or ASCII", r->name);
   if (n >= 3 && !memcmp(r->at, "\xef\xbb\xbf", 3)) r->at += 3;
 }
 
@@ -537,8 +531,7 @@ static int lload_csv(lua_State *L, ltide_call *c) {
   r.comment = ltide_csv_char(L, &c->v[6], "comment", 0);
   ltide_opt_options(L, c->opts, &o);
   if (tide_dtype_kind(o.dtype) == 'C')
-    ltide_error(L, "DtypeError", "%s: dtype: got %s, expected a real one", ltide_function_name(L),
-                tide_dtype_name(o.dtype));
+    ltide_fail(L, "DtypeError", "dtype: got %s, expected a real one", tide_dtype_name(o.dtype));
   set_range(&r, o.dtype);
   set_missing(&r, &c->v[5]);
   if (columns->given && lua_type(L, columns->at) != LUA_TSTRING && lua_type(L, columns->at) != LUA_TNUMBER &&
@@ -558,7 +551,7 @@ static int lload_csv(lua_State *L, ltide_call *c) {
     }
   } else {
     r.columns = 0;
-    if (columns->given) ltide_error(L, "ValueError", "%s: columns: %s is empty", ltide_function_name(L), r.name);
+    if (columns->given) ltide_fail(L, "ValueError", "columns: %s is empty", r.name);
   }
   choose_columns(&r, columns);
   while (skip_empty(&r))

@@ -1,6 +1,5 @@
 /* csv.h: what csv.c, which reads, and csv_write.c share. */
-#ifndef LTIDE_CSV_H
-#define LTIDE_CSV_H
+#pragma once
 
 #include "call/row.h"
 
@@ -9,5 +8,3 @@ bool ltide_csv_double(double *out, const char *from, const char *to);
 /* The one character of an option, or `standard`. */
 char ltide_csv_char(lua_State *L, const ltide_value *v, const char *name, char standard);
 int lsave_csv(lua_State *L, ltide_call *c);
-
-#endif

@@ -109,8 +109,7 @@ static void put_header(writer *w, const ltide_value *header, int64_t columns) {
   lua_State *L = w->L;
   int n = ltide_check_list(L, header->at, 1 << 20, "header", "names");
   if (n != columns)
-    ltide_error(L, "ValueError", "%s: header: got %d names, expected %I, one for each column", ltide_function_name(L),
-                n, (LUAI_UACINT)columns);
+    ltide_fail(L, "ValueError", "header: got %d names, expected %I, one for each column", n, (LUAI_UACINT)columns);
   for (int i = 1; i <= n; i++) {
     size_t size;
     if (i > 1) put_char(w, w->delimiter);
@@ -139,10 +138,8 @@ int lsave_csv(lua_State *L, ltide_call *c) {
   int ndim = tide_tensor_ndim(x);
   tide_dtype dtype;
   if (tide_dtype_kind(tide_tensor_dtype(x)) == 'C')
-    ltide_error(L, "DtypeError", "%s: x: got %s, expected real numbers", ltide_function_name(L),
-                tide_dtype_name(tide_tensor_dtype(x)));
-  if (ndim != 1 && ndim != 2)
-    ltide_error(L, "ShapeError", "%s: x: got %d dimensions, expected 1 or 2", ltide_function_name(L), ndim);
+    ltide_fail(L, "DtypeError", "x: got %s, expected real numbers", tide_dtype_name(tide_tensor_dtype(x)));
+  if (ndim != 1 && ndim != 2) ltide_fail(L, "ShapeError", "x: got %d dimensions, expected 1 or 2", ndim);
   int64_t rows = tide_tensor_size(x)[0], columns = ndim == 2 ? tide_tensor_size(x)[1] : 1;
   writer *w = lua_newuserdatauv(L, sizeof *w, 0);
   w->L = L, w->used = 0;
@@ -150,8 +147,8 @@ int lsave_csv(lua_State *L, ltide_call *c) {
   w->missing = c->v[4].given ? c->v[4].text : "nan";
   w->missing_size = strlen(w->missing);
   if (strpbrk(w->missing, "\"\r\n") || strchr(w->missing, w->delimiter))
-    ltide_error(L, "ValueError", "%s: missing: got '%s', expected text without quotes, line ends and the delimiter",
-                ltide_function_name(L), w->missing);
+    ltide_fail(L, "ValueError", "missing: got '%s', expected text without quotes, line ends and the delimiter",
+               w->missing);
   const void *values = tide_tensor_data(push_values(L, c->S, x, &dtype));
   w->file = ltide_check_file(L, 1, true, &w->own, &w->name);
   if (c->v[2].given) put_header(w, &c->v[2], columns);

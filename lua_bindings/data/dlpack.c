@@ -25,8 +25,7 @@ static int capsule_gc(lua_State *L) {
 
 static int capsule_tostring(lua_State *L) {
   managed **u = ltide_check_object(L, 1, META);
-  lua_pushstring(L, *u ? "tide.DLPack" : "tide.DLPack(taken)");
-  return 1;
+  return lua_pushstring(L, *u ? "tide.DLPack" : "tide.DLPack(taken)"), 1;
 }
 
 static int push_capsule(lua_State *L) {
@@ -46,8 +45,7 @@ void ltide_push_dlpack(lua_State *L, struct DLManagedTensorVersioned *m) {
 
 static int lto_dlpack(lua_State *L, ltide_call *c) {
   managed **u = new_capsule(L);
-  ltide_try(L, tide_tensor_to_dlpack(u, c->x, c->v[1].stream));
-  return 1;
+  return ltide_give(L, tide_tensor_to_dlpack(u, c->x, c->v[1].stream));
 }
 
 /* What is in the capsule is taken by the tensor, or put back. */
@@ -67,7 +65,6 @@ static int lfrom_dlpack(lua_State *L, ltide_call *c) {
   return ltide_give_tensors(L, c->S, status, 1);
 }
 
-#define PATH "tide."
 static ltide_row dlpack_rows[] = {
 #include "data/api/dlpack.def"
     {0}};

@@ -22,22 +22,19 @@ static void close_file(void *file) {
 
 ltide_file *ltide_push_file(lua_State *L) {
   void **f = ltide_push_owned(L, close_file);
-  if (!(*f = calloc(1, sizeof(ltide_file))))
-    ltide_error(L, "OutOfMemoryError", "%s: no memory for a file", ltide_function_name(L));
+  if (!(*f = calloc(1, sizeof(ltide_file)))) ltide_fail(L, "OutOfMemoryError", "no memory for a file");
   return *f;
 }
 
 int ltide_file_error(lua_State *L, const char *what, const char *name) {
-  return ltide_error(L, "FileError", "%s: %s: %s, expected a file that can be %s", ltide_function_name(L), name,
-                     strerror(errno), what);
+  return ltide_fail(L, "FileError", "%s: %s, expected a file that can be %s", name, strerror(errno), what);
 }
 
 FILE *ltide_check_file(lua_State *L, int arg, bool write, ltide_file **own, const char **name) {
   luaL_Stream *open = luaL_testudata(L, arg, LUA_FILEHANDLE);
   if (open && lua_rawlen(L, arg) != sizeof *open) open = NULL; /* its metatable was given to something else */
   *name = "file", *own = NULL;
-  if (open && !open->closef)
-    ltide_error(L, "StateError", "%s: got a closed file, expected an open one", ltide_function_name(L));
+  if (open && !open->closef) ltide_fail(L, "StateError", "got a closed file, expected an open one");
   if (open) return open->f;
   *name = ltide_check_cstring(L, arg, "path", "a file name or an open file");
   ltide_file *f = *own = ltide_push_file(L);
@@ -62,8 +59,7 @@ tide_mapping *ltide_push_mapping(lua_State *L, FILE *file, const char *name) {
   tide_mapping **m = (tide_mapping **)ltide_push_owned(L, release_mapping);
   const luaL_Stream *open = luaL_testudata(L, 1, LUA_FILEHANDLE);
   if (open && open->f == file && !open->closef) /* by a finaliser, just now */
-    ltide_error(L, "StateError", "%s: got a closed file, expected an open one", ltide_function_name(L));
-  if (tide_mapping_new(m, file) != TIDE_OK)
-    ltide_error(L, "FileError", "%s: %s: %s", ltide_function_name(L), name, tide_error_get()->message);
+    ltide_fail(L, "StateError", "got a closed file, expected an open one");
+  if (tide_mapping_new(m, file) != TIDE_OK) ltide_fail(L, "FileError", "%s: %s", name, tide_error_get()->message);
   return *m;
 }

@@ -1,6 +1,5 @@
 /* file.h: the files that values of scripts go to and come from. */
-#ifndef LTIDE_FILE_H
-#define LTIDE_FILE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -25,5 +24,3 @@ void ltide_file_finish(lua_State *L, ltide_file *f);
 tide_mapping *ltide_push_mapping(lua_State *L, FILE *file, const char *name);
 /* Raises a FileError from errno; what: "read" or "written". */
 int ltide_file_error(lua_State *L, const char *what, const char *name);
-
-#endif

@@ -88,21 +88,18 @@ static int script_is_open(lua_State *L) { return ltide_give_boolean(L, to_iterat
 
 static int script_ask_for_next(lua_State *L) {
   ltide_enter(L); /* a dataset may have run coroutines */
-  ltide_try(L, tide_loader_ask(to_iteration(L)->l));
-  return 0;
+  return ltide_done(L, tide_loader_ask(to_iteration(L)->l));
 }
 
 static int script_begin_batch(lua_State *L) {
   ltide_enter(L);
-  ltide_try(L, tide_loader_begin(to_iteration(L)->l));
-  return 0;
+  return ltide_done(L, tide_loader_begin(to_iteration(L)->l));
 }
 
 static int script_queue_batch(lua_State *L) {
   const char *source = "";
   int line = ltide_line(L, &source);
-  ltide_try(L, tide_loader_queue(to_iteration(L)->l, source, line));
-  return 0;
+  return ltide_done(L, tide_loader_queue(to_iteration(L)->l, source, line));
 }
 
 /* Pushes the addresses of the tensors of the handles in the list at 2. */
@@ -316,8 +313,7 @@ static int script_shuffle(lua_State *L) {
   ltide_tensor *u = ltide_new_tensor(L, S);
   ltide_arena_remove(u);
   tide_options o = {TIDE_INT64, TIDE_CPU, false};
-  ltide_try(L, tide_randperm(&u->t, lua_tointeger(L, 1), &o, g));
-  return 1;
+  return ltide_give(L, tide_randperm(&u->t, lua_tointeger(L, 1), &o, g));
 }
 
 /* A dataset: item i are the rows of the columns, which are the upvalue, under the same keys. */
@@ -387,7 +383,6 @@ static ltide_row loader_loader_rows[] = {
 #include "data/api/loader_loader.def"
     {0}};
 
-#define PATH "tide.data."
 static ltide_row loader_rows[] = {
 #include "data/api/loader.def"
     {0}};
@@ -398,11 +393,9 @@ void ltide_open_loader(lua_State *L, ltide_state *S) {
                                             {"__gc", iteration_gc},
                                             {"__close", script_close_iteration},
                                             {0}};
-  static const luaL_Reg script[] =
-      LTIDE_SCRIPT(new_loader, new_iteration, is_open, close_iteration, ask_for_next, begin_batch, queue_batch,
-                   take_batch, stack_items, stack_numbers, note_own, pin_tensor, in_scope, get_items, length, shuffle,
-                   rows_getter, plain_shapes);
-  ltide_script_give(L, "data/loader.c", script);
+  LTIDE_GIVE(L, "data/loader.c", new_loader, new_iteration, is_open, close_iteration, ask_for_next, begin_batch,
+             queue_batch, take_batch, stack_items, stack_numbers, note_own, pin_tensor, in_scope, get_items, length,
+             shuffle, rows_getter, plain_shapes);
   ltide_new_class(L, ITERATION_META, iteration_meta, NULL, NULL, NULL);
   ltide_new_class(L, LOADER_META, loader_meta, "Loader", loader_loader_rows, NULL);
   ltide_register_in(L, "tide.data", loader_rows);

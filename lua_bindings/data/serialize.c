@@ -121,10 +121,7 @@ int ltide_write_value(lua_State *L, FILE *file, int index, int handles) {
 
 /* {==== Reading */
 
-static int broken(lua_State *L, const char *how) {
-  ltide_try(L, tide_values_broken(values_of(L), how));
-  return 0;
-}
+static int broken(lua_State *L, const char *how) { return ltide_done(L, tide_values_broken(values_of(L), how)); }
 
 static void push_device(lua_State *L, const tide_saved *v) {
   lua_pushlstring(L, v->text, v->length);
@@ -186,24 +183,18 @@ static int script_put_storage(lua_State *L) {
   ltide_enter(L);
   int device = ltide_check_device(L, 2, "map_location", LTIDE_CPU_OK);
   if (device >= tide_device_count())
-    ltide_error(L, "DeviceError",
-                "%s: a tensor belongs to %s, but there are %d GPUs; map_location='cpu' puts it elsewhere",
-                ltide_function_name(L), luaL_tolstring(L, 2, NULL), tide_device_count());
-  ltide_try(L, tide_values_place(values_of(L), device));
-  return 0;
+    ltide_fail(L, "DeviceError", "a tensor belongs to %s, but there are %d GPUs; map_location='cpu' puts it elsewhere",
+               luaL_tolstring(L, 2, NULL), tide_device_count());
+  return ltide_done(L, tide_values_place(values_of(L), device));
 }
 
 static int script_open_handle(lua_State *L) {
   tide_ipc_tensor handle;
   memcpy(handle.bytes, lua_tostring(L, 1), sizeof handle.bytes);
-  ltide_try(L, tide_tensor_from_ipc(&ltide_new_tensor(L, ltide_enter(L))->t, &handle));
-  return 1;
+  return ltide_give(L, tide_tensor_from_ipc(&ltide_new_tensor(L, ltide_enter(L))->t, &handle));
 }
 
 static int script_broken(lua_State *L) { return broken(L, lua_tostring(L, 2)); }
-
-static const luaL_Reg script[] = LTIDE_SCRIPT(put, put_pairs, put_table, put_reference, put_tensor, read, read_pairs,
-                                              put_storage, open_handle, broken);
 
 void ltide_read_value(lua_State *L, FILE *file, const char *name, int map, bool shared, tide_mapping *mapping) {
   int top = lua_gettop(L);
@@ -256,8 +247,7 @@ static int give_bytes(lua_State *L) {
   f->file = ltide_bytes_writer(&f->bytes, &f->size);
   if (!f->file || ltide_write_value(L, f->file, 1, 0) || !ltide_bytes_take(f->file, &f->bytes, &f->size))
     return ltide_error(L, "OutOfMemoryError", "serialize: no memory");
-  lua_pushlstring(L, f->bytes, f->size);
-  return 1;
+  return lua_pushlstring(L, f->bytes, f->size), 1;
 }
 
 /* The value of the string at 1. */
@@ -301,12 +291,12 @@ static int ldeserialize(lua_State *L, ltide_call *c) {
   return 1;
 }
 
-#define PATH "tide."
 static ltide_row serialize_rows[] = {
 #include "data/api/serialize.def"
     {0}};
 
 void ltide_open_serialize(lua_State *L, ltide_state *S) {
-  ltide_script_give(L, "data/serialize.c", script);
+  LTIDE_GIVE(L, "data/serialize.c", put, put_pairs, put_table, put_reference, put_tensor, read, read_pairs, put_storage,
+             open_handle, broken);
   ltide_register_rows(L, "tide", serialize_rows);
 }

@@ -1,6 +1,5 @@
 /* serialize.h: values as bytes, for serialize.c and spawn.c. */
-#ifndef LTIDE_SERIALIZE_H
-#define LTIDE_SERIALIZE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -17,5 +16,3 @@ void ltide_read_value(lua_State *L, FILE *file, const char *name, int map, bool 
 /* The value at index as a string of these bytes, and the other way. */
 void ltide_push_serialized(lua_State *L, int index);
 void ltide_push_deserialized(lua_State *L, const char *bytes, size_t n);
-
-#endif

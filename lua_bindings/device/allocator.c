@@ -18,8 +18,7 @@ static int lset_settings(lua_State *L, ltide_call *c) { return ltide_done(L, tid
 static int lget_backend(lua_State *L, ltide_call *c) {
   const char *name = NULL;
   ltide_try(L, tide_allocator_backend(&name));
-  lua_pushstring(L, name);
-  return 1;
+  return lua_pushstring(L, name), 1;
 }
 
 static int lcaching_enable(lua_State *L, ltide_call *c) {
@@ -85,8 +84,7 @@ static tide_allocator *check_allocator(lua_State *L, int arg) {
 
 static int lallocator_new(lua_State *L, ltide_call *c) {
   tide_allocator **u = (tide_allocator **)ltide_new_pointer(L, ALLOCATOR_META);
-  ltide_try(L, tide_allocator_open(u, c->v[0].text, c->v[1].text, c->v[2].text));
-  return 1;
+  return ltide_give(L, tide_allocator_open(u, c->v[0].text, c->v[1].text, c->v[2].text));
 }
 
 static int lchange_allocator(lua_State *L, ltide_call *c) {
@@ -109,15 +107,13 @@ static tide_mempool *check_pool(lua_State *L, int arg) {
 static int lpool_new(lua_State *L, ltide_call *c) {
   tide_allocator *source = c->v[0].given ? check_allocator(L, 1) : NULL;
   tide_mempool **u = (tide_mempool **)ltide_new_pointer(L, POOL_META);
-  ltide_try(L, tide_mempool_new_from(u, TIDE_ALL_DEVICES, source));
-  return 1;
+  return ltide_give(L, tide_mempool_new_from(u, TIDE_ALL_DEVICES, source));
 }
 
 static int id_of(lua_State *L, void *pool) { return ltide_give_integer(L, (lua_Integer)tide_mempool_id(pool)); }
 
 static int pool_tostring(lua_State *L, void *pool) {
-  lua_pushfstring(L, "tide.cuda.MemPool(id=%I)", (lua_Integer)tide_mempool_id(pool));
-  return 1;
+  return lua_pushfstring(L, "tide.cuda.MemPool(id=%I)", (lua_Integer)tide_mempool_id(pool)), 1;
 }
 
 typedef struct pool_before {
@@ -155,12 +151,9 @@ static void release_pool(void *pool) { tide_mempool_release(pool); }
 static void release_allocator(void *allocator) { tide_allocator_release(allocator); }
 
 void ltide_open_allocator(lua_State *L, ltide_state *S) {
-#define PATH "tide.cuda."
   static ltide_row cuda_rows[] = {
 #include "device/api/allocator_cuda.def"
       {0}};
-#undef PATH
-#define PATH "tide.cuda.memory."
   static ltide_row memory_rows[] = {
 #include "device/api/allocator_memory.def"
       {0}};

@@ -20,28 +20,25 @@ static void *push_array(lua_State *L, size_t n) { return ltide_new_object(L, (n 
 static const ltide_value *get_out(lua_State *L, const ltide_call *c, const ltide_value *devices) {
   const ltide_value *out = ltide_get(L, c, "out");
   if (out->given == devices->given)
-    ltide_error(L, "ArgumentError", "%s: got %s, expected a list of devices or out, one of the two",
-                ltide_function_name(L), out->given ? "devices and out" : "neither devices nor out");
+    ltide_fail(L, "ArgumentError", "got %s, expected a list of devices or out, one of the two",
+               out->given ? "devices and out" : "neither devices nor out");
   return out->given ? out : NULL;
 }
 
 /* Raises where the option is given beside out. */
 static void refuse_beside_out(lua_State *L, const ltide_value *v, const char *name) {
-  if (v->given)
-    ltide_error(L, "ArgumentError", "%s: %s: got it beside out, expected one of the two", ltide_function_name(L), name);
+  if (v->given) ltide_fail(L, "ArgumentError", "%s: got it beside out, expected one of the two", name);
 }
 
 static int finish_into(lua_State *L, ltide_call *c, const ltide_value *out, tide_status status) {
   ltide_try(L, status);
   ltide_made(L, c->S);
-  lua_pushvalue(L, out->at);
-  return 1;
+  return lua_pushvalue(L, out->at), 1;
 }
 
 static size_t get_buffer_size(lua_State *L, const ltide_call *c) {
   const ltide_value *size = ltide_get(L, c, "buffer_size");
-  if (size->given && size->i < 1)
-    ltide_error(L, "ValueError", "%s: buffer_size: got %I, expected at least 1", ltide_function_name(L), size->i);
+  if (size->given && size->i < 1) ltide_fail(L, "ValueError", "buffer_size: got %I, expected at least 1", size->i);
   return size->given ? (size_t)size->i : TIDE_COMM_BUFFER;
 }
 
@@ -179,20 +176,11 @@ static int lgather(lua_State *L, ltide_call *c) {
 
 /* {==== Time */
 
-static int lset_timeout(lua_State *L, ltide_call *c) {
-  ltide_try(L, tide_comm_set_timeout(c->v[0].number));
-  return 0;
-}
+static int lset_timeout(lua_State *L, ltide_call *c) { return ltide_done(L, tide_comm_set_timeout(c->v[0].number)); }
 
-static int lget_timeout(lua_State *L, ltide_call *c) {
-  lua_pushnumber(L, tide_comm_get_timeout());
-  return 1;
-}
+static int lget_timeout(lua_State *L, ltide_call *c) { return lua_pushnumber(L, tide_comm_get_timeout()), 1; }
 
-void ltide_open_comm(lua_State *L, ltide_state *S) {
-#define PATH "tide.cuda.comm."
-  static ltide_row rows[] = {
-#include "device/api/comm.def"
-      {0}};
-  ltide_register_in(L, "tide.cuda.comm", rows);
-}
+#define NOUN  comm
+#define SPACE "tide.cuda.comm"
+#define ROWS  "device/api/comm.def"
+#include "call/api/open_noun.def"

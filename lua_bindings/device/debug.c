@@ -20,14 +20,12 @@ static tide_sync_debug check_mode(lua_State *L, int arg) {
   } else if (lua_type(L, arg) != LUA_TNUMBER || (n = lua_tointegerx(L, arg, &is_integer), !is_integer))
     ltide_arg_error(L, arg, "mode", expected);
   if (n < TIDE_SYNC_DEFAULT || n > TIDE_SYNC_ERROR)
-    ltide_error(L, "ValueError", "%s: mode: got %s, expected %s", ltide_function_name(L), ltide_typename(L, arg),
-                expected);
+    ltide_fail(L, "ValueError", "mode: got %s, expected %s", ltide_typename(L, arg), expected);
   return (tide_sync_debug)n;
 }
 
 static int lset_sync_debug_mode(lua_State *L, ltide_call *c) {
-  ltide_try(L, tide_sync_debug_set(check_mode(L, c->v[0].at)));
-  return 0;
+  return ltide_done(L, tide_sync_debug_set(check_mode(L, c->v[0].at)));
 }
 
 static int lget_sync_debug_mode(lua_State *L, ltide_call *c) { return ltide_give_integer(L, tide_sync_debug_get()); }
@@ -52,18 +50,16 @@ static int ldevice_reset(lua_State *L, ltide_call *c) {
   tide_loader_pause(); /* nothing of ours may run beside it */
   tide_status status = tide_device_reset(c->v[0].device);
   tide_loader_resume();
-  ltide_try(L, status);
-  return 0;
+  return ltide_done(L, status);
 }
 
 /* {==== Must equal programs give equal results? */
 
 static int luse_deterministic(lua_State *L, ltide_call *c) {
   bool mode = c->v[0].boolean, warns = c->v[1].boolean;
-  ltide_try(L, tide_set_deterministic(!mode   ? TIDE_DETERMINISM_OFF
-                                      : warns ? TIDE_DETERMINISM_WARN
-                                              : TIDE_DETERMINISM_ON));
-  return 0;
+  return ltide_done(L, tide_set_deterministic(!mode   ? TIDE_DETERMINISM_OFF
+                                              : warns ? TIDE_DETERMINISM_WARN
+                                                      : TIDE_DETERMINISM_ON));
 }
 
 /* Is it the mode that the row says, or any? */
@@ -73,12 +69,9 @@ static int lis_deterministic(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_debug(lua_State *L, ltide_state *S) {
-#define PATH "tide.cuda."
   static ltide_row debug_rows[] = {
 #include "device/api/debug.def"
       {0}};
-#undef PATH
-#define PATH "tide."
   static ltide_row determinism_rows[] = {
 #include "device/api/determinism.def"
       {0}};

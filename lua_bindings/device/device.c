@@ -12,8 +12,8 @@ static int check_named(lua_State *L, int device, const char *name) {
   tide_status status = tide_device_get_props(&props, device);
   int count = status == TIDE_DEVICE ? tide_device_count() : 0;
   if (count > 0 && device >= count)
-    return ltide_error(L, "DeviceError", "%s: %s: no such device, got cuda:%d, expected a number from 0 to %d",
-                       ltide_function_name(L), name, device, count - 1);
+    return ltide_fail(L, "DeviceError", "%s: no such device, got cuda:%d, expected a number from 0 to %d", name, device,
+                      count - 1);
   ltide_try(L, status);
   return device;
 }
@@ -23,10 +23,7 @@ static int check_device(lua_State *L, int device) { return check_named(L, device
 /* {==== tide.device */
 
 static int ldevice(lua_State *L, ltide_call *c) {
-  if (!c->v[1].given) {
-    ltide_push_device(L, ltide_check_device(L, 1, "device", LTIDE_CPU_OK));
-    return 1;
-  }
+  if (!c->v[1].given) { return ltide_push_device(L, ltide_check_device(L, 1, "device", LTIDE_CPU_OK)), 1; }
   const char *type = lua_type(L, 1) == LUA_TSTRING ? lua_tostring(L, 1) : NULL;
   if (!type) return ltide_arg_error(L, 1, "type", "'cuda', as an index follows");
   lua_Integer index = ltide_check_integer(L, c->v[1].at, "index");
@@ -34,8 +31,7 @@ static int ldevice(lua_State *L, ltide_call *c) {
     return ltide_error(L, "ValueError", "device: type '%s' takes no index, expected 'cuda'", type);
   if (index < 0 || index >= TIDE_MAX_DEVICES)
     return ltide_error(L, "ValueError", "device: index: got %I, expected 0 to %d", index, TIDE_MAX_DEVICES - 1);
-  ltide_push_device(L, (int)index);
-  return 1;
+  return ltide_push_device(L, (int)index), 1;
 }
 
 static int device_healthy(lua_State *L, ltide_call *c) {
@@ -48,20 +44,17 @@ static int device_healthy(lua_State *L, ltide_call *c) {
 }
 
 static int type_of(lua_State *L, void *device) {
-  lua_pushstring(L, *(int *)device == TIDE_CPU ? "cpu" : "cuda");
-  return 1;
+  return lua_pushstring(L, *(int *)device == TIDE_CPU ? "cpu" : "cuda"), 1;
 }
 
 static int index_of(lua_State *L, void *device) {
   if (*(int *)device >= 0) return ltide_give_integer(L, *(int *)device);
-  lua_pushnil(L);
-  return 1;
+  return lua_pushnil(L), 1;
 }
 
 static int device_tostring(lua_State *L, void *device) {
   if (*(int *)device < 0) return type_of(L, device);
-  lua_pushfstring(L, "cuda:%d", *(int *)device);
-  return 1;
+  return lua_pushfstring(L, "cuda:%d", *(int *)device), 1;
 }
 
 static bool device_equal(void *a, void *b) { return *(int *)a == *(int *)b; }
@@ -70,10 +63,7 @@ static int lset_default_device(lua_State *L, ltide_call *c) {
   return ltide_done(L, tide_set_default_device(c->v[0].device));
 }
 
-static int lget_default_device(lua_State *L, ltide_call *c) {
-  ltide_push_device(L, tide_default_device());
-  return 1;
-}
+static int lget_default_device(lua_State *L, ltide_call *c) { return ltide_push_device(L, tide_default_device()), 1; }
 
 static void leave_default(lua_State *L, void *data) {
   if (L) tide_set_default_device(*(int *)data);
@@ -171,10 +161,7 @@ static const tide_device_props *props_of(lua_State *L, const ltide_call *c) {
   return p;
 }
 
-static int lget_device_name(lua_State *L, ltide_call *c) {
-  lua_pushstring(L, props_of(L, c)->name);
-  return 1;
-}
+static int lget_device_name(lua_State *L, ltide_call *c) { return lua_pushstring(L, props_of(L, c)->name), 1; }
 
 static int lget_device_capability(lua_State *L, ltide_call *c) {
   const tide_device_props *p = props_of(L, c);
@@ -205,9 +192,9 @@ static int props_totable(lua_State *L, ltide_call *c) {
 
 static int props_tostring(lua_State *L, void *props) {
   const tide_device_props *p = props;
-  lua_pushfstring(L, "device properties (name='%s', cc=%d.%d, total_memory=%IMB, multi_processor_count=%d)", p->name,
-                  p->major, p->minor, (lua_Integer)(p->total_memory >> 20), p->multi_processor_count);
-  return 1;
+  return lua_pushfstring(L, "device properties (name='%s', cc=%d.%d, total_memory=%IMB, multi_processor_count=%d)",
+                         p->name, p->major, p->minor, (lua_Integer)(p->total_memory >> 20), p->multi_processor_count),
+         1;
 }
 
 static ltide_row props_rows[] = {
@@ -233,12 +220,9 @@ void ltide_open_device(lua_State *L, ltide_state *S) {
   static ltide_row object_rows[] = {
 #include "device/api/device.def"
       {0}};
-#define PATH "tide."
   static ltide_row device_rows[] = {
 #include "device/api/device_device.def"
       {0}};
-#undef PATH
-#define PATH "tide.cuda."
   static ltide_row cuda_rows[] = {
 #include "device/api/device_cuda.def"
       {0}};

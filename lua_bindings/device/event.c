@@ -48,8 +48,7 @@ static int levent_synchronize(lua_State *L, ltide_call *c) {
 static int levent_elapsed_time(lua_State *L, ltide_call *c) {
   double ms;
   ltide_try(L, tide_event_elapsed(&ms, c->v[0].event, c->v[1].event));
-  lua_pushnumber(L, ms);
-  return 1;
+  return lua_pushnumber(L, ms), 1;
 }
 
 static int handle_of(lua_State *L, void *e) { return ltide_give_integer(L, (lua_Integer)tide_event_handle(e)); }
@@ -76,7 +75,6 @@ void ltide_open_event(lua_State *L, ltide_state *S) {
   static ltide_row event_rows[] = {
 #include "device/api/event.def"
       {0}};
-#define PATH "tide.cuda."
   static ltide_row cuda_rows[] = {
 #include "device/api/event_cuda.def"
       {0}};

@@ -9,6 +9,7 @@
  * Invariant: what the block has changed is changed back before anything is raised. */
 
 #include "graph.h"
+#include "call/each.h"
 #include "call/did_you_mean.h"
 #include "call/block.h"
 #include "device.h"
@@ -37,18 +38,17 @@ static int pool_gc(lua_State *L) {
 
 static int pool_eq(lua_State *L) {
   tide_mempool **a = ltide_test_object(L, 1, POOL_META), **b = ltide_test_object(L, 2, POOL_META);
-  lua_pushboolean(L, a && b && *a == *b);
-  return 1;
+  return ltide_give_boolean(L, a && b && *a == *b);
 }
 
 static int pool_tostring(lua_State *L) {
-  lua_pushfstring(L, "tide.cuda.graph_pool(%I)", (lua_Integer)tide_mempool_id(ltide_check_graph_pool(L, 1, "token")));
-  return 1;
+  return lua_pushfstring(L, "tide.cuda.graph_pool(%I)",
+                         (lua_Integer)tide_mempool_id(ltide_check_graph_pool(L, 1, "token"))),
+         1;
 }
 
 static int lgraph_pool_handle(lua_State *L, ltide_call *c) {
-  ltide_try(L, tide_mempool_new((tide_mempool **)ltide_new_pointer(L, POOL_META), TIDE_ALL_DEVICES));
-  return 1;
+  return ltide_give(L, tide_mempool_new((tide_mempool **)ltide_new_pointer(L, POOL_META), TIDE_ALL_DEVICES));
 }
 
 /* {==== Graphs */
@@ -87,8 +87,7 @@ static int lgraph_new(lua_State *L) {
   ltide_check_count(L, a, 0);
   ltide_check_keys(L, a.opts, LTIDE_NAMES("keep_graph"));
   bool keep = ltide_opt_boolean(L, a.opts, "keep_graph", false);
-  ltide_try(L, tide_graph_new(ltide_new_graph(L), keep));
-  return 1;
+  return ltide_give(L, tide_graph_new(ltide_new_graph(L), keep));
 }
 
 typedef struct capture_options {
@@ -166,8 +165,7 @@ static int lgraph_capture_begin(lua_State *L, ltide_call *c) {
   input_list list;
   list.n = 0;
   if (o.inputs) read_inputs(L, c->S, &list, o.inputs, "capture_begin");
-  ltide_try(L, begin_with(c->v[0].object, NULL, &o, &list));
-  return 0;
+  return ltide_done(L, begin_with(c->v[0].object, NULL, &o, &list));
 }
 
 static int lgraph_bind(lua_State *L) {
@@ -176,26 +174,23 @@ static int lgraph_bind(lua_State *L) {
   input_list list;
   if (lua_gettop(L) != 2 || !lua_istable(L, 2)) return ltide_arg_error(L, 2, "inputs", "a table of tensors by name");
   read_inputs(L, S, &list, 2, "bind");
-  ltide_try(L, tide_graph_bind(g, list.name, list.x, list.n));
-  return 0;
+  return ltide_done(L, tide_graph_bind(g, list.name, list.x, list.n));
 }
 
-#define GRAPH_METHOD(name, call)                                                                                       \
-  static int lgraph_##name(lua_State *L, ltide_call *c) {                                                              \
-    ltide_try(L, call(c->v[0].object));                                                                                \
-    return 0;                                                                                                          \
-  }
-GRAPH_METHOD(capture_end, tide_graph_end)
-GRAPH_METHOD(instantiate, tide_graph_instantiate)
-GRAPH_METHOD(replay, tide_graph_replay)
-GRAPH_METHOD(reset, tide_graph_reset)
-GRAPH_METHOD(enable_debug_mode, tide_graph_enable_debug)
+static int lgraph_capture_end(lua_State *L, ltide_call *c) { return ltide_done(L, tide_graph_end(c->v[0].object)); }
+static int lgraph_instantiate(lua_State *L, ltide_call *c) {
+  return ltide_done(L, tide_graph_instantiate(c->v[0].object));
+}
+static int lgraph_replay(lua_State *L, ltide_call *c) { return ltide_done(L, tide_graph_replay(c->v[0].object)); }
+static int lgraph_reset(lua_State *L, ltide_call *c) { return ltide_done(L, tide_graph_reset(c->v[0].object)); }
+static int lgraph_enable_debug_mode(lua_State *L, ltide_call *c) {
+  return ltide_done(L, tide_graph_enable_debug(c->v[0].object));
+}
 
 /* g:replay() costs no look at the row. */
 static int lreplay(lua_State *L) {
   if (lua_gettop(L) != 1) return ltide_run(L);
-  ltide_try(L, tide_graph_replay(ltide_check_graph(L, 1, "graph")));
-  return 0;
+  return ltide_done(L, tide_graph_replay(ltide_check_graph(L, 1, "graph")));
 }
 
 static int lgraph_pool(lua_State *L, ltide_call *c) {
@@ -214,18 +209,15 @@ static int lgraph_pools(lua_State *L, ltide_call *c) {
 }
 
 static int lgraph_debug_dump(lua_State *L, ltide_call *c) {
-  ltide_try(L, tide_graph_dump(c->v[0].object, c->v[1].text));
-  return 0;
+  return ltide_done(L, tide_graph_dump(c->v[0].object, c->v[1].text));
 }
 
 static int lgraph_register_generator_state(lua_State *L, ltide_call *c) {
-  ltide_try(L, tide_graph_register_generator(c->v[0].object, c->v[1].generator));
-  return 0;
+  return ltide_done(L, tide_graph_register_generator(c->v[0].object, c->v[1].generator));
 }
 
 static int lgraph_output(lua_State *L, ltide_call *c) {
-  ltide_try(L, tide_graph_output(ltide_result(L, c), c->v[0].object, c->v[1].tensor));
-  return 1;
+  return ltide_give(L, tide_graph_output(ltide_result(L, c), c->v[0].object, c->v[1].tensor));
 }
 
 static int lset_debug(lua_State *L, ltide_call *c) {
@@ -336,13 +328,10 @@ static ltide_row cudagraph_rows[] = {
 #include "device/api/cudagraph.def"
     {0}};
 
-#define PATH "tide.cuda."
 static ltide_row graph_cuda_rows[] = {
 #include "device/api/graph_cuda.def"
     {0}};
 
-#undef PATH
-#define PATH "tide.cuda.graphs."
 static ltide_row graph_graphs_rows[] = {
 #include "device/api/graph_graphs.def"
     {0}};
@@ -350,24 +339,19 @@ static ltide_row graph_graphs_rows[] = {
 void ltide_open_graph(lua_State *L, ltide_state *S) {
   static const luaL_Reg meta[] = {
       {"__gc", graph_gc}, {"__tostring", graph_tostring}, {"__newindex", ltide_read_only}, {0}};
-  static const luaL_Reg pool_meta[] = {{"__gc", pool_gc}, {"__eq", pool_eq}, {"__tostring", pool_tostring}, {0}};
+  static const luaL_Reg class[] = {{"__call", lgraph_new}, {0}}, pool_meta[] = LTIDE_META(pool_, gc, eq, tostring);
   ltide_new_class(L, POOL_META, pool_meta, NULL, NULL, NULL);
   ltide_graph_of(S)->meta = ltide_new_class(L, GRAPH_META, meta, "CUDAGraph", cudagraph_rows, NULL);
   luaL_getmetatable(L, GRAPH_META);
   lua_getfield(L, -1, "__index");
   lua_createtable(L, 0, 1);
-  lua_pushcfunction(L, graph_lacks);
-  lua_setfield(L, -2, "__index");
+  ltide_set_function(L, "__index", graph_lacks);
   lua_setmetatable(L, -2);
   lua_pop(L, 2);
   lua_getfield(L, -1, "cuda");
   ltide_register_rows(L, "tide.cuda", graph_cuda_rows);
   lua_createtable(L, 0, 1); /* the class */
-  lua_createtable(L, 0, 1);
-  lua_pushcfunction(L, lgraph_new);
-  lua_setfield(L, -2, "__call");
-  ltide_protect(L, "tide.cuda.CUDAGraph");
-  lua_setmetatable(L, -2);
+  ltide_set_meta(L, "tide.cuda.CUDAGraph", class);
   lua_setfield(L, -2, "CUDAGraph");
   ltide_open_graphed(L);
   ltide_register_also(L, "graphs", graph_cuda_rows);

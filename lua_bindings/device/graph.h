@@ -1,6 +1,5 @@
 /* graph.h: what graph.c and graphed.c share. */
-#ifndef LTIDE_GRAPH_H
-#define LTIDE_GRAPH_H
+#pragma once
 
 #include "call/bindings.h"
 #include "tide/graph.h"
@@ -17,5 +16,3 @@ tide_graph **ltide_new_graph(lua_State *L); /* pushes a closed handle, to be fil
 tide_mempool *ltide_check_graph_pool(lua_State *L, int arg, const char *name);
 /* graphed.c, called by ltide_open_graph with tide.cuda at the top of the stack. */
 void ltide_open_graphed(lua_State *L);
-
-#endif

@@ -26,8 +26,7 @@ static int output(lua_State *L) {
   ltide_state *S = ltide_enter(L);
   const tide_tensor *x = ltide_check_tensor(L, S, 1, "output");
   ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_graph_output(&u->t, lua_touserdata(L, lua_upvalueindex(1)), x));
-  return 1;
+  return ltide_give(L, tide_graph_output(&u->t, lua_touserdata(L, lua_upvalueindex(1)), x));
 }
 
 /* Pushes the captured result at index as this call's: tensors by new handles, trees of them copied, the rest as it
@@ -85,11 +84,9 @@ static int script_check_pool(lua_State *L) { return ltide_check_graph_pool(L, 1,
 static int script_new_graph(lua_State *L) { return ltide_try(L, tide_graph_new(ltide_new_graph(L), false)), 1; }
 
 void ltide_open_graphed(lua_State *L) {
-#define PATH "tide.cuda."
   static ltide_row rows[] = {
 #include "device/api/graphed.def"
       {0}};
-  static const luaL_Reg script[] = LTIDE_SCRIPT(replayer, check_pool, new_graph);
-  ltide_script_give(L, "device/graphed.c", script);
+  LTIDE_GIVE(L, "device/graphed.c", replayer, check_pool, new_graph);
   ltide_register_rows(L, "tide.cuda", rows);
 }

@@ -99,8 +99,7 @@ static int lcurrent_blas_handle(lua_State *L, ltide_call *c) {
     return ltide_arg_error(L, as->at, "as", "'integer' or nothing");
   ltide_try(L, tide_blas_handle(&handle, TIDE_CURRENT));
   if (as->given) return ltide_give_integer(L, (lua_Integer)handle);
-  lua_pushlightuserdata(L, (void *)(uintptr_t)handle);
-  return 1;
+  return lua_pushlightuserdata(L, (void *)(uintptr_t)handle), 1;
 }
 
 /* {==== Access between devices */
@@ -120,7 +119,6 @@ static int lget_peer_access(lua_State *L, ltide_call *c) {
 
 /* tide.cuda.streams: the same classes once more. */
 void ltide_open_info(lua_State *L, ltide_state *S) {
-#define PATH "tide.cuda."
   static ltide_row rows[] = {
 #include "device/api/info.def"
       {0}};

@@ -7,8 +7,7 @@
 static int ltensor_ipc_handle(lua_State *L, ltide_call *c) {
   tide_ipc_tensor handle;
   ltide_try(L, tide_tensor_ipc_handle(&handle, c->x));
-  lua_pushlstring(L, (const char *)handle.bytes, sizeof handle.bytes);
-  return 1;
+  return lua_pushlstring(L, (const char *)handle.bytes, sizeof handle.bytes), 1;
 }
 
 /* The bytes of the string at arg, which must be exactly so many. */
@@ -16,9 +15,7 @@ static void check_bytes(lua_State *L, int arg, void *out, size_t size) {
   size_t n = 0;
   const char *bytes = lua_type(L, arg) == LUA_TSTRING ? lua_tolstring(L, arg, &n) : NULL;
   if (!bytes) ltide_arg_error(L, arg, "handle", "a string that ipc_handle gave");
-  if (n != size)
-    ltide_error(L, "ValueError", "%s: handle: got %I bytes, expected %I", ltide_function_name(L), (lua_Integer)n,
-                (lua_Integer)size);
+  if (n != size) ltide_fail(L, "ValueError", "handle: got %I bytes, expected %I", (lua_Integer)n, (lua_Integer)size);
   memcpy(out, bytes, size);
 }
 
@@ -31,18 +28,15 @@ static int ltensor_from_ipc(lua_State *L, ltide_call *c) {
 static int levent_ipc_handle(lua_State *L, ltide_call *c) {
   tide_ipc_handle handle;
   ltide_try(L, tide_event_ipc_handle(&handle, c->v[0].event));
-  lua_pushlstring(L, (const char *)handle.bytes, sizeof handle.bytes);
-  return 1;
+  return lua_pushlstring(L, (const char *)handle.bytes, sizeof handle.bytes), 1;
 }
 
 static int levent_from_ipc(lua_State *L, ltide_call *c) {
   tide_ipc_handle handle;
   check_bytes(L, c->v[1].at, handle.bytes, sizeof handle.bytes);
-  ltide_try(L, tide_event_from_ipc(ltide_new_event(L), c->v[0].device, &handle));
-  return 1;
+  return ltide_give(L, tide_event_from_ipc(ltide_new_event(L), c->v[0].device, &handle));
 }
 
-#define PATH "tide.cuda.Event."
 static ltide_row event_rows[] = {OF(
     ev, ipc_handle, NEEDS(PROCESSES, DO(levent_ipc_handle)), "() -> string",
     "Names the event, made with interprocess = true, to another process: tide.cuda.Event.from_ipc_handle. 64 bytes."){
@@ -50,8 +44,6 @@ static ltide_row event_rows[] = {OF(
 static ltide_row class_rows[] = {
     FUNCTION(from_ipc_handle, NEEDS(PROCESSES, DO(levent_from_ipc)), "(device:cuda or nil, handle) -> Event",
              "The event of another process: recording it, waiting for it and asking it work on both sides."){0}};
-#undef PATH
-#define PATH "tide.cuda."
 static ltide_row rows[] = {
 #include "device/api/ipc.def"
     {0}};

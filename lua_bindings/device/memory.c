@@ -10,8 +10,8 @@ int ltide_memory_device(lua_State *L, const ltide_value *device) {
   tide_memory_pump();
   int d = device->given && device->device != TIDE_CURRENT ? device->device : tide_current_device();
   if (device->given && tide_is_initialized() && d >= tide_device_count())
-    ltide_error(L, "DeviceError", "%s: device: no such device, got cuda:%d, expected a number from 0 to %d",
-                ltide_function_name(L), d, tide_device_count() - 1);
+    ltide_fail(L, "DeviceError", "device: no such device, got cuda:%d, expected a number from 0 to %d", d,
+               tide_device_count() - 1);
   return d;
 }
 
@@ -103,12 +103,10 @@ static int lset_fraction(lua_State *L, ltide_call *c) {
 }
 
 static int lget_fraction(lua_State *L, ltide_call *c) {
-  lua_pushnumber(L, tide_memory_get_fraction(ltide_memory_device(L, &c->v[0])));
-  return 1;
+  return lua_pushnumber(L, tide_memory_get_fraction(ltide_memory_device(L, &c->v[0]))), 1;
 }
 
 void ltide_open_memory(lua_State *L, ltide_state *S) {
-#define PATH "tide.cuda."
   static ltide_row rows[] = {
 #include "device/api/memory.def"
       {0}};

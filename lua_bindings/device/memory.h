@@ -1,6 +1,5 @@
 /* memory.h: what the files about memory share: memory.c and memory_*.c. */
-#ifndef LTIDE_MEMORY_H
-#define LTIDE_MEMORY_H
+#pragma once
 
 #include "call/row.h"
 #include "tide/history.h"
@@ -13,5 +12,3 @@ void ltide_register_memory(lua_State *L, ltide_row *rows);
 void ltide_deprecated(lua_State *L, const char *old, const char *now);
 /* Pushes {{line=, bytes=, blocks=}, ...}. */
 void ltide_push_sites(lua_State *L, const tide_memory_site *site, int n);
-
-#endif

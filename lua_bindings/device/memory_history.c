@@ -246,12 +246,9 @@ static int ldump_snapshot(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_memory_history(lua_State *L, ltide_state *S) {
-#define PATH "tide.cuda."
   static ltide_row memory_history_cuda_rows[] = {
 #include "device/api/memory_history_cuda.def"
       {0}};
-#undef PATH
-#define PATH "tide.cuda.memory."
   static ltide_row memory_history_memory_rows[] = {
 #include "device/api/memory_history_memory.def"
       {0}};

@@ -116,12 +116,9 @@ static int script_watch_failures(lua_State *L) {
 
 static int lon_oom(lua_State *L, ltide_call *c) { return ltide_script_call(L, "device/memory.on_oom", c->n); }
 
-static const luaL_Reg script[] = LTIDE_SCRIPT(watch_failures);
-
 void ltide_open_memory_scope(lua_State *L, ltide_state *S) {
   ltide_error_of(S)->set_oom = set_oom;
-  ltide_script_give(L, "device/memory_scope.c", script);
-#define PATH "tide.cuda.memory."
+  LTIDE_GIVE(L, "device/memory_scope.c", watch_failures);
   static ltide_row rows[] = {
 #include "device/api/memory_scope.def"
       {0}};

@@ -38,8 +38,6 @@ static int script_bytes_text(lua_State *L) {
   return lua_pushstring(L, tide_bytes_text(text, (uint64_t)lua_tointeger(L, 1))), 1;
 }
 
-static const luaL_Reg script[] = LTIDE_SCRIPT(bytes_text);
-
 /* {==== Page-locked host memory */
 
 static int lhost_memory_stats(lua_State *L, ltide_call *c) {
@@ -82,16 +80,13 @@ static int lstats(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_memory_stats(lua_State *L, ltide_state *S) {
-#define PATH "tide.cuda."
   static ltide_row rows[] = {
 #include "device/api/memory_stats.def"
       {0}};
-#undef PATH
-#define PATH "tide.cpu."
   static ltide_row cpu_rows[] = {
 #include "device/api/memory_cpu.def"
       {0}};
-  ltide_script_give(L, "device/memory_stats.c", script);
+  LTIDE_GIVE(L, "device/memory_stats.c", bytes_text);
   ltide_register_memory(L, rows);
   ltide_register_in(L, "tide.cpu", cpu_rows);
 }

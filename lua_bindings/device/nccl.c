@@ -22,8 +22,8 @@ static int get_root(lua_State *L, const ltide_call *c) {
   int64_t root = ltide_get(L, c, "root")->i, n = c->v[0].n;
   if (!n) return 0; /* core tells */
   if (root < 1 || root > n)
-    ltide_error(L, "IndexError", "%s: root: got %I, expected 1 to %I: the place in the list of tensors",
-                ltide_function_name(L), (lua_Integer)root, (lua_Integer)n);
+    ltide_fail(L, "IndexError", "root: got %I, expected 1 to %I: the place in the list of tensors", (lua_Integer)root,
+               (lua_Integer)n);
   return (int)root - 1;
 }
 
@@ -31,8 +31,7 @@ static int get_root(lua_State *L, const ltide_call *c) {
 static const ltide_value *get_outputs(lua_State *L, const ltide_call *c) {
   const ltide_value *inputs = &c->v[0], *outputs = c->v[1].given ? &c->v[1] : inputs;
   if (outputs->n != inputs->n)
-    ltide_error(L, "ValueError", "%s: outputs: got %d, expected one for each of the %d inputs", ltide_function_name(L),
-                outputs->n, inputs->n);
+    ltide_fail(L, "ValueError", "outputs: got %d, expected one for each of the %d inputs", outputs->n, inputs->n);
   return outputs;
 }
 
@@ -40,8 +39,7 @@ static const ltide_value *get_outputs(lua_State *L, const ltide_call *c) {
 static int finish(lua_State *L, ltide_call *c, int at, tide_status status) {
   ltide_try(L, status);
   ltide_made(L, c->S);
-  lua_pushvalue(L, at);
-  return 1;
+  return lua_pushvalue(L, at), 1;
 }
 
 #define INPUTS  c->v[0].tensors
@@ -86,12 +84,10 @@ static int lversion(lua_State *L, ltide_call *c) {
 }
 
 static int lis_available(lua_State *L, ltide_call *c) {
-  lua_pushboolean(L, tide_nccl_is_available(INPUTS, COUNT));
-  return 1;
+  return ltide_give_boolean(L, tide_nccl_is_available(INPUTS, COUNT));
 }
 
 void ltide_open_nccl(lua_State *L, ltide_state *S) {
-#define PATH "tide.cuda.nccl."
   static ltide_row rows[] = {
 #include "device/api/nccl.def"
       {0}};

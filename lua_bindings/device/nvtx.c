@@ -30,8 +30,7 @@ static int lrange_end(lua_State *L, ltide_call *c) {
   lua_Integer id = c->v[0].i;
   if (id < 0)
     return ltide_error(L, "ValueError", "range_end: no such range is open, got %I, expected what range_start gave", id);
-  ltide_try(L, tide_nvtx_range_end((uint64_t)id));
-  return 0;
+  return ltide_done(L, tide_nvtx_range_end((uint64_t)id));
 }
 
 /* Also without a state: a range has nothing to restore, and must not stay open for ever. */
@@ -50,19 +49,15 @@ static int lindex(lua_State *L) {
   return ltide_give_boolean(L, tide_nvtx_available());
 }
 
-#define PATH "tide.cuda.nvtx."
 static ltide_row rows[] = {
 #include "device/api/nvtx.def"
     {0}};
 
 void ltide_open_nvtx(lua_State *L, ltide_state *S) {
+  static const luaL_Reg meta[] = {{"__index", lindex}, {0}};
   ltide_register_in(L, "tide.cuda.nvtx", rows);
   lua_getfield(L, -1, "cuda");
   lua_getfield(L, -1, "nvtx");
-  lua_createtable(L, 0, 2);
-  lua_pushcfunction(L, lindex);
-  lua_setfield(L, -2, "__index");
-  ltide_protect(L, "tide.cuda.nvtx");
-  lua_setmetatable(L, -2);
+  ltide_set_meta(L, "tide.cuda.nvtx", meta);
   lua_pop(L, 2);
 }

@@ -41,9 +41,7 @@ static int script_move(lua_State *L) {
   const tide_tensor *x = ltide_check_tensor(L, S, 1, "tree");
   tide_options o = {TIDE_DTYPE_NONE, (int)lua_tointeger(L, 2), false};
   ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_to(&u->t, x, &o, o.device >= 0 && !lua_toboolean(L, 3), false));
-  ltide_made(L, S);
-  return 1;
+  return ltide_give_tensors(L, S, tide_to(&u->t, x, &o, o.device >= 0 && !lua_toboolean(L, 3), false), 1);
 }
 
 static int script_check_unnamed(lua_State *L) {
@@ -58,8 +56,7 @@ static int script_side_stream(lua_State *L) {
   int device = (int)lua_tointeger(L, 1);
   ltide_try(L, tide_current_stream(&current, device));
   ltide_try(L, tide_stream_new(side, device, tide_stream_priority(current)));
-  ltide_try(L, tide_stream_wait_stream(*side, current));
-  return 1;
+  return ltide_give(L, tide_stream_wait_stream(*side, current));
 }
 
 /* join_side(device, stream): what is queued next comes behind the copies. Never fails. */
@@ -71,16 +68,13 @@ static int script_join_side(lua_State *L) {
   return 0;
 }
 
-static const luaL_Reg script[] =
-    LTIDE_SCRIPT(current_device, device_size, device_object, read_device, move, check_unnamed, side_stream, join_side);
-
-#define PATH "tide.parallel."
 static ltide_row rows[] = {
 #include "device/api/parallel.def"
     {0}};
 
 void ltide_open_parallel(lua_State *L, ltide_state *S) {
   ltide_script_give(L, "device/parallel_replica.c", ltide_replica_script);
-  ltide_script_give(L, "device/parallel.c", script);
+  LTIDE_GIVE(L, "device/parallel.c", current_device, device_size, device_object, read_device, move, check_unnamed,
+             side_stream, join_side);
   ltide_register_in(L, "tide.parallel", rows);
 }

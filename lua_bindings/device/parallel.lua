@@ -42,15 +42,15 @@ local function check_devices(devices)
     for i = 1, n do devices[i] = i - 1 end
     return n > 0 and devices or { current }
   end
-  if #devices == 0 then fail("ValueError", called() .. ": devices: got an empty list, expected at least one device") end
+  if #devices == 0 then reject("ValueError", "devices", "an empty list", "at least one device") end
   for i = 1, #devices do
     local d = devices[i]
     device_size(d) -- it is there
     for k = 1, i - 1 do
       local what = devices[k] == d and "twice" or (devices[k] < 0) ~= (d < 0) and "beside another kind of device"
       if what then
-        fail("DeviceError", called() .. ": devices: got " .. text(device_object(d)) .. " " .. what
-          .. ", expected accelerators, each once, or the cpu alone")
+        reject("DeviceError", "devices", text(device_object(d)) .. " "
+          .. what, "accelerators, each once, or the cpu alone")
       end
     end
   end
@@ -158,7 +158,7 @@ end
 -- ---- putting together ----
 
 local function unlike(i, path, got, expected)
-  fail("ArgumentError", called() .. ": outputs[" .. i .. "]" .. path .. ": got " .. got .. ", expected " .. expected)
+  reject("ArgumentError", "outputs[" .. i .. "]" .. path, got, expected)
 end
 
 -- Do they differ in the size of that dimension at most?
@@ -178,13 +178,12 @@ local function join_tensors(list, n, dim, device, path)
   for i = 2, n do
     if not device_of(list[i]) then unlike(i, path, describe(list[i]), "a tensor as in outputs[1]") end
     if not joins_to(list[1], list[i], dim) then
-      fail("ShapeError", called() .. ": outputs[" .. i .. "]" .. path .. ": got " .. describe(list[i])
-        .. ", expected one that joins to " .. describe(list[1]))
+      reject("ShapeError", "outputs[" .. i .. "]" .. path, describe(list[i]), "one that joins to " .. describe(list[1]))
     end
   end
   if dimensions(list[1]) == 0 then
     if dim ~= 1 and dim ~= -1 then
-      fail("IndexError", called() .. ": dim: got " .. dim .. ", but outputs" .. path .. " have no dimensions, expected 1")
+      reject("IndexError", "dim", dim .. ", but outputs" .. path .. " have no dimensions", "1")
     end
     if not told_of_scalars then
       told_of_scalars = true
@@ -234,7 +233,7 @@ local function spread(value)
   local packed = trees.packed_count(value)
   local n = packed or #value
   if n == 0 and not packed and next(value) ~= nil then return value end -- named values alone are one argument
-  if n > 200 then fail("ValueError", called() .. ": inputs: got " .. n .. " arguments for one call, expected at most 200") end
+  if n > 200 then reject("ValueError", "inputs", n .. " arguments for one call", "at most 200") end
   if n > 0 and not packed then check_unnamed(value, n, "inputs") end
   return unpack(value, 1, n)
 end

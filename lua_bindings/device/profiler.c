@@ -54,8 +54,7 @@ static int script_begin_recording(lua_State *L) {
 static int script_end_trace(lua_State *L) {
   ltide_enter(L);
   ltide_try(L, tide_profile_wait());
-  ltide_try(L, end_and_write(lua_touserdata(L, 1)));
-  return 0;
+  return ltide_done(L, end_and_write(lua_touserdata(L, 1)));
 }
 
 /* {==== The table */
@@ -117,19 +116,11 @@ static int script_read_summary(lua_State *L) {
   return 1;
 }
 
-static const luaL_Reg script[] = LTIDE_SCRIPT(begin_recording, end_trace, read_summary);
-
 /* {==== Profilers of other makers */
 
-static int lcontrol(lua_State *L, ltide_call *c) {
-  ltide_try(L, tide_profiler_control(c->row->tag));
-  return 0;
-}
+static int lcontrol(lua_State *L, ltide_call *c) { return ltide_done(L, tide_profiler_control(c->row->tag)); }
 
-static void leave_profile(lua_State *L, void *data) {
-  (void)L, (void)data;
-  tide_profiler_control(false);
-}
+static void leave_profile(lua_State *L, void *data) { tide_profiler_control(false); }
 
 static int lprofile(lua_State *L, ltide_call *c) {
   ltide_block_new(L, "cuda.profiler.profile", c->v[0].at, leave_profile, 0);
@@ -137,13 +128,12 @@ static int lprofile(lua_State *L, ltide_call *c) {
   return ltide_block_open(L, c->v[0].at);
 }
 
-#define PATH "tide.cuda.profiler."
 static ltide_row rows[] = {
 #include "device/api/profiler.def"
     {0}};
 
 void ltide_open_profiler(lua_State *L, ltide_state *S) {
-  ltide_script_give(L, "device/profiler.c", script);
+  LTIDE_GIVE(L, "device/profiler.c", begin_recording, end_trace, read_summary);
   static const luaL_Reg meta[] = {{"__gc", recording_close}, {"__close", recording_close}, {0}};
   ltide_new_class(L, RECORDING_META, meta, NULL, NULL, NULL);
   ltide_register_in(L, "tide.cuda.profiler", rows);

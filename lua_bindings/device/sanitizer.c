@@ -46,8 +46,7 @@ static int lenable(lua_State *L, ltide_call *c) {
   if (action && !warns && strcmp(action, "error") != 0)
     return ltide_error(L, "ValueError", "enable: action: got %s, expected 'error' or 'warn'",
                        ltide_typename(L, c->v[0].at));
-  ltide_try(L, tide_sanitizer_enable(warns ? TIDE_SANITIZER_WARN : TIDE_SANITIZER_ERROR));
-  return 0;
+  return ltide_done(L, tide_sanitizer_enable(warns ? TIDE_SANITIZER_WARN : TIDE_SANITIZER_ERROR));
 }
 
 static int lerrors(lua_State *L, ltide_call *c) {
@@ -66,7 +65,6 @@ static int lerrors(lua_State *L, ltide_call *c) {
 
 void ltide_open_sanitizer(lua_State *L, ltide_state *S) {
   ltide_error_of(S)->set_race = add_race;
-#define PATH "tide.cuda.sanitizer."
   static ltide_row rows[] = {
 #include "device/api/sanitizer.def"
       {0}};

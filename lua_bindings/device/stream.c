@@ -21,8 +21,7 @@ static int lstream_new(lua_State *L, ltide_call *c) {
   int64_t priority = c->v[1].i;
   priority = priority < -100 ? -100 : priority > 100 ? 100 : priority;
   tide_stream **u = ltide_new_stream(L);
-  ltide_try(L, tide_stream_new(u, c->v[0].device, (int)priority));
-  return 1;
+  return ltide_give(L, tide_stream_new(u, c->v[0].device, (int)priority));
 }
 
 static int lexternal_stream(lua_State *L, ltide_call *c) {
@@ -31,8 +30,7 @@ static int lexternal_stream(lua_State *L, ltide_call *c) {
   if (lua_type(L, 1) == LUA_TNUMBER) handle = (uint64_t)lua_tointegerx(L, 1, &is_handle);
   if (!is_handle) return ltide_arg_error(L, 1, "ptr", "an integer or a lightuserdata: a cudaStream_t");
   tide_stream **u = ltide_new_stream(L);
-  ltide_try(L, tide_stream_wrap(u, c->v[1].device, handle));
-  return 1;
+  return ltide_give(L, tide_stream_wrap(u, c->v[1].device, handle));
 }
 
 static int lpriority_range(lua_State *L, ltide_call *c) {
@@ -67,8 +65,7 @@ static tide_event *push_recorded(lua_State *L, tide_stream *s) {
 static int lstream_record_event(lua_State *L, ltide_call *c) {
   if (!c->v[1].given) return push_recorded(L, c->v[0].stream), 1;
   ltide_try(L, tide_event_record(c->v[1].event, c->v[0].stream));
-  lua_pushvalue(L, c->v[1].at);
-  return 1;
+  return lua_pushvalue(L, c->v[1].at), 1;
 }
 
 static int lstream_wait_event(lua_State *L, ltide_call *c) {
@@ -106,9 +103,9 @@ static int stream_tostring(lua_State *L, void *s) {
   char handle[48] = ""; /* %p would show the legacy stream's 0 as the C library likes it */
   if (ltide_granted(L, TIDE_LUA_POINTERS))
     snprintf(handle, sizeof handle, ", cuda_stream=0x%llx", (unsigned long long)tide_stream_handle(s));
-  lua_pushfstring(L, "tide.cuda.Stream(device=cuda:%d, priority=%d%s)", tide_stream_device(s), tide_stream_priority(s),
-                  handle);
-  return 1;
+  return lua_pushfstring(L, "tide.cuda.Stream(device=cuda:%d, priority=%d%s)", tide_stream_device(s),
+                         tide_stream_priority(s), handle),
+         1;
 }
 
 /* {==== The current stream */
@@ -173,15 +170,13 @@ static int lset_stream(lua_State *L) {
 static int lcurrent_stream(lua_State *L, ltide_call *c) {
   tide_stream *s;
   ltide_try(L, tide_current_stream(&s, c->v[0].device));
-  ltide_push_stream(L, s);
-  return 1;
+  return ltide_push_stream(L, s), 1;
 }
 
 static int ldefault_stream(lua_State *L, ltide_call *c) {
   tide_stream *s;
   ltide_try(L, tide_stream_default(&s, c->v[0].device));
-  ltide_push_stream(L, s);
-  return 1;
+  return ltide_push_stream(L, s), 1;
 }
 
 /* Every stream waits for what is queued now on all the others. */
@@ -219,12 +214,9 @@ void ltide_open_stream(lua_State *L, ltide_state *S) {
   static ltide_row stream_rows[] = {
 #include "device/api/stream.def"
       {0}};
-#define PATH "tide.cuda."
   static ltide_row cuda_rows[] = {
 #include "device/api/stream_cuda.def"
       {0}};
-#undef PATH
-#define PATH "tide.cuda.Stream."
   static ltide_row class_rows[] = {
 #include "device/api/stream_stream.def"
       {0}};

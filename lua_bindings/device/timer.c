@@ -120,12 +120,9 @@ static int lcuda_timer_time(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_timer(lua_State *L, ltide_state *S) {
-#define PATH "tide."
   static ltide_row timer_rows[] = {
 #include "device/api/timer.def"
       {0}};
-#undef PATH
-#define PATH "tide.cuda."
   static ltide_row timer_cuda_rows[] = {
 #include "device/api/timer_cuda.def"
       {0}};

@@ -23,8 +23,7 @@ static const tide_distributed *get_library(lua_State *L) {
 static const tide_distributed *get_joined(lua_State *L) {
   const tide_distributed *d = get_library(L);
   if (!d->is_initialized())
-    ltide_error(L, "StateError", "%s: there is no group of processes, expected init_process_group() before",
-                ltide_function_name(L));
+    ltide_fail(L, "StateError", "there is no group of processes, expected init_process_group() before");
   return d;
 }
 
@@ -54,7 +53,7 @@ static void wait_on_host(lua_State *L, tide_work *work) {
     ltide_try(L, d->poll(&done, work, &notice));
     if (notice) ltide_distributed_tell(notice);
     if (done) break;
-    if (why) ltide_error(L, "StateError", "%s: this would wait for other ranks%s", ltide_function_name(L), why);
+    if (why) ltide_fail(L, "StateError", "this would wait for other ranks%s", why);
     ltide_poll_hooks(L);
   }
   if (waiting) tide_nvtx_scope_leave(waiting);
@@ -73,7 +72,6 @@ void ltide_distributed_wait(lua_State *L, tide_work *work) {
 static void release_work(void *work) { ltide_distributed_opened()->release(work); }
 
 static int lwork_wait(lua_State *L, ltide_call *c) {
-  (void)c;
   tide_work **u = ltide_check_object(L, 1, WORK_META);
   if (!*u) return ltide_freed_error(L, "work", "work");
   ltide_distributed_wait(L, *u);
@@ -81,7 +79,6 @@ static int lwork_wait(lua_State *L, ltide_call *c) {
 }
 
 static int lwork_is_completed(lua_State *L, ltide_call *c) {
-  (void)c;
   return ltide_give_boolean(L, ltide_distributed_is_done(L, 1));
 }
 
@@ -101,8 +98,7 @@ static int lgroup_rank(lua_State *L, ltide_call *c);
 static int lgroup_size(lua_State *L, ltide_call *c);
 static int group_tostring(lua_State *L, void *group) {
   const tide_distributed *d = ltide_distributed_opened();
-  lua_pushfstring(L, "tide.distributed.Group(rank %d of %d)", d->rank(group), d->size(group));
-  return 1;
+  return lua_pushfstring(L, "tide.distributed.Group(rank %d of %d)", d->rank(group), d->size(group)), 1;
 }
 
 static ltide_row group_rows[] = {
@@ -115,19 +111,16 @@ static const ltide_class group_class = {
 static tide_group *check_group(lua_State *L, int arg) {
   if (!arg || lua_isnoneornil(L, arg)) return NULL;
   tide_group **u = ltide_test_object(L, arg, GROUP_META);
-  if (!u && lua_isboolean(L, arg))
-    ltide_error(L, "StateError", "%s: group: got one that this rank is not in", ltide_function_name(L));
+  if (!u && lua_isboolean(L, arg)) ltide_fail(L, "StateError", "group: got one that this rank is not in");
   if (!u || !*u) ltide_arg_error(L, arg, "group", "a group of new_group");
   return *u;
 }
 
 static int lgroup_rank(lua_State *L, ltide_call *c) {
-  (void)c;
   return ltide_give_integer(L, get_library(L)->rank(check_group(L, 1)));
 }
 
 static int lgroup_size(lua_State *L, ltide_call *c) {
-  (void)c;
   return ltide_give_integer(L, get_library(L)->size(check_group(L, 1)));
 }
 
@@ -197,7 +190,6 @@ static int ldestroy(lua_State *L, ltide_call *c) {
   const tide_distributed *d = get_library(L);
   const char *file;
   int line = script_line(L, &file);
-  (void)c;
   if (!d->is_initialized()) return 0;
   tide_work **u = new_work(L);
   ltide_try(L, d->leave(u, file, line));
@@ -208,20 +200,13 @@ static int ldestroy(lua_State *L, ltide_call *c) {
 }
 
 static int lis_initialized(lua_State *L, ltide_call *c) {
-  (void)c;
   const tide_distributed *d = ltide_distributed_opened();
   return ltide_give_boolean(L, d && d->is_initialized());
 }
 
-static int lis_available(lua_State *L, ltide_call *c) {
-  (void)c;
-  return ltide_give_boolean(L, ltide_distributed_open());
-}
+static int lis_available(lua_State *L, ltide_call *c) { return ltide_give_boolean(L, ltide_distributed_open()); }
 
-static int lis_launched(lua_State *L, ltide_call *c) {
-  (void)c;
-  return ltide_give_boolean(L, get_library(L)->is_launched());
-}
+static int lis_launched(lua_State *L, ltide_call *c) { return ltide_give_boolean(L, get_library(L)->is_launched()); }
 
 static int lget_rank(lua_State *L, ltide_call *c) {
   return ltide_give_integer(L, get_joined(L)->rank(check_group(L, c->v[0].given ? c->v[0].at : 0)));
@@ -231,13 +216,9 @@ static int lget_world_size(lua_State *L, ltide_call *c) {
   return ltide_give_integer(L, get_joined(L)->size(check_group(L, c->v[0].given ? c->v[0].at : 0)));
 }
 
-static int llocal_rank(lua_State *L, ltide_call *c) {
-  (void)c;
-  return ltide_give_integer(L, get_joined(L)->local_rank());
-}
+static int llocal_rank(lua_State *L, ltide_call *c) { return ltide_give_integer(L, get_joined(L)->local_rank()); }
 
 static int lget_backend(lua_State *L, ltide_call *c) {
-  (void)c;
   const char *library = get_joined(L)->library();
   lua_pushstring(L, get_joined(L)->uses_nccl(NULL) ? "nccl" : *library ? "mpi" : "alone");
   lua_pushstring(L, library);
@@ -253,9 +234,7 @@ static int lset_debug_level(lua_State *L, ltide_call *c) {
 }
 
 static int lget_debug_level(lua_State *L, ltide_call *c) {
-  (void)c;
-  lua_pushstring(L, levels[get_library(L)->get_check()]);
-  return 1;
+  return lua_pushstring(L, levels[get_library(L)->get_check()]), 1;
 }
 
 /* {==== Operations */
@@ -302,8 +281,8 @@ static tide_rank_op get_op(lua_State *L, const ltide_call *c) {
   if (!v->given) return TIDE_RANK_SUM;
   for (int i = 0; i < 5; i++)
     if (!strcmp(v->text, names[i])) return (tide_rank_op)i;
-  return (tide_rank_op)ltide_error(L, "ValueError", "%s: op: got '%s', expected 'sum', 'prod', 'min', 'max' or 'avg'",
-                                   ltide_function_name(L), v->text);
+  return (tide_rank_op)ltide_fail(L, "ValueError", "op: got '%s', expected 'sum', 'prod', 'min', 'max' or 'avg'",
+                                  v->text);
 }
 
 void ltide_distributed_run(lua_State *L, const tide_distributed_call *call) { finish(L, call, false); }
@@ -318,71 +297,29 @@ static int lmonitored_barrier(lua_State *L, ltide_call *c) {
   return finish(L, &call, false);
 }
 
-static int lbarrier(lua_State *L, ltide_call *c) {
-  tide_distributed_call call = begin(L, c, TIDE_BARRIER_RANKS);
-  return finish(L, &call, is_async(L, c));
-}
-
-/* x in place: broadcast, all_reduce, reduce. */
-static int lin_place(lua_State *L, ltide_call *c) {
+/* The call of the row's kind, by its signature: the first parameter is written and the second read, but gather's are
+ * the other way round; an integer is the other rank. */
+static tide_distributed_call read_collective(lua_State *L, ltide_call *c) {
   tide_distributed_call call = begin(L, c, (tide_collective)c->row->tag);
-  call.out = &c->x, call.outs = 1;
-  if (call.kind != TIDE_ALL_REDUCE_RANKS) call.peer = (int)c->v[1].i;
-  if (call.kind != TIDE_BROADCAST_RANKS) call.op = get_op(L, c);
-  return finish(L, &call, is_async(L, c));
+  for (int k = 0; k < c->sig->positional; k++) {
+    ltide_value *v = &c->v[k];
+    bool is_list = c->sig->param[k].kind == LTIDE_TENSORS, is_written = (k == 0) != (call.kind == TIDE_GATHER_RANKS);
+    tide_tensor **tensors = is_list ? v->tensors : &v->tensor;
+    int n = !is_list ? 1 : v->given ? v->n : 0;
+    if (c->sig->param[k].kind == LTIDE_INTEGER)
+      call.peer = (int)v->i;
+    else if (is_written)
+      call.out = tensors, call.outs = n;
+    else
+      call.in = tensors, call.ins = n;
+  }
+  bool reduces = call.kind == TIDE_ALL_REDUCE_RANKS || call.kind == TIDE_REDUCE_RANKS;
+  if (reduces || call.kind == TIDE_REDUCE_SCATTER_RANKS) call.op = get_op(L, c);
+  return call;
 }
 
-/* The tensors of a value, which is one tensor or a list. */
-static tide_tensor *const *get_tensors(const ltide_value *v, int *n) {
-  *n = v->given ? v->n : 0;
-  return v->tensors;
-}
-
-/* (list, x): all_gather; (x, gather_list, dst): gather; (x, scatter_list, src): scatter; (x, list): reduce_scatter */
-static int lall_gather(lua_State *L, ltide_call *c) {
-  tide_distributed_call call = begin(L, c, TIDE_ALL_GATHER_RANKS);
-  call.out = get_tensors(&c->v[0], &call.outs);
-  call.in = &c->v[1].tensor, call.ins = 1;
-  return finish(L, &call, is_async(L, c));
-}
-
-static int lgather(lua_State *L, ltide_call *c) {
-  tide_distributed_call call = begin(L, c, TIDE_GATHER_RANKS);
-  call.in = &c->x, call.ins = 1;
-  call.out = get_tensors(&c->v[1], &call.outs);
-  call.peer = (int)c->v[2].i;
-  return finish(L, &call, is_async(L, c));
-}
-
-static int lscatter(lua_State *L, ltide_call *c) {
-  tide_distributed_call call = begin(L, c, TIDE_SCATTER_RANKS);
-  call.out = &c->x, call.outs = 1;
-  call.in = get_tensors(&c->v[1], &call.ins);
-  call.peer = (int)c->v[2].i;
-  return finish(L, &call, is_async(L, c));
-}
-
-static int lreduce_scatter(lua_State *L, ltide_call *c) {
-  tide_distributed_call call = begin(L, c, TIDE_REDUCE_SCATTER_RANKS);
-  call.out = &c->x, call.outs = 1;
-  call.in = get_tensors(&c->v[1], &call.ins);
-  call.op = get_op(L, c);
-  return finish(L, &call, is_async(L, c));
-}
-
-static int lall_to_all(lua_State *L, ltide_call *c) {
-  tide_distributed_call call = begin(L, c, TIDE_ALL_TO_ALL_RANKS);
-  call.out = get_tensors(&c->v[0], &call.outs);
-  call.in = get_tensors(&c->v[1], &call.ins);
-  return finish(L, &call, is_async(L, c));
-}
-
-/* One tensor on either side: all_gather_into_tensor, reduce_scatter_tensor, all_to_all_single. */
-static int linto(lua_State *L, ltide_call *c) {
-  tide_distributed_call call = begin(L, c, (tide_collective)c->row->tag);
-  call.out = &c->x, call.outs = 1;
-  call.in = &c->v[1].tensor, call.ins = 1;
-  if (call.kind == TIDE_REDUCE_SCATTER_RANKS) call.op = get_op(L, c);
+static int lcollective(lua_State *L, ltide_call *c) {
+  tide_distributed_call call = read_collective(L, c);
   return finish(L, &call, is_async(L, c));
 }
 
@@ -393,16 +330,13 @@ static const int64_t *get_splits(lua_State *L, const ltide_call *c, const char *
   int64_t *splits = ltide_new_object(L, (size_t)size * sizeof *splits, 0);
   int given = ltide_check_integers(L, v->at, splits, size, name);
   if (given != size)
-    ltide_error(L, "ValueError", "%s: %s: got %d sizes, expected one for each of the %d ranks", ltide_function_name(L),
-                name, given, size);
+    ltide_fail(L, "ValueError", "%s: got %d sizes, expected one for each of the %d ranks", name, given, size);
   return splits;
 }
 
 static int lall_to_all_single(lua_State *L, ltide_call *c) {
-  tide_distributed_call call = begin(L, c, TIDE_ALL_TO_ALL_RANKS);
+  tide_distributed_call call = read_collective(L, c);
   int size = get_joined(L)->size(call.group);
-  call.out = &c->x, call.outs = 1;
-  call.in = &c->v[1].tensor, call.ins = 1;
   call.out_split = get_splits(L, c, "output_split_sizes", size);
   call.in_split = get_splits(L, c, "input_split_sizes", size);
   return finish(L, &call, is_async(L, c));
@@ -517,10 +451,8 @@ static int lget_process_group_ranks(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_distributed(lua_State *L, ltide_state *S) {
-  (void)S;
   ltide_open_class(L, &work_class);
   ltide_open_class(L, &group_class);
-#define PATH "tide.distributed."
   static ltide_row rows[] = {
 #include "distributed/api/distributed.def"
       {0}};

@@ -1,6 +1,5 @@
 /* distributed.h: tide.distributed for the files that share it: the functions, and the runner. */
-#ifndef LTIDE_DISTRIBUTED_H
-#define LTIDE_DISTRIBUTED_H
+#pragma once
 
 #include "call/row.h"
 #include "tide/distributed.h"
@@ -43,5 +42,3 @@ void ltide_distributed_hold(const char *message);
 void ltide_distributed_abort(int code);
 /* The script has ended well: waits until all have. */
 void ltide_distributed_leave(void);
-
-#endif

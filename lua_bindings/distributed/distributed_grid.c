@@ -62,8 +62,7 @@ static int grid_tostring(lua_State *L, void *grid) {
     luaL_addvalue(&b);
   }
   luaL_addstring(&b, " ranks)");
-  luaL_pushresult(&b);
-  return 1;
+  return luaL_pushresult(&b), 1;
 }
 
 #define GRID(name) DO(lgrid), .script = name
@@ -101,8 +100,7 @@ static int script_region(lua_State *L) {
   read_list(L, 2, first), read_list(L, 3, count);
   bool steps = lua_istable(L, 4) && read_list(L, 4, step);
   ltide_tensor *u = ltide_new_tensor(L, ltide_enter(L));
-  ltide_try(L, region_of(&u->t, x, first, count, steps ? step : NULL));
-  return 1;
+  return ltide_give(L, region_of(&u->t, x, first, count, steps ? step : NULL));
 }
 
 /* copy_region(x, from, to, count), which do not overlap. */
@@ -129,8 +127,7 @@ static int script_new_buffer(lua_State *L) {
   tide_options options = {TIDE_UINT8, tide_tensor_device(tensor_of(L, 2)), false, sizeof options};
   ltide_tensor *u = ltide_new_tensor(L, ltide_enter(L));
   ltide_arena_remove(u);
-  ltide_try(L, tide_empty(&u->t, &bytes, 1, &options));
-  return 1;
+  return ltide_give(L, tide_empty(&u->t, &bytes, 1, &options));
 }
 
 /* The bytes from `offset` on as a tensor of x's dtype and these sizes. */
@@ -229,8 +226,8 @@ static int script_write_parts(lua_State *L) {
 /* bytes_of(x): those of a contiguous tensor on the cpu. */
 static int script_bytes_of(lua_State *L) {
   const tide_tensor *x = tensor_of(L, 1);
-  lua_pushlstring(L, tide_tensor_data(x), (size_t)tide_tensor_numel(x) * tide_dtype_size(tide_tensor_dtype(x)));
-  return 1;
+  return lua_pushlstring(L, tide_tensor_data(x), (size_t)tide_tensor_numel(x) * tide_dtype_size(tide_tensor_dtype(x))),
+         1;
 }
 
 /* hash_of(x): of its bytes, as text (Fowler, Noll and Vo's FNV-1a). */
@@ -284,7 +281,7 @@ static int script_number_of(lua_State *L) {
 static int script_temporary_file(lua_State *L) {
   char name[] = "/tmp/tide-trace-XXXXXX";
   int fd = mkstemp(name);
-  if (fd < 0) return ltide_error(L, "FileError", "%s: no file could be made in /tmp", ltide_function_name(L));
+  if (fd < 0) return ltide_fail(L, "FileError", "no file could be made in /tmp");
   close(fd);
   return lua_pushstring(L, name), 1;
 }
@@ -292,7 +289,7 @@ static int script_temporary_file(lua_State *L) {
 static int script_read_file(lua_State *L) {
   luaL_Buffer b;
   FILE *file = fopen(lua_tostring(L, 1), "rb");
-  if (!file) return ltide_error(L, "FileError", "%s: %s cannot be read", ltide_function_name(L), lua_tostring(L, 1));
+  if (!file) return ltide_fail(L, "FileError", "%s cannot be read", lua_tostring(L, 1));
   luaL_buffinit(L, &b);
   for (size_t n = 1; n;) {
     n = fread(luaL_prepbuffer(&b), 1, LUAL_BUFFERSIZE, file);
@@ -356,18 +353,15 @@ static const ltide_class grid_class = {
     .meta = GRID_META, .name = "Grid", .rows = grid_rows, .size = 1, .tostring = grid_tostring};
 static const ltide_class exchange_class = {.meta = EXCHANGE_META, .name = "Exchange", .rows = exchange_rows, .size = 1};
 
-#define PATH "tide.distributed."
 static ltide_row rows[] = {
 #include "distributed/api/distributed_grid.def"
     {0}};
 
 void ltide_open_distributed_grid(lua_State *L, ltide_state *S) {
-  (void)S;
-  static const luaL_Reg script[] = LTIDE_SCRIPT(
-      new_object, region, copy_region, new_buffer, pack, start_message, finish_message, is_message_done, close_buffer,
-      size_of_dtype, is_capturing, make_file, rename_file, remove_file, write_parts, bytes_of, hash_of, json_text,
-      byte_text, number_of, temporary_file, read_file, mark_time, move_events);
-  ltide_script_give(L, "distributed/distributed_grid.c", script);
+  LTIDE_GIVE(L, "distributed/distributed_grid.c", new_object, region, copy_region, new_buffer, pack, start_message,
+             finish_message, is_message_done, close_buffer, size_of_dtype, is_capturing, make_file, rename_file,
+             remove_file, write_parts, bytes_of, hash_of, json_text, byte_text, number_of, temporary_file, read_file,
+             mark_time, move_events);
   ltide_open_class(L, &grid_class);
   ltide_open_class(L, &exchange_class);
   ltide_register_in(L, "tide.distributed", rows);

@@ -108,7 +108,6 @@ void ltide_distributed_leave(void) {
 
 static void at_exit(int code, void *unused) {
   const char *file;
-  (void)unused;
   if (!opened || !opened->is_initialized()) return;
   int line = script_line(&file);
   if (!code) return leave(file, line);

@@ -246,8 +246,6 @@ static int lprint(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_distributed_object(lua_State *L, ltide_state *S) {
-  (void)S;
-#define PATH "tide.distributed."
   static ltide_row rows[] = {
 #include "distributed/api/distributed_object.def"
       {0}};

@@ -39,12 +39,12 @@ local function check_integers(list, name, n, least)
   for i = 1, rawlen(list) do
     local value = rawget(list, i)
     if not is_integer(value) or value < least then
-      fail("ValueError", called() .. ": " .. name .. "[" .. i .. "]: got " .. text(value) .. ", expected an integer of at least " .. least)
+      reject("ValueError", name .. "[" .. i .. "]", text(value), "an integer of at least " .. least)
     end
     out[i] = value
   end
   if n and #out ~= n then
-    fail("ValueError", called() .. ": " .. name .. ": got " .. #out .. " integers, expected one for each of the " .. n .. " dimensions of the grid")
+    reject("ValueError", name, #out .. " integers", "one for each of the " .. n .. " dimensions of the grid")
   end
   return out
 end
@@ -87,7 +87,7 @@ end
 
 local function check_dim(grid, dim)
   if not is_integer(dim) or dim < 1 or dim > #grid.dims then
-    fail("IndexError", called() .. ": dim: got " .. text(dim) .. ", expected 1 to " .. #grid.dims)
+    reject("IndexError", "dim", text(dim), "1 to " .. #grid.dims)
   end
   return dim
 end
@@ -116,7 +116,7 @@ local function choose_dims(dims, size)
     if dims[d] == 0 then free[#free + 1] = 1 else fixed = fixed * dims[d] end
   end
   if size % fixed ~= 0 or #free == 0 and fixed ~= size then
-    fail("ValueError", called() .. ": dims: got " .. list_text(dims) .. " for " .. size .. " ranks, expected a product of "
+    reject("ValueError", "dims", list_text(dims) .. " for " .. size .. " ranks", "a product of "
       .. (#free > 0 and "the others that divides it" or size) .. "; 0 is chosen")
   end
   local rest, factors, p = size // fixed, {}, 2
@@ -163,11 +163,11 @@ local group -- of the messages of all grids
 function M.new(dims, periodic)
   if dims == nil then refuse(dims, "dims", "a table of integers") end
   local given = check_integers(dims, "dims", nil, 0)
-  if #given < 1 or #given > 8 then fail("ValueError", called() .. ": dims: got " .. #given .. " integers, expected 1 to 8") end
+  if #given < 1 or #given > 8 then reject("ValueError", "dims", #given .. " integers", "1 to 8") end
   local grid = { size = world_size(), rank = rank_of(), periodic = {}, compared = {}, fields = setmeta({}, { __mode = "k" }) }
   grid.dims = choose_dims(given, grid.size)
   if type(periodic) == "table" and rawlen(periodic) ~= #given then
-    fail("ValueError", called() .. ": periodic: got " .. rawlen(periodic) .. " values, expected one for each of the " .. #given .. " dimensions")
+    reject("ValueError", "periodic", rawlen(periodic) .. " values", "one for each of the " .. #given .. " dimensions")
   end
   if periodic == nil then periodic = false end
   for d = 1, #given do
@@ -233,8 +233,8 @@ function M.field(grid, sizes, halo, dtype, device)
   for d = 1, n do
     local least = f.sizes[d] // grid.dims[d]
     if least < f.halo[d] or least < 1 then
-      fail("ShapeError", called() .. ": sizes[" .. d .. "]: got " .. f.sizes[d] .. " for " .. grid.dims[d] .. " ranks, which is "
-        .. least .. " for the last one, expected at least 1, and the halo of " .. f.halo[d])
+      reject("ShapeError", "sizes[" .. d .. "]", f.sizes[d] .. " for " .. grid.dims[d] .. " ranks, which is " .. least
+        .. " for the last one", "at least 1, and the halo of " .. f.halo[d])
     end
     whole[d] = f.count[d] + 2 * f.halo[d]
   end
@@ -248,14 +248,14 @@ end
 function M.look(grid, u, name)
   local f = u ~= nil and grid.fields[u]
   if not f and M.is_foreign(grid, u) then
-    fail("ValueError", called() .. ": " .. (name or "field") .. ": got a field of another grid, expected one of this grid")
+    reject("ValueError", (name or "field"), "a field of another grid", "one of this grid")
   end
   if not f then refuse(u, name or "field", "a field, which grid:field has made; copy other tensors to one") end
   local sizes = sizes_of(u)
   for d = 1, #f.local_sizes do
     if sizes[d] ~= f.local_sizes[d] or #sizes ~= #f.local_sizes then
-      fail("ShapeError", called() .. ": " .. (name or "field") .. ": got sizes " .. list_text(sizes) .. ", expected the "
-        .. list_text(f.local_sizes) .. " that grid:field has given it")
+      reject("ShapeError", (name or "field"), "sizes " .. list_text(sizes), "the " .. list_text(f.local_sizes)
+        .. " that grid:field has given it")
     end
   end
   return f
@@ -399,7 +399,8 @@ local function read_fields(grid, fields, width)
     for d = 1, width and #grid.dims or 0 do
       local h = x.known[i].halo[d]
       if not is_integer(width) or width < 0 or width > h then
-        fail("ValueError", called() .. ": width: got " .. text(width) .. ", expected an integer from 0 to the halo, which is " .. h .. " along dimension " .. d)
+        reject("ValueError", "width", text(width), "an integer from 0 to the halo, which is " .. h
+          .. " along dimension " .. d)
       end
       x.width[i][d] = width
     end
@@ -420,8 +421,8 @@ local function check_sizes(grid, x)
   all_gather(given, own)
   for i = 1, grid.size do
     if given[i] ~= own then
-      fail("ShapeError", called() .. ": fields: got " .. own .. " on rank " .. grid.rank .. " and " .. given[i] .. " on rank " .. i - 1
-        .. ", expected the same on all: grid:field takes the sizes of the whole field")
+      reject("ShapeError", "fields", own .. " on rank " .. grid.rank .. " and " .. given[i] .. " on rank "
+        .. i - 1, "the same on all: grid:field takes the sizes of the whole field")
     end
   end
   grid.compared[own] = true

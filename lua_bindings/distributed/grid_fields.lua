@@ -54,18 +54,16 @@ end
 function M.gather(grid, u, dst, every)
   local f, n = grids.look(grid, u), #grid.dims
   every = every == nil and 1 or every
-  if dst < 0 or dst >= grid.size then
-    fail("ValueError", called() .. ": dst: got rank " .. dst .. ", expected 0 to " .. grid.size - 1)
-  end
+  if dst < 0 or dst >= grid.size then reject("ValueError", "dst", "rank " .. dst, "0 to " .. grid.size - 1) end
   if type(every) == "table" and rawlen(every) ~= n then
-    fail("ValueError", called() .. ": every: got " .. rawlen(every) .. " integers, expected one for each of the " .. n .. " dimensions")
+    reject("ValueError", "every", rawlen(every) .. " integers", "one for each of the " .. n .. " dimensions")
   end
   local steps, whole = {}, {}
   for d = 1, n do
     steps[d] = every
     if type(every) == "table" then steps[d] = rawget(every, d) end
     if not is_integer(steps[d]) or steps[d] < 1 then
-      fail("ValueError", called() .. ": every: got " .. text(steps[d]) .. ", expected integers of at least 1")
+      reject("ValueError", "every", text(steps[d]), "integers of at least 1")
     end
     whole[d] = (f.sizes[d] + steps[d] - 1) // steps[d]
   end
@@ -130,7 +128,7 @@ end
 local function fill(grid, u, seed, name)
   local f, inner = grids.look(grid, u), grids.inside(grid, u)
   local dtype, kind = dtype_of(u)
-  if kind ~= "F" then fail("DtypeError", called() .. ": field: got " .. dtype .. ", expected a floating dtype") end
+  if kind ~= "F" then reject("DtypeError", "field", dtype, "a floating dtype") end
   local strides, stride = {}, 1
   for d = #f.sizes, 1, -1 do
     strides[d], stride = stride, stride * f.sizes[d]

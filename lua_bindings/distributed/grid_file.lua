@@ -150,7 +150,7 @@ local function write_value_text(name, value)
   if type(value) == "boolean" then return value and "true" or "false" end
   if type(value) == "string" then return '"' .. value .. '"' end
   if type(value) ~= "number" then
-    fail("ArgumentError", called() .. ": " .. name .. ": got " .. describe(value) .. ", expected fields, tensors, numbers, strings and booleans")
+    reject("ArgumentError", name, describe(value), "fields, tensors, numbers, strings and booleans")
   end
   local digits = literal(value)
   local is_plain = not find(digits, ".") and not find(digits, "e") and not find(digits, "n")
@@ -258,7 +258,7 @@ function M.save(grid, path, tree)
       if device_of(value) then
         local dtype = dtype_of(value)
         if not names[dtype] then
-          fail("DtypeError", called() .. ": " .. name .. ": got " .. dtype .. ", which safetensors has no name for, expected another dtype")
+          reject("DtypeError", name, dtype .. ", which safetensors has no name for", "another dtype")
         end
         local shape, numel = f and f.sizes or sizes_of(value), 1
         for d = 1, #shape do numel = numel * shape[d] end
@@ -341,7 +341,7 @@ function M.rank_load(path)
     local _, all = list_names(path)
     while all["rank." .. saved] do saved = saved + 1 end
     if saved ~= world_size() then
-      fail("ValueError", called() .. ": " .. path .. ": got the trees of " .. saved .. " ranks, expected " .. world_size()
+      reject("ValueError", path, "the trees of " .. saved .. " ranks", world_size()
         .. ", one for each rank of now; grid:save writes fields for any number of ranks")
     end
     tree = decode(bytes_of(load_tensors(path, { names = { own } })[own]))

@@ -135,7 +135,6 @@ static int fused_close(lua_State *L) {
 }
 
 static int end_call(lua_State *L, int status, lua_KContext unused) {
-  (void)status, (void)unused;
   return finish(L, ltide_enter(L)->record->fusing == 1, 2);
 }
 
@@ -296,7 +295,6 @@ static int lfused_explain(lua_State *L, ltide_call *c) {
   return 0;
 }
 
-#define PATH "tide."
 static ltide_row rows[] = {
 #include "fuse/api/fuse.def"
     {0}};

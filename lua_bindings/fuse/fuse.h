@@ -1,6 +1,5 @@
 /* fuse.h: the operations of a fused function, which are noted. */
-#ifndef LTIDE_FUSE_H
-#define LTIDE_FUSE_H
+#pragma once
 
 #include "call/bindings.h"
 
@@ -16,5 +15,3 @@ void ltide_fuse_end(ltide_state *S); /* the state ends */
 bool ltide_fuse_cast(lua_State *L, ltide_state *S, tide_tensor **out, tide_tensor *x, const tide_options *o, bool copy);
 bool ltide_fuse_gather(lua_State *L, ltide_state *S, tide_tensor **out, const tide_tensor *x, const tide_tensor *index,
                        int dim, int places);
-
-#endif

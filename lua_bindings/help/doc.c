@@ -12,20 +12,19 @@ static void add_row(void *ctx, const char *path, const ltide_row *row) {
   lua_createtable(L, 3, 0);
   lua_pushstring(L, path), lua_rawseti(L, -2, 1);
   lua_pushstring(L, row->name), lua_rawseti(L, -2, 2);
-  lua_pushstring(L, row->doc), lua_rawseti(L, -2, 3);
+  if (row->doc) ltide_push_doc(L, row, false), lua_rawseti(L, -2, 3);
   lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
 }
 
 static int script_rows(lua_State *L) { return lua_newtable(L), ltide_each_row(add_row, L), 1; }
-static int script_shown_doc(lua_State *L) { return ltide_push_doc(L, lua_tostring(L, 1), false), 1; }
 static int script_tide(lua_State *L) { return ltide_push_module(L), 1; }
 static int script_methods(lua_State *L) { return ltide_push_methods(L), 1; }
 static int script_meta_name(lua_State *L) { return luaL_getmetafield(L, 1, "__name") == LUA_TSTRING; }
 
-/* row_doc(f): the doc of its row, with kinds, or nothing. */
+/* row_doc(f): the doc of its row, or nothing. */
 static int script_row_doc(lua_State *L) {
   const ltide_row *row = ltide_row_at(L, 1);
-  return row && row->doc ? (lua_pushstring(L, row->doc), 1) : 0;
+  return row && row->doc && ltide_push_doc(L, row, false);
 }
 
 /* instead(name): what there is in its place, or nil. */
@@ -84,9 +83,6 @@ static int script_nearest(lua_State *L) {
   return lua_pushstring(L, s.near.name), 1;
 }
 
-static const luaL_Reg script[] =
-    LTIDE_SCRIPT(rows, shown_doc, tide, methods, meta_name, row_doc, nearest, instead, lower, has_word, words);
-
 static int lhelp(lua_State *L) {
   ltide_enter(L);
   ltide_no_options(L, 1);
@@ -137,8 +133,7 @@ static int lhas(lua_State *L) {
     if (*end == ':' && strncmp(p, "Tensor:", 7)) to_methods(L, path, (size_t)(end - path));
     if (!lua_istable(L, -1)) lua_pushnil(L);
   }
-  lua_pushboolean(L, !lua_isnil(L, -1));
-  return 1;
+  return ltide_give_boolean(L, !lua_isnil(L, -1));
 }
 
 static ltide_row values[] = {
@@ -146,12 +141,11 @@ static ltide_row values[] = {
     {0}};
 
 void ltide_open_help(lua_State *L, ltide_state *S) {
-#define PATH "tide."
   static ltide_row rows[] = {
 #include "help/api/doc.def"
 #include "help/api/names.def"
       {0}};
-  ltide_script_give(L, "help/doc.c", script);
+  LTIDE_GIVE(L, "help/doc.c", rows, tide, methods, meta_name, row_doc, nearest, instead, lower, has_word, words);
   ltide_register_rows(L, "tide", rows);
   ltide_note_rows(L, "tide", values);
 }

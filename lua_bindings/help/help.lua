@@ -1,11 +1,11 @@
 -- help(): searches the rows of functions and lays the text out. A row is {path, name, doc}, where doc may be false.
 --
 -- tide.help returns text whose lines are as long as they are; help_wrapped breaks them at words for a terminal. An entry is
--- its signature, one sentence, an example (help_examples.lua), and further sentences as a list.
+-- its signature, one sentence, the example of the reference, and further sentences as a list.
 
 local M = ...
-local help_examples = use "help/help_examples"
-local shown_doc, rows, has_word, lower, words, tide = use("help/doc.c", "shown_doc", "rows", "has_word", "lower", "words", "tide")
+local examples = use "help/examples"
+local rows, has_word, lower, words, tide = use("help/doc.c", "rows", "has_word", "lower", "words", "tide")
 local methods, meta_name, row_doc, instead, nearest = use("help/doc.c", "methods", "meta_name", "row_doc", "instead", "nearest")
 
 local function in_module(path) return sub(path, 1, 1) == "t" end
@@ -57,7 +57,7 @@ local function text_line(lines)
 end
 
 local function first_sentence(doc)
-  local lines = lines_of(shown_doc(doc))
+  local lines = lines_of(doc)
   local text = lines[text_line(lines)]
   return text and sentences(text)[1] or ""
 end
@@ -67,15 +67,24 @@ function M.summary(doc) return first_sentence(doc) end
 
 local function indented(text) return "  " .. replace(text, "\n", "\n  ") end
 
+-- M.example(path, name): the example of the reference as a session at the prompt, or nil. tide.f, x:f and x:f_ share one.
+function M.example(path, name)
+  local of_tensor, list = path == "Tensor" or path == "tide", examples.list
+  local heading = of_tensor and name or sub(full(path, name), in_module(path) and 6 or 1)
+  local example = list[heading] or of_tensor and sub(name, #name) == "_" and list[sub(name, 1, -2)]
+  if not example then return nil end
+  local cut = find(example, "\n```\n")
+  local code = cut and sub(example, 1, cut - 1) or example
+  return "> " .. replace(code, "\n", "\n> ") .. (cut and "\n" .. sub(example, cut + 5) or "")
+end
+
 -- Signature, one sentence, example, details.
-local function laid_out(doc)
-  local lines = lines_of(shown_doc(doc))
-  local example = help_examples.example(lines[1])
+local function laid_out(path, name, doc)
+  local lines = lines_of(doc)
+  local example = M.example(path, name)
   local at = text_line(lines)
   local list = sentences(lines[at] or "")
   local out = join({ unpack(lines, 1, at - 1) }, "\n") .. "\n" .. (list[1] or "")
-  local few = #list == 2 and #list[1] + #list[2] < 160 and not example and not lines[at + 1]
-  if few then return out .. " " .. list[2] end
   if example then out = out .. "\n\n" .. indented(example) end
   if list[2] or lines[at + 1] then out = out .. "\n" end
   for i = 2, #list do out = out .. "\n- " .. list[i] end
@@ -157,7 +166,7 @@ local function exact(query)
   each(function(path, name, doc)
     if not matches(query, path, name) or doc and seen[doc] then return end
     if doc then seen[doc] = true end
-    list[#list + 1] = doc and laid_out(doc) or full(path, name)
+    list[#list + 1] = doc and laid_out(path, name, doc) or full(path, name)
   end)
   if list[2] and find(list[1], " -> table\n") and find(list[2], list[1] and sub(list[1], 1, find(list[1], " ") - 1) .. "(") == 1 then
     return join({ unpack(list, 2, #list) }, "\n\n")
@@ -332,8 +341,9 @@ local function of_object(value)
 end
 
 local function of_function(value)
-  local doc = row_doc(value)
-  return doc and laid_out(doc)
+  local doc, out = row_doc(value), nil
+  each(function(path, name, its) out = out or its == doc and doc and laid_out(path, name, doc) end)
+  return out
 end
 
 -- The last name in "tide.nn.Linear" or "x:backward".

@@ -32,12 +32,12 @@ typedef struct listing {
   lua_Integer n;
 } listing;
 
-/* example = what help shows of the function with the signature at the top, in the table below it. */
-static void set_example(lua_State *L) {
-  ltide_script_push(L, "help/help_examples.example");
-  lua_pushvalue(L, -2);
-  lua_call(L, 1, 1);
-  lua_setfield(L, -3, "example");
+/* example = what help shows of the function, in the table at the top. */
+static void set_example(lua_State *L, const char *path, const char *name) {
+  ltide_script_push(L, "help/help.example");
+  lua_pushstring(L, path), lua_pushstring(L, name);
+  lua_call(L, 2, 1);
+  lua_setfield(L, -2, "example");
 }
 
 static void add_row(void *ctx, const char *path, const ltide_row *row) {
@@ -57,8 +57,8 @@ static void add_row(void *ctx, const char *path, const ltide_row *row) {
   }
   if (row->doc) {
     const char *rest = strchr(row->doc, '\n');
-    ltide_push_doc(L, row->doc, true);
-    set_example(L);
+    set_example(L, path, row->name);
+    ltide_push_doc(L, row, true);
     lua_setfield(L, -2, "signature");
     ltide_set_text(L, "text", rest ? rest + 1 : "");
   }

@@ -52,11 +52,9 @@ static int script_note_wait(lua_State *L) {
 }
 
 void ltide_open_await(lua_State *L, ltide_state *S) {
-  static const luaL_Reg script[] = LTIDE_SCRIPT(start_wait, may_yield, note_wait);
   static ltide_row rows[] = {
-#define PATH "tide."
 #include "host/api/await.def"
       {0}};
-  ltide_script_give(L, "host/await.c", script);
+  LTIDE_GIVE(L, "host/await.c", start_wait, may_yield, note_wait);
   ltide_register_rows(L, "tide", rows);
 }

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "frame.h"
+#include "call/system.h"
 #include "quota/interruptible_pcall.h"
 #include "frame_cost.h"
 #include "call/scope.h"
@@ -44,12 +45,6 @@ struct ltide_frame_part {
 };
 LTIDE_PART(frame)
 LTIDE_PART_SIZE(frame)
-
-static int64_t now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * (int64_t)1000000000 + t.tv_nsec;
-}
 
 static size_t lua_bytes(lua_State *L) {
   return ((size_t)lua_gc(L, LUA_GCCOUNT) << 10) + (size_t)lua_gc(L, LUA_GCCOUNTB);
@@ -141,7 +136,7 @@ int ltide_frame_begin(lua_State *L, const tide_frame_options *options) {
   if (!part->frame && !make(L, make_frame)) return 0;
   ltide_frame *f = part->frame;
   f->open = true, f->o = o;
-  f->began = now(), f->deadline = f->began + o.budget * 1000, f->scripts = 0;
+  f->began = ltide_now(), f->deadline = f->began + o.budget * 1000, f->scripts = 0;
   f->waiting = 0;
   begin_costs(f);
   f->collector = lua_gc(L, LUA_GCISRUNNING);
@@ -196,7 +191,7 @@ static int resume(lua_State *L, lua_State *co, int args, int *results) {
   ltide_state *S = ltide_state_of(L);
   struct ltide_turn_part *turn = ltide_turn_of(S);
   const char *before = tide_refuse_waits(refusal);
-  int64_t begun = now();
+  int64_t begun = ltide_now();
   turn->in_frame = co, turn->awaits = false;
   if (S->quota) ltide_hook_on(S, co);
   int status = lua_resume(co, L, args, results);
@@ -206,7 +201,7 @@ static int resume(lua_State *L, lua_State *co, int args, int *results) {
     if (!ltide_ended_by_hook(co)) lua_resetthread(co);
   }
   turn->in_frame = NULL;
-  ltide_frame_of(S)->frame->scripts += now() - begun;
+  ltide_frame_of(S)->frame->scripts += ltide_now() - begun;
   tide_refuse_waits(before);
   return status;
 }
@@ -222,7 +217,7 @@ static tide_current *current_of(lua_State *L, lua_State *co) {
 static int measured(lua_State *L, lua_State *co, int args, int *results, ltide_job job, const void *function) {
   ltide_frame *f = frame_of(L);
   ltide_costs *t = f->costs;
-  int64_t begun = now();
+  int64_t begun = ltide_now();
   ltide_slice *s = f->o.device_budget ? ltide_costs_open(t, current_of(L, co), f->jobs) : NULL;
   if (s) s->job = job.id, s->function = function;
   int status = resume(L, co, args, results);
@@ -232,7 +227,7 @@ static int measured(lua_State *L, lua_State *co, int args, int *results, ltide_j
   }
   t->ran += !function;
   if (f->o.device_budget) ltide_costs_close(t, s, current_of(L, co), job.device);
-  if (!function) ltide_costs_learn(t, f->turn, (double)(now() - begun) / 1000);
+  if (!function) ltide_costs_learn(t, f->turn, (double)(ltide_now() - begun) / 1000);
   return status;
 }
 
@@ -264,8 +259,7 @@ static int become_job(lua_State *L) {
 static int push_misuse(lua_State *L) {
   const char *message = lua_touserdata(L, 1);
   lua_pushstring(L, message);
-  ltide_push_error(L, "StateError");
-  return 1;
+  return ltide_push_error(L, "StateError"), 1;
 }
 
 int ltide_fail_misuse(lua_State *L, int args, const char *message) {
@@ -276,10 +270,7 @@ int ltide_fail_misuse(lua_State *L, int args, const char *message) {
   return LUA_ERRRUN;
 }
 
-static int raise_end(lua_State *L) {
-  ltide_try(L, tide_quota_check(ltide_state_of(L)->quota));
-  return 0;
-}
+static int raise_end(lua_State *L) { return ltide_done(L, tide_quota_check(ltide_state_of(L)->quota)); }
 
 /* A script that has ended: what begins anew would run until a hook looks. LUA_OK, or the error is pushed. */
 int ltide_check_ended(lua_State *L) {
@@ -387,7 +378,7 @@ int ltide_frame_resume(lua_State *L) {
   const ltide_state *S = ltide_state_of(L);
   tide_current *host = leave_host();
   int status = LUA_OK;
-  for (int64_t left; status <= LUA_YIELD && f->waiting < f->jobs && (left = f->deadline - now()) > 0;) {
+  for (int64_t left; status <= LUA_YIELD && f->waiting < f->jobs && (left = f->deadline - ltide_now()) > 0;) {
     if (S->quota && tide_quota_check(S->quota) != TIDE_OK) break; /* they are not to end with another one's error */
     if (f->turn > f->jobs) f->turn = 1;
     if (ltide_costs_fits(f->costs, f->turn, (double)left / 1000))
@@ -476,12 +467,12 @@ static bool wants_cycle(lua_State *L, const ltide_frame *f) {
  * all others, and nothing tells which comes next: half of the time may be kept free for it. */
 static bool collect(lua_State *L, ltide_frame *f, int64_t deadline, size_t least) {
   bool ended = false;
-  int64_t t = now(), half = (deadline - t) / 2;
+  int64_t t = ltide_now(), half = (deadline - t) / 2;
   int pace = lua_gc(L, LUA_GCSETSTEPMUL, STEP_MUL);
   deadline -= f->last_longest < half ? f->last_longest : half;
   while (!ended && (t < deadline || least)) {
     ended = lua_gc(L, LUA_GCSTEP, 0);
-    int64_t next = now();
+    int64_t next = ltide_now();
     if (next - t > f->longest) f->longest = next - t;
     t = next;
     least -= least != 0;
@@ -494,7 +485,7 @@ static bool collect(lua_State *L, ltide_frame *f, int64_t deadline, size_t least
 
 static bool collect_in_slack(lua_State *L, ltide_frame *f) {
   size_t lua = lua_bytes(L), least = f->o.collect || lua < f->lua_begun ? 0 : (lua - f->lua_begun) / PER_STEP;
-  int64_t deadline = f->o.collect ? now() + f->o.collect * 1000 : f->deadline;
+  int64_t deadline = f->o.collect ? ltide_now() + f->o.collect * 1000 : f->deadline;
   if (!f->in_cycle && !wants_cycle(L, f)) return false;
   lua_gc(L, LUA_GCINC, 0, 0, 0); /* a step of a collector with generations has no bound */
   return collect(L, f, deadline, least);
@@ -508,7 +499,7 @@ int ltide_frame_end(lua_State *L, tide_frame_stats *stats) {
   if (stats && (stats->struct_size < sizeof(size_t) || stats->struct_size > 65536))
     return refuse("frame_end: struct_size is wrong, expected sizeof(tide_frame_stats)");
   tide_current *host = leave_host();
-  int64_t begun = now();
+  int64_t begun = ltide_now();
   const char *before = tide_refuse_waits(refusal); /* finalisers are scripts, too */
   bool ended = collect_in_slack(L, f);
   tide_refuse_waits(before);
@@ -520,7 +511,7 @@ int ltide_frame_end(lua_State *L, tide_frame_stats *stats) {
   atomic_store(&S->frame_open, false);
   if (f->collector) lua_gc(L, LUA_GCRESTART);
   if (!stats) return 1;
-  int64_t end = now();
+  int64_t end = ltide_now();
   const ltide_costs *t = f->costs;
   tide_frame_stats s = {stats->struct_size,
                         (end - f->began) / 1000,

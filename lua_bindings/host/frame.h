@@ -1,6 +1,5 @@
 /* frame.h: scripts in the frames of a host: what is behind tide_lua.h. */
-#ifndef LTIDE_FRAME_H
-#define LTIDE_FRAME_H
+#pragma once
 
 #include "call/bindings.h"
 #include "tide_lua.h"
@@ -16,5 +15,3 @@ int ltide_check_ended(lua_State *L);
 bool ltide_in_script(lua_State *L);
 /* Pops so many arguments and pushes a StateError; LUA_ERRRUN. */
 int ltide_fail_misuse(lua_State *L, int args, const char *message);
-
-#endif

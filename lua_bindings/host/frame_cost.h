@@ -1,6 +1,5 @@
 /* frame_cost.h: what frames know of the time that their work takes. */
-#ifndef LTIDE_FRAME_COST_H
-#define LTIDE_FRAME_COST_H
+#pragma once
 
 #include "call/bindings.h"
 
@@ -57,5 +56,3 @@ void ltide_costs_close(ltide_costs *t, ltide_slice *slice, tide_current *current
 void ltide_costs_drop(ltide_slice *slice); /* instead, where nothing was queued; NULL is allowed */
 /* Makes room for one more job; may raise. */
 void ltide_costs_room(lua_State *L, ltide_costs *t, int jobs);
-
-#endif

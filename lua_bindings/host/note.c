@@ -77,11 +77,9 @@ static int script_draw(lua_State *L) {
 }
 
 void ltide_open_note(lua_State *L, ltide_state *S) {
-#define PATH "tide."
   static ltide_row rows[] = {
 #include "host/api/note.def"
       {0}};
-  static const luaL_Reg script[] = LTIDE_SCRIPT(floor, clock, where, draw);
-  ltide_script_give(L, "host/note.c", script);
+  LTIDE_GIVE(L, "host/note.c", floor, clock, where, draw);
   ltide_register_rows(L, "tide", rows);
 }

@@ -108,8 +108,7 @@ static int recorder_gc(lua_State *L) {
 /* What another module's text makes is not this one's. Upvalue: require. */
 static int require_apart(lua_State *L) {
   recorder *r = recorder_of(L);
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_insert(L, 1);
+  ltide_insert_upvalue(L, 1);
   if (r) r->apart++;
   int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
   if (r) r->apart--;
@@ -179,8 +178,7 @@ static int script_source_of(lua_State *L) {
 
 /* variable_of(f, i): which variable the upvalue is, among all functions that share it. */
 static int script_variable_of(lua_State *L) {
-  lua_pushlightuserdata(L, lua_upvalueid(L, 1, (int)lua_tointeger(L, 2)));
-  return 1;
+  return lua_pushlightuserdata(L, lua_upvalueid(L, 1, (int)lua_tointeger(L, 2))), 1;
 }
 
 static void add_sizes(luaL_Buffer *text, const tide_tensor *x) {
@@ -282,8 +280,6 @@ static void forget_compiled(lua_State *L, lua_Integer n) {
     int op = push_change(L, i);
     if (op == JOIN || op == OLD) ltide_jit_interpret(L, 4);
   }
-#else
-  (void)L, (void)n;
 #endif
 }
 
@@ -413,14 +409,11 @@ int ltide_reload(lua_State *L, const char *name, const char *text, size_t size) 
 }
 
 void ltide_open_reload(lua_State *L, ltide_state *S) {
-  static const luaL_Reg script[] =
-      LTIDE_SCRIPT(run_recorded, apart, is_made, compile_text, global_table, is_same, source_of, variable_of, likeness,
-                   length_of_place, pairs_of_place, apply_changes);
   static ltide_row rows[] = {
-#define PATH "tide."
 #include "host/api/reload.def"
       {0}};
   ltide_open_finaliser(L, RECORDER_META, recorder_gc);
-  ltide_script_give(L, "host/reload.c", script);
+  LTIDE_GIVE(L, "host/reload.c", run_recorded, apart, is_made, compile_text, global_table, is_same, source_of,
+             variable_of, likeness, length_of_place, pairs_of_place, apply_changes);
   ltide_register_rows(L, "tide", rows);
 }

@@ -1,10 +1,7 @@
 /* reload.h: a module's text again while what it holds stays. */
-#ifndef LTIDE_RELOAD_H
-#define LTIDE_RELOAD_H
+#pragma once
 
 #include "call/bindings.h"
 
 /* tide_lua_reload: pushes the module, or the error whose status it returns. */
 int ltide_reload(lua_State *L, const char *name, const char *text, size_t size);
-
-#endif

@@ -39,8 +39,7 @@ static int give_all(lua_State *L, int status, lua_KContext context) {
 }
 
 static int call_original(lua_State *L) {
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_insert(L, 1);
+  ltide_insert_upvalue(L, 1);
   lua_callk(L, lua_gettop(L) - 1, LUA_MULTRET, 0, give_all);
   return give_all(L, LUA_OK, 0);
 }

@@ -1,6 +1,5 @@
 /* sandbox.h: scripts that the host does not trust. */
-#ifndef LTIDE_SANDBOX_H
-#define LTIDE_SANDBOX_H
+#pragma once
 
 #include "call/bindings.h"
 
@@ -10,5 +9,3 @@ int ltide_quota_set(lua_State *L, tide_quota_kind kind, int64_t limit); /* tide_
 int64_t ltide_quota_used(lua_State *L, tide_quota_kind kind);
 int64_t ltide_quota_overrun(lua_State *L, tide_quota_kind kind);
 int ltide_restrict(lua_State *L, unsigned capabilities); /* tide_lua_restrict */
-
-#endif

@@ -236,21 +236,17 @@ static int lmain(lua_State *L, ltide_call *c) {
   exit(code);
 }
 
-static const luaL_Reg script[] =
-    LTIDE_SCRIPT(new_context, end_all, hand_out, count_processes, pid_of, how_ended, cannot_use, own_program, dump,
-                 write_task, start, now, sleep, load, set_upvalue, tell_begun);
-
 static ltide_row spawn_context_rows[] = {
 #include "host/api/spawn_context.def"
     {0}};
 
-#define PATH "tide.multiprocessing."
 static ltide_row spawn_rows[] = {
 #include "host/api/spawn.def"
     {0}};
 
 void ltide_open_spawn(lua_State *L, ltide_state *S) {
-  ltide_script_give(L, "host/spawn.c", script);
+  LTIDE_GIVE(L, "host/spawn.c", new_context, end_all, hand_out, count_processes, pid_of, how_ended, cannot_use,
+             own_program, dump, write_task, start, now, sleep, load, set_upvalue, tell_begun);
   static const luaL_Reg meta[] = {{"__close", context_close}, {"__gc", context_gc}, {0}};
   ltide_new_class(L, CONTEXT_META, meta, "Context", spawn_context_rows, NULL);
   ltide_register_in(L, "tide.multiprocessing", spawn_rows);

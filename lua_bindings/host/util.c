@@ -41,8 +41,6 @@ static int script_leave(lua_State *L) {
   return 0;
 }
 
-static const luaL_Reg script[] = LTIDE_SCRIPT(like, near_option, leave);
-
 /* {==== Threads */
 
 static int lset_num_threads(lua_State *L, ltide_call *c) {
@@ -71,9 +69,8 @@ static ltide_row cmdline_rows[] = {
 
 void ltide_open_util(lua_State *L, ltide_state *S) {
   static const luaL_Reg none[] = {{NULL, NULL}};
-  ltide_script_give(L, "host/util.c", script);
+  LTIDE_GIVE(L, "host/util.c", like, near_option, leave);
   ltide_new_class(L, "tide.cmdline", none, "cmdline", cmdline_rows, NULL);
-#define PATH "tide."
   static ltide_row rows[] = {
 #include "host/api/util.def"
       {0}};

@@ -10,7 +10,7 @@ local nan_color = 0xff00ff
 local MOST_PIXELS = 1 << 24
 
 local function refuse_shape(x)
-  fail("ShapeError", called() .. ": x: got " .. describe(x) .. ", expected [h, w] or a picture [h, w, 3] or [3, h, w]")
+  reject("ShapeError", "x", describe(x), "[h, w] or a picture [h, w, 3] or [3, h, w]")
 end
 
 -- x as [h, w] or [3, h, w].
@@ -149,18 +149,18 @@ function M.imshow(x, opts)
   local columns, color = columns(), terminal_colors()
   if opts.color ~= "auto" then color = opts.color end
   local dtype = text(x.dtype)
-  if find(dtype, "complex") then fail("DtypeError", called() .. ": x: got " .. describe(x) .. ", expected real values: x:abs()") end
+  if find(dtype, "complex") then reject("DtypeError", "x", describe(x), "real values: x:abs()") end
   local planes = planes_of(x)
   local n = planes:dim()
   local h, w = planes:size(n - 1), planes:size(n)
   local is_notebook = has "runner/runner_notebook.c" and not opts.text and opts.color == "auto"
   local width = opts.width or is_notebook and picture_width(w) or (w < columns and w or columns)
-  if width < 1 then fail("ValueError", called() .. ": width: got " .. text(width) .. ", expected at least 1") end
+  if width < 1 then reject("ValueError", "width", text(width), "at least 1") end
   local height = (h * width / w + 0.5) // 1 | 0
   height = height > 0 and height or 1
   if width * 1.0 * height > MOST_PIXELS then
-    fail("ValueError", called() .. ": width: got " .. text(width) .. " columns, which makes " .. text(height) .. " rows of pixels of "
-      .. describe(x) .. ", expected at most " .. MOST_PIXELS .. " pixels")
+    reject("ValueError", "width", text(width) .. " columns, which makes " .. text(height) .. " rows of pixels of "
+      .. describe(x), "at most " .. MOST_PIXELS .. " pixels")
   end
   planes = M.pool_blocks(M.pool_blocks(planes:to(dtype == "tide.float64" and "float64" or "float32"), n - 1, height), n, width)
   local rows, low, high, missing = pixels_of(planes, width, height, opts, dtype == "tide.uint8")

@@ -48,8 +48,7 @@ static int script_picture(lua_State *L) {
 
 static int script_save_picture(lua_State *L) {
   ltide_need(L, TIDE_LUA_FILES, "plot: path");
-  ltide_try(L, tide_png_save(lua_tostring(L, 1), ltide_check_tensor(L, ltide_enter(L), 2, "picture")));
-  return 0;
+  return ltide_done(L, tide_png_save(lua_tostring(L, 1), ltide_check_tensor(L, ltide_enter(L), 2, "picture")));
 }
 
 static int script_bytes(lua_State *L) {
@@ -83,14 +82,11 @@ static const char *colors_of_terminal(void) {
 /* terminal_colors(): "true", "256" or "none". */
 static int script_terminal_colors(lua_State *L) { return lua_pushstring(L, colors_of_terminal()), 1; }
 
-static const luaL_Reg script[] = LTIDE_SCRIPT(numbers, picture, save_picture, bytes, log10, general, terminal_colors);
-
-#define PATH "tide."
 static ltide_row picture_rows[] = {
 #include "plot/api/picture.def"
     {0}};
 
 void ltide_open_picture(lua_State *L, ltide_state *S) {
-  ltide_script_give(L, "plot/picture.c", script);
+  LTIDE_GIVE(L, "plot/picture.c", numbers, picture, save_picture, bytes, log10, general, terminal_colors);
   ltide_register_rows(L, "tide", picture_rows);
 }

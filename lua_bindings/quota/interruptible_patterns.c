@@ -351,11 +351,9 @@ static int string_gmatch(lua_State *L) {
   const char *text = luaL_checklstring(L, 1, &length), *pattern = luaL_checklstring(L, 2, &pattern_length);
   walk w = {text, text + length, pattern, pattern + pattern_length, text + begin_of(L, length), NULL};
   lua_settop(L, 2);
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_insert(L, 1);
+  ltide_insert_upvalue(L, 1);
   *(walk *)ltide_new_userdata(L, sizeof w, 0) = w;
-  lua_pushcclosure(L, next_match, 4);
-  return 1;
+  return lua_pushcclosure(L, next_match, 4), 1;
 }
 
 /* {==== gsub */

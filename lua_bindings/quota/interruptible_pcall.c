@@ -57,8 +57,7 @@ static int protected_call(lua_State *L) {
 static int run_handler(lua_State *L) {
   lua_settop(L, 1);
   if (passes(L)) return 1;
-  lua_pushvalue(L, lua_upvalueindex(2));
-  lua_insert(L, 1);
+  ltide_insert_upvalue(L, 2);
   lua_call(L, 1, 1);
   return 1;
 }
@@ -82,8 +81,7 @@ static int guarded_call_with_handler(lua_State *L) {
 
 /* load reports an error of its reader as one in the text, resume that of the coroutine. */
 static int call_original(lua_State *L) {
-  lua_pushvalue(L, lua_upvalueindex(2));
-  lua_insert(L, 1);
+  ltide_insert_upvalue(L, 2);
   lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
   bool failed = lua_gettop(L) == 2 && !lua_toboolean(L, 1);
   return failed && error_passes(L) ? let_pass(L) : lua_gettop(L);
@@ -186,8 +184,7 @@ static int wrap(lua_State *L) {
   luaL_checktype(L, 1, LUA_TFUNCTION);
   for (int i = 1; i <= 3; i++) lua_pushvalue(L, lua_upvalueindex(i));
   make_coroutine(L);
-  lua_pushcclosure(L, call_wrapped, 4);
-  return 1;
+  return lua_pushcclosure(L, call_wrapped, 4), 1;
 }
 
 /* Replaces the function of that name in the table at the top; the others there are its originals. */

@@ -1,6 +1,5 @@
 /* interruptible_pcall.h: errors that no script may catch. */
-#ifndef LTIDE_CATCH_H
-#define LTIDE_CATCH_H
+#pragma once
 
 #include "call/bindings.h"
 
@@ -9,5 +8,3 @@
 void ltide_let_pass(lua_State *L, _Atomic bool *flag, bool guarded);
 /* Has the error of that hook ended the coroutine? What it has to close would run without hooks: it is left as it is. */
 bool ltide_ended_by_hook(lua_State *co);
-
-#endif

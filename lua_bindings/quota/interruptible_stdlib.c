@@ -98,8 +98,7 @@ static int table_move(lua_State *L) {
       copy_element(L, ltide_bounding(L), 1, from + k, target, to + k);
     }
   }
-  lua_pushvalue(L, target);
-  return 1;
+  return lua_pushvalue(L, target), 1;
 }
 
 /* Bytes that are copied, perhaps into memory that is new. */
@@ -274,8 +273,7 @@ static int table_unpack(lua_State *L) {
 /* {==== The rest */
 
 static int call_original(lua_State *L) {
-  lua_pushvalue(L, lua_upvalueindex(2));
-  lua_insert(L, 1);
+  ltide_insert_upvalue(L, 2);
   lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
   return lua_gettop(L);
 }
@@ -361,11 +359,7 @@ static int base_select(lua_State *L) {
   size_t length = lua_type(L, 1) == LUA_TSTRING ? lua_rawlen(L, 1) : 0;
   if (length >= LONG) ltide_charge(L, ltide_bounding(L), (double)length * LTIDE_NUMERAL / 16);
   lua_CFunction original = lua_tocfunction(L, lua_upvalueindex(2));
-  if (original) return original(L);
-  lua_pushvalue(L, lua_upvalueindex(2)); /* the host's */
-  lua_insert(L, 1);
-  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
-  return lua_gettop(L);
+  return original ? original(L) : call_original(L); /* the host's */
 }
 
 static int base_collectgarbage(lua_State *L) {

@@ -1,6 +1,5 @@
 /* interruptible_stdlib.h: functions of Lua's library that may run long in C, in a form that the host can end. */
-#ifndef LTIDE_BOUNDED_H
-#define LTIDE_BOUNDED_H
+#pragma once
 
 #include "quota.h"
 
@@ -37,5 +36,3 @@ extern const luaL_Reg ltide_patterns[]; /* interruptible_patterns.c: of string *
 
 /* Puts ours in the places of Lua's, where the host has opened string and table. */
 void ltide_bound_library(lua_State *L, ltide_state *S);
-
-#endif

@@ -78,7 +78,6 @@ static double between(lua_Integer first, lua_Integer last, size_t length) {
 
 static double sub_cost(lua_State *L, ltide_state *S) {
   size_t length = length_of(L, 1);
-  (void)S;
   if (length < LONG) return 0;
   return between(integer_of(L, 2, 1), integer_of(L, 3, -1), length);
 }
@@ -86,15 +85,11 @@ static double sub_cost(lua_State *L, ltide_state *S) {
 /* Of string.byte and utf8.codepoint: a value for each byte. */
 static double byte_cost(lua_State *L, ltide_state *S) {
   size_t length = length_of(L, 1);
-  (void)S;
   if (length < LONG || lua_gettop(L) < 3) return 0;
   return 40 * between(integer_of(L, 2, 1), integer_of(L, 3, -1), length);
 }
 
-static double utf8_cost(lua_State *L, ltide_state *S) {
-  (void)S;
-  return 12 * (double)length_of(L, 1);
-}
+static double utf8_cost(lua_State *L, ltide_state *S) { return 12 * (double)length_of(L, 1); }
 
 /* Characters that %q writes as numbers, one by one. */
 static double quoted_cost(lua_State *L, ltide_state *S, int arg) {
@@ -143,7 +138,6 @@ static double pack_cost(lua_State *L, ltide_state *S) {
 
 static double unpack_cost(lua_State *L, ltide_state *S) {
   size_t length = length_of(L, 1);
-  (void)S;
   return length < LONG ? 0 : 60 * (double)length;
 }
 

@@ -1,6 +1,5 @@
 /* quota.h: the hook that ends a script with its quota, and the allocator that counts for it. */
-#ifndef LTIDE_QUOTA_H
-#define LTIDE_QUOTA_H
+#pragma once
 
 #include "call/bindings.h"
 
@@ -34,5 +33,3 @@ void ltide_alloc_open(lua_State *L, ltide_state *S); /* quota_alloc.c */
 void ltide_alloc_close(lua_State *L, ltide_state *S);
 int ltide_hook_set(lua_State *L, lua_Hook fn, int mask, int count); /* tide_lua_sethook */
 void ltide_hook_close(lua_State *L, ltide_state *S);                /* the state ends */
-
-#endif

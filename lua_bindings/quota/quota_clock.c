@@ -15,6 +15,7 @@
  * and after L no longer points at it. So a switch of coroutines needs no barrier. Clocks are never freed, but used
  * again, so that a handler may walk their list. */
 #include "quota_clock.h"
+#include "call/system.h"
 #include "quota.h"
 
 #if defined(__has_feature)
@@ -63,12 +64,6 @@ static bool ends, joining;
 static int64_t wakes_at;
 static struct sigaction before; /* what the host had installed */
 static int jump_word = NONE;    /* where the jump buffer's address is in lua_State */
-
-static int64_t now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * (int64_t)1000000000 + t.tv_nsec;
-}
 
 /* {==== What is in a protected call */
 
@@ -203,7 +198,7 @@ static int64_t look(ltide_clock *c, int64_t at) {
 static void *sleep_on(void *unused) {
   pthread_mutex_lock(&lock);
   while (!ends) {
-    int64_t at = now(), next = at + far_away;
+    int64_t at = ltide_now(), next = at + far_away;
     for (ltide_clock *c = atomic_load(&clocks); c; c = c->next) {
       int64_t when = c->used ? look(c, at) : next;
       if (when < next) next = when;
@@ -319,7 +314,7 @@ bool ltide_clock_run(ltide_clock *c, lua_State *L) {
     atomic_store(&c->thread, (int)syscall(SYS_gettid));
     atomic_store(&c->stack, stack_end());
     atomic_store(&c->L, L);
-    if (left < far_away / 1000 && now() + 1000 * left < wakes_at) pthread_cond_signal(&changed);
+    if (left < far_away / 1000 && ltide_now() + 1000 * left < wakes_at) pthread_cond_signal(&changed);
     if (tide_quota_get_limit(c->quota, TIDE_QUOTA_INSTRUCTIONS) >= 0) pthread_cond_signal(&changed);
   }
   pthread_mutex_unlock(&lock);

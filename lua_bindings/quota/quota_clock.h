@@ -1,6 +1,5 @@
 /* quota_clock.h: ends scripts that run without a hook, when their time is over or the host kills them. */
-#ifndef LTIDE_QUOTA_CLOCK_H
-#define LTIDE_QUOTA_CLOCK_H
+#pragma once
 
 #include "call/bindings.h"
 
@@ -21,5 +20,3 @@ bool ltide_clock_holds(const ltide_clock *c, const lua_State *L);
 /* The hook was called: what it has replaced, with its mask and count; NULL: it has replaced none. */
 lua_Hook ltide_clock_taken(ltide_clock *c, int *mask, int *count);
 void ltide_clock_wake(void); /* something may be used up earlier than was known */
-
-#endif

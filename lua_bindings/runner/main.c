@@ -309,8 +309,7 @@ static int show_help(lua_State *L, const char *name) {
   lua_pushstring(L, name);
   int status = lua_pcall(L, 1, 0, 0); /* a name that is unknown needs no traceback */
   if (status != LUA_OK) luaL_tolstring(L, -1, NULL), runner_report(L, status);
-  lua_pushboolean(L, status == LUA_OK);
-  return 1;
+  return ltide_give_boolean(L, status == LUA_OK);
 }
 
 /* Pushes what the table arg has from 1 on, as LUA_INIT, -l and -e have left it. Returns how many. */
@@ -379,8 +378,7 @@ static int run(lua_State *L) {
   if (o.help) return show_help(L, o.help);
   if (o.api || o.init || o.doctor) {
     lua_pushcfunction(L, o.api ? setup_print_api : o.init ? setup_init : ranks_print_doctor);
-    lua_pushboolean(L, runner_report(L, runner_call(L, 0, 0)) == LUA_OK);
-    return 1;
+    return ltide_give_boolean(L, runner_report(L, runner_call(L, 0, 0)) == LUA_OK);
   }
   bool nothing = !o.script && !o.evaluated && !o.version, prompt = o.interactive || (nothing && isatty(STDIN_FILENO));
   if (prompt || o.evaluated || o.notebook) repl_open(L);
@@ -405,8 +403,7 @@ static int run(lua_State *L) {
     repl_run(L);
   } else if (nothing && run_chunk(L, luaL_loadfile(L, NULL)) != LUA_OK)
     return 0;
-  lua_pushboolean(L, 1);
-  return 1;
+  return ltide_give_boolean(L, 1);
 }
 
 int main(int argc, char **argv) {

@@ -1,6 +1,5 @@
 /* repl.h: what the files of the prompt share: repl.c and repl_*.c. */
-#ifndef LTIDE_REPL_H
-#define LTIDE_REPL_H
+#pragma once
 
 #include "call/bindings.h"
 
@@ -58,5 +57,3 @@ void notebook_run(lua_State *L, const char *folder); /* serves requests until th
 
 typedef enum repl_done { REPL_DONE, REPL_FAILED, REPL_LEAVES } repl_done;
 repl_done repl_command(lua_State *L, const char *line);
-
-#endif

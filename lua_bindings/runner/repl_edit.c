@@ -57,10 +57,7 @@ static int next_byte; /* what is taken before the terminal is asked; 0: nothing 
 
 /* {==== What libedit asks */
 
-static char *give_prompt(editline *e) {
-  (void)e;
-  return (char *)prompt_text;
-}
+static char *give_prompt(editline *e) { return (char *)prompt_text; }
 
 static void to_plain_mode(void) { edit.set(edit.line, SET_TERMINAL_MODE, 0); }
 
@@ -103,7 +100,6 @@ static int take_byte(void) {
 /* The next character of whatever locale; bytes that are none in it are taken for themselves. */
 static int give_char(editline *e, wchar_t *out) {
   mbstate_t shift = {0};
-  (void)e;
   for (;;) {
     int c = take_byte();
     if (c < 0) return 0;
@@ -115,10 +111,7 @@ static int give_char(editline *e, wchar_t *out) {
   }
 }
 
-static unsigned char refresh(editline *e, int key) {
-  (void)e, (void)key;
-  return DONE_REFRESH;
-}
+static unsigned char refresh(editline *e, int key) { return DONE_REFRESH; }
 
 /* {==== Completion */
 
@@ -133,7 +126,6 @@ static int find_names(lua_State *L) {
 static unsigned char complete(editline *e, int key) {
   const line_info *line = edit.info(e);
   const char *from = line->cursor;
-  (void)key;
   while (from > line->buffer && (from[-1] == ' ' || from[-1] == '\t')) from--;
   if (terminal_has_more() || from == line->buffer || from[-1] == '\n')
     return edit.insert(e, "\t") ? DONE_ERROR : DONE_REFRESH;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "call/did_you_mean.h"
+#include "call/each.h"
 #include "repl.h"
 #include "call/row.h"
 #include "runner.h"
@@ -56,7 +57,7 @@ static int script_number(lua_State *L) { return lua_stringtonumber(L, lua_tostri
 /* row_line(f): the first line of the help of its row, or nil. */
 static int script_row_line(lua_State *L) {
   const ltide_row *row = ltide_row_at(L, 1);
-  if (row && row->doc) return ltide_push_doc(L, row->doc, true), 1;
+  if (row && row->doc) return ltide_push_doc(L, row, true), 1;
   return lua_pushnil(L), 1;
 }
 
@@ -95,13 +96,11 @@ static int script_libraries(lua_State *L) {
 
 int repl_call(lua_State *L, const char *name, int n) {
   static bool given;
-  static const luaL_Reg own[] = {{"compile", script_compile},     {"share_upvalue", script_share_upvalue},
-                                 {"is_c", script_is_c},           {"is_help", script_is_help},
-                                 {"globals", script_globals},     {"last_result", script_last_result},
-                                 {"number", script_number},       {"row_line", script_row_line},
-                                 {"help_line", script_help_line}, {"option_keys", script_option_keys},
-                                 {"libraries", script_libraries}, {NULL, NULL}};
-  if (!given) ltide_script_give(L, "runner/repl_session.c", own), manual_open(L);
+  if (!given) {
+    LTIDE_GIVE(L, "runner/repl_session.c", compile, share_upvalue, is_c, is_help, globals, last_result, number,
+               row_line, help_line, option_keys, libraries);
+    manual_open(L);
+  }
   given = true;
   return ltide_script_call(L, name, n);
 }
@@ -177,10 +176,7 @@ int repl_print_help(lua_State *L) {
 
 void repl_prepare_globals(lua_State *L) {
   lua_newtable(L);
-  lua_createtable(L, 0, 1);
-  lua_pushliteral(L, "v");
-  lua_setfield(L, -2, "__mode");
-  lua_setmetatable(L, -2);
+  ltide_make_weak(L, "v");
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_weak);
   lua_pushglobaltable(L);
   if (!lua_getmetatable(L, -1)) lua_newtable(L);

@@ -1,6 +1,5 @@
 /* runner.h: what the files of the runner share. */
-#ifndef LTIDE_RUNNER_H
-#define LTIDE_RUNNER_H
+#pragma once
 
 #include "call/bindings.h"
 
@@ -52,5 +51,3 @@ typedef struct ranks_options {
 /* Becomes the launcher of MPI. Returns an exit code where that fails. */
 int ranks_launch(const ranks_options *o, char **argv);
 int ranks_print_doctor(lua_State *L);
-
-#endif

@@ -57,7 +57,6 @@ static void drop(void *ptr, size_t size) {
 }
 
 static void *allocate(void *user, void *ptr, size_t old, size_t size) {
-  (void)user;
   if (!ptr) return size == 0 ? NULL : is_small(size) ? take(size) : malloc(size);
   if (size == 0) {
     if (old == ltide_handle_block) ltide_handle_gone(ptr);
@@ -82,7 +81,6 @@ static int panic(lua_State *L) {
 static void warn(void *user, const char *text, int to_continue) {
   static ltide_warn_switch now = {.off = true};
   bool first = !now.continues;
-  (void)user;
   if (ltide_warn_filter(&now, text, to_continue))
     fprintf(stderr, "%s%s%s", first ? "Lua warning: " : "", text, to_continue ? "" : "\n");
 }

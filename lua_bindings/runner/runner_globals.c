@@ -5,6 +5,7 @@
  * --strict __newindex notes the names. Reads by C functions, which look for what may be there, pass. */
 
 #include "call/did_you_mean.h"
+#include "call/object.h"
 #include "runner.h"
 
 static lua_CFunction outer; /* the prompt's __index, which asks ours */
@@ -72,8 +73,7 @@ static int strict_newindex(lua_State *L) {
   lua_pushboolean(L, true);
   lua_rawset(L, lua_upvalueindex(2));
   if (lua_isfunction(L, lua_upvalueindex(1))) {
-    lua_pushvalue(L, lua_upvalueindex(1));
-    lua_insert(L, 1);
+    ltide_insert_upvalue(L, 1);
     lua_call(L, 3, 0);
   } else if (lua_isnil(L, lua_upvalueindex(1))) {
     lua_rawset(L, 1);

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "quota/interruptible_pcall.h"
+#include "call/system.h"
 #include "runner.h"
 #include "call/error.h"
 #include "host/host.h"
@@ -52,12 +53,6 @@ static struct {
 
 /* {==== The handler */
 
-static int64_t now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * second + t.tv_nsec;
-}
-
 static void on_sigint(int sig);
 
 /* Are calls that wait in the kernel begun again after the handler? The driver's want to be, so the first time they
@@ -85,7 +80,6 @@ static void take_up(lua_State *L) {
 }
 
 static void stop_hook(lua_State *L, lua_Debug *ar) {
-  (void)ar;
   if (!pending) { /* a wait has taken it up meanwhile, in another coroutine */
     release_hook(L);
     return;
@@ -117,7 +111,7 @@ static void on_sigint(int sig) {
     return;
   }
   int64_t before = last_at;
-  last_at = now();
+  last_at = ltide_now();
   if (!armed) {
     pending = 1;
     if (!in_session) end_process(sig);
@@ -145,7 +139,6 @@ static void install(int sig, void (*handler)(int, siginfo_t *, void *), int flag
 /* Nothing has taken the interruption up within a second: calls that wait in the kernel return, and kernels end. */
 static void on_alarm(int sig, siginfo_t *info, void *context) {
   int kept = errno;
-  (void)info, (void)context;
   if (pending && !pthread_equal(pthread_self(), home))
     pthread_kill(home, sig);
   else if (pending) {
@@ -157,18 +150,17 @@ static void on_alarm(int sig, siginfo_t *info, void *context) {
 
 static void on_sigterm(int sig, siginfo_t *info, void *context) {
   int kept = errno;
-  (void)context;
   if (info->si_pid != getpid()) terminator = info->si_pid;
   bool is_parents = ltide_task.is_task && terminator == getppid();
   if (terminated) {
-    bool is_same = is_parents || (parent_was_first && now() - terminated_at < second);
+    bool is_same = is_parents || (parent_was_first && ltide_now() - terminated_at < second);
     if (!is_same) end_process(sig);
   } else if (!armed) {
     end_process(sig);
   } else if (!pthread_equal(pthread_self(), home)) {
     pthread_kill(home, sig);
   } else {
-    terminated = 1, parent_was_first = is_parents, terminated_at = now();
+    terminated = 1, parent_was_first = is_parents, terminated_at = ltide_now();
     pending = 1, twice = 0;
     set_hook(running);
     install(SIGALRM, on_alarm, 0);
@@ -177,10 +169,7 @@ static void on_sigterm(int sig, siginfo_t *info, void *context) {
   errno = kept;
 }
 
-static void leave(int sig, siginfo_t *info, void *context) {
-  (void)sig, (void)info, (void)context;
-  _exit(EXIT_TERMINATED);
-}
+static void leave(int sig, siginfo_t *info, void *context) { _exit(EXIT_TERMINATED); }
 
 void interrupt_leave(void) {
   if (!terminated) return;
@@ -205,7 +194,6 @@ static int end_task(void) {
 
 /* Asked by every wait: the error that follows takes the hook's place. */
 static int interrupted(void *user) {
-  (void)user;
   if (!pending) return 0;
   take_up(running);
   return 1;
@@ -222,8 +210,7 @@ static void came_back(lua_State *before) {
 /* coroutine.resume; the original is the upvalue. It raises for a wrong argument alone, before anything runs. */
 static int resume(lua_State *L) {
   lua_State *before = running, *co = lua_tothread(L, 1);
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_insert(L, 1);
+  ltide_insert_upvalue(L, 1);
   if (co) running = co;
   lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
   came_back(before);
@@ -233,8 +220,7 @@ static int resume(lua_State *L) {
 /* What coroutine.wrap returns: upvalues are the original's function and its coroutine. */
 static int call_wrapped(lua_State *L) {
   lua_State *before = running;
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_insert(L, 1);
+  ltide_insert_upvalue(L, 1);
   running = lua_tothread(L, lua_upvalueindex(2));
   int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
   came_back(before);
@@ -242,12 +228,10 @@ static int call_wrapped(lua_State *L) {
 }
 
 static int wrap(lua_State *L) {
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_insert(L, 1);
+  ltide_insert_upvalue(L, 1);
   lua_call(L, lua_gettop(L) - 1, 1);
   if (!lua_getupvalue(L, -1, 1) || !lua_isthread(L, -1)) return luaL_error(L, "wrap: a coroutine was expected");
-  lua_pushcclosure(L, call_wrapped, 2);
-  return 1;
+  return lua_pushcclosure(L, call_wrapped, 2), 1;
 }
 
 /* {==== The runner's side */
@@ -260,7 +244,7 @@ static void replace(lua_State *L, const char *name, lua_CFunction by) {
 
 void interrupt_open(lua_State *L) {
   running = L, home = pthread_self();
-  last_at = now() - 2 * second;
+  last_at = ltide_now() - 2 * second;
   tide_interrupt_set(interrupted, NULL);
   lua_getglobal(L, LUA_COLIBNAME);
   replace(L, "resume", resume);

@@ -2,6 +2,7 @@
  * share/tide/manual beside the runner's bin. A build tree has a link there. */
 
 #include "call/did_you_mean.h"
+#include "call/each.h"
 #include "repl.h"
 #include "call/script.h"
 #include "call/system.h"
@@ -39,10 +40,4 @@ static int script_nearest_of(lua_State *L) {
   return lua_pushstring(L, near.name), 1;
 }
 
-void manual_open(lua_State *L) {
-  static const luaL_Reg own[] = {{"manual_folder", script_manual_folder},
-                                 {"manual_text", script_manual_text},
-                                 {"nearest_of", script_nearest_of},
-                                 {NULL, NULL}};
-  ltide_script_give(L, "runner/runner_manual.c", own);
-}
+void manual_open(lua_State *L) { LTIDE_GIVE(L, "runner/runner_manual.c", manual_folder, manual_text, nearest_of); }

@@ -15,6 +15,7 @@
 #include "repl.h"
 #include "runner.h"
 #include "call/script.h"
+#include "call/each.h"
 #include "call/handle.h"
 #include "call/system.h"
 
@@ -88,16 +89,11 @@ static int script_picture_shown(lua_State *L) {
 }
 
 static void open_pictures(lua_State *L) {
-  static const luaL_Reg own[] = {
-      {"show_picture", script_show_picture}, {"picture_shown", script_picture_shown}, {NULL, NULL}};
-  ltide_script_give(L, "runner/runner_notebook.c", own);
+  LTIDE_GIVE(L, "runner/runner_notebook.c", show_picture, picture_shown);
   lua_pushboolean(L, true);
   lua_setfield(L, LUA_REGISTRYINDEX, LTIDE_NOTEBOOK);
   lua_newtable(L);
-  lua_createtable(L, 0, 1);
-  lua_pushliteral(L, "k");
-  lua_setfield(L, -2, "__mode");
-  lua_setmetatable(L, -2);
+  ltide_make_weak(L, "k");
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_shown);
 }
 

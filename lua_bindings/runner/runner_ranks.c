@@ -129,6 +129,5 @@ int ranks_print_doctor(lua_State *L) {
   print_interfaces();
   if (strstr(text, "Open MPI") && !getenv("OMPI_MCA_btl_vader_single_copy_mechanism"))
     puts("note: in containers Open MPI may need OMPI_MCA_btl_vader_single_copy_mechanism=none");
-  (void)L;
   return 0;
 }

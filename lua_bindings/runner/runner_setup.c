@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "call/did_you_mean.h"
+#include "call/each.h"
 #include "runner.h"
 #include "call/script.h"
 #include "call/system.h"
@@ -43,10 +44,7 @@ static int script_insteads(lua_State *L) {
   return 1;
 }
 
-static void give(lua_State *L) {
-  static const luaL_Reg own[] = {{"json_string", script_json_string}, {"insteads", script_insteads}, {NULL, NULL}};
-  ltide_script_give(L, "runner/runner_setup.c", own);
-}
+static void give(lua_State *L) { LTIDE_GIVE(L, "runner/runner_setup.c", json_string, insteads); }
 
 int setup_print_api(lua_State *L) {
   size_t n;

@@ -6,11 +6,10 @@
 
 static void check_on_cpu(lua_State *L, const tide_tensor *x, const char *name) {
   if (tide_tensor_device(x) != TIDE_CPU)
-    ltide_error(L, "DeviceError",
-                "%s: %s: got a tensor on a GPU, expected one on the cpu: a Lua function runs there; use x:cpu()",
-                ltide_function_name(L), name);
+    ltide_fail(L, "DeviceError",
+               "%s: got a tensor on a GPU, expected one on the cpu: a Lua function runs there; use x:cpu()", name);
   if (tide_dtype_kind(tide_tensor_dtype(x)) == 'C')
-    ltide_error(L, "DtypeError", "%s: %s: got a complex tensor, expected a real one", ltide_function_name(L), name);
+    ltide_fail(L, "DtypeError", "%s: got a complex tensor, expected a real one", name);
 }
 
 /* Pushes the elements of x, row by row, as a flat table. */

@@ -48,14 +48,12 @@ static int script_is_tensor(lua_State *L) {
 /* sizes_of(x): a plain table. */
 static int script_sizes_of(lua_State *L) {
   const tide_tensor *x = tensor_of(L, 1);
-  ltide_push_integers(L, tide_tensor_size(x), tide_tensor_ndim(x));
-  return 1;
+  return ltide_push_integers(L, tide_tensor_size(x), tide_tensor_ndim(x)), 1;
 }
 
 static int script_strides_of(lua_State *L) {
   const tide_tensor *x = tensor_of(L, 1);
-  ltide_push_integers(L, tide_tensor_stride(x), tide_tensor_ndim(x));
-  return 1;
+  return ltide_push_integers(L, tide_tensor_stride(x), tide_tensor_ndim(x)), 1;
 }
 
 /* dtype_of(x): its name and its kind. */
@@ -69,20 +67,17 @@ static int script_dtype_of(lua_State *L) {
 
 static int script_dtype_kind(lua_State *L) {
   char kind = tide_dtype_kind(ltide_check_dtype(L, 1, "dtype"));
-  lua_pushlstring(L, &kind, 1);
-  return 1;
+  return lua_pushlstring(L, &kind, 1), 1;
 }
 
 static int script_default_dtype(lua_State *L) {
-  lua_pushstring(L, tide_dtype_name(tide_get_default_dtype()));
-  return 1;
+  return lua_pushstring(L, tide_dtype_name(tide_get_default_dtype())), 1;
 }
 
 /* promoted(a, b): the names of dtypes. */
 static int script_promoted(lua_State *L) {
   tide_dtype a = ltide_check_dtype(L, 1, "dtype"), b = ltide_check_dtype(L, 2, "dtype");
-  lua_pushstring(L, tide_dtype_name(tide_dtype_promote(a, b)));
-  return 1;
+  return lua_pushstring(L, tide_dtype_name(tide_dtype_promote(a, b))), 1;
 }
 
 static int script_place_of(lua_State *L) {
@@ -99,8 +94,7 @@ static int script_char_at(lua_State *L) {
   size_t size;
   const char *text = lua_tolstring(L, 1, &size);
   lua_Integer i = lua_tointeger(L, 2);
-  lua_pushlstring(L, text + i - 1, i >= 1 && (size_t)i <= size);
-  return 1;
+  return lua_pushlstring(L, text + i - 1, i >= 1 && (size_t)i <= size), 1;
 }
 
 /* layout_key(text, tensors): a string that equal texts and tensors that lie alike have in common, and no others. Which
@@ -122,8 +116,7 @@ static int script_layout_key(lua_State *L) {
   }
   lua_pushvalue(L, 1);
   luaL_addvalue(&b);
-  luaL_pushresult(&b);
-  return 1;
+  return luaL_pushresult(&b), 1;
 }
 
 static ltide_tensor *made(lua_State *L) { return ltide_new_tensor(L, ltide_enter(L)); }
@@ -155,19 +148,15 @@ static int lresult_type(lua_State *L, ltide_call *c) {
   bool numbers = !in[0].tensor && !in[1].tensor;
   if (numbers && (in[0].number.kind != 'I' || in[1].number.kind != 'I')) dtype = tide_get_default_dtype();
   if (!numbers) ltide_try(L, tide_result_dtype(&dtype, TIDE_OP_mul, in));
-  ltide_push_dtype(L, dtype);
-  return 1;
+  return ltide_push_dtype(L, dtype), 1;
 }
 
-#define PATH "tide."
 static ltide_row rows[] = {
 #include "tensor/api/compose.def"
     {0}};
 
 void ltide_open_compose(lua_State *L, ltide_state *S) {
-  static const luaL_Reg given[] =
-      LTIDE_SCRIPT(builtin, is_tensor, sizes_of, strides_of, dtype_of, dtype_kind, default_dtype, promoted, place_of,
-                   char_at, plain, layout_key, cross_of, cdist_of);
-  ltide_script_give(L, "tensor/compose.c", given);
+  LTIDE_GIVE(L, "tensor/compose.c", builtin, is_tensor, sizes_of, strides_of, dtype_of, dtype_kind, default_dtype,
+             promoted, place_of, char_at, plain, layout_key, cross_of, cdist_of);
   ltide_register_rows(L, "tide", rows);
 }

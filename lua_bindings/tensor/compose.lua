@@ -14,7 +14,7 @@ local addcmul_, addcmul, tile, empty, free = builtin("addcmul_", "addcmul", "til
 -- ---- joins ----
 
 local function some(tensors)
-  if #tensors == 0 then fail("ValueError", called() .. ": tensors: got an empty table, expected at least one tensor") end
+  if #tensors == 0 then reject("ValueError", "tensors", "an empty table", "at least one tensor") end
   return tensors
 end
 
@@ -63,8 +63,7 @@ local function common(tensors)
       of_none = of_none and promoted(of_none, dtype) or dtype
     end
     if place_of(tensors[i]) ~= place then
-      fail("DeviceError", called() .. ": tensors[" .. i .. "]: got one on " .. place_of(tensors[i]) .. ", expected " .. place
-        .. " as of the first")
+      reject("DeviceError", "tensors[" .. i .. "]", "one on " .. place_of(tensors[i]), place .. " as of the first")
     end
   end
   if not of_some or not of_none then return of_some or of_none, place end
@@ -78,9 +77,7 @@ function M.block_diag(tensors)
   local rows, columns, blocks = 0, 0, {}
   for i = 1, #tensors do
     local n = #sizes_of(tensors[i])
-    if n > 2 then
-      fail("ShapeError", called() .. ": tensors[" .. i .. "]: got " .. describe(tensors[i]) .. ", expected at most 2 dimensions")
-    end
+    if n > 2 then reject("ShapeError", "tensors[" .. i .. "]", describe(tensors[i]), "at most 2 dimensions") end
     blocks[i] = at_least_2(tensors[i], sizes_of(tensors[i]))
     local s = sizes_of(blocks[i])
     rows, columns = rows + s[1], columns + s[2]
@@ -102,7 +99,7 @@ local most_parts = 1 << 24
 local function check_index(i, k)
   if not is_integer(i) then refuse(i, "sections[" .. k .. "]", "an integer") end
   if i == 0 then
-    fail("IndexError", called() .. ": sections[" .. k .. "]: got index 0, expected one from 1, or from the end -1: "
+    reject("IndexError", "sections[" .. k .. "]", "index 0", "one from 1, or from the end -1: "
       .. "a part begins at each")
   end
 end
@@ -143,9 +140,7 @@ function M.tensor_split(x, sections, dim)
     return parts
   end
   if not is_integer(sections) then refuse(sections, "sections", "an integer, or a table or tensor of integers") end
-  if sections < 1 or sections > most_parts then
-    fail("ValueError", called() .. ": sections: got " .. sections .. ", expected 1 to " .. most_parts)
-  end
+  if sections < 1 or sections > most_parts then reject("ValueError", "sections", sections, "1 to " .. most_parts) end
   local first, size, larger = 1, n // sections, n % sections
   for k = 1, sections do
     local length = k <= larger and size + 1 or size
@@ -160,9 +155,7 @@ end
 local most_elements = 1 << 44
 
 local function check_vector(x, name)
-  if #sizes_of(x) ~= 1 then
-    fail("ShapeError", called() .. ": " .. name .. ": got " .. describe(x) .. ", expected one dimension")
-  end
+  if #sizes_of(x) ~= 1 then reject("ShapeError", name, describe(x), "one dimension") end
 end
 
 function M.vander(x, n, increasing)
@@ -182,8 +175,7 @@ function M.cartesian_prod(tensors)
   for i = 1, #tensors do
     check_vector(tensors[i], "tensors[" .. i .. "]")
     if dtype_of(tensors[i]) ~= dtype then
-      fail("DtypeError", called() .. ": tensors[" .. i .. "]: got " .. dtype_of(tensors[i]) .. ", expected " .. dtype
-        .. " as of the first")
+      reject("DtypeError", "tensors[" .. i .. "]", dtype_of(tensors[i]), dtype .. " as of the first")
     end
   end
   if #tensors == 1 then return alias(tensors[1], tensors[1]) end
@@ -296,7 +288,7 @@ function M.finfo(dtype)
   local name = dtype or default_dtype()
   local of = part_of[name] or name
   local f = floats[of]
-  if not f then fail("DtypeError", called() .. ": dtype: got " .. name .. ", expected a floating or complex one") end
+  if not f then reject("DtypeError", "dtype", name, "a floating or complex one") end
   local most, tiny = (2 - 2.0 ^ -f[1]) * 2.0 ^ f[2], 2.0 ^ f[3]
   local bits = { float16 = 16, bfloat16 = 16, float32 = 32, float64 = 64 }
   return { bits = bits[of], eps = 2.0 ^ -f[1], max = most, min = -most, tiny = tiny, smallest_normal = tiny,
@@ -305,7 +297,7 @@ end
 
 function M.iinfo(dtype)
   local bits = ({ uint8 = 8, int8 = 8, int16 = 16, int32 = 32, int64 = 64 })[dtype]
-  if not bits then fail("DtypeError", called() .. ": dtype: got " .. dtype .. ", expected an integer one") end
+  if not bits then reject("DtypeError", "dtype", dtype, "an integer one") end
   if dtype == "uint8" then return { bits = 8, max = 255, min = 0, dtype = dtype } end
   return { bits = bits, max = (1 << bits - 1) - 1, min = -(1 << bits - 1), dtype = dtype }
 end

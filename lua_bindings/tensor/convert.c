@@ -23,8 +23,7 @@ typedef struct builder {
 
 /* A finaliser can change the table between the two walks, and a tensor in it. */
 static void refuse_change(builder *b) {
-  ltide_error(b->L, "StateError", "%s: data: it was changed while it was read, expected it to stay as it is",
-              ltide_function_name(b->L));
+  ltide_fail(b->L, "StateError", "data: it was changed while it was read, expected it to stay as it is");
 }
 
 /* {==== First walk: shape and dtype */
@@ -46,8 +45,7 @@ static void refuse_leaf(builder *b, int depth, const char *expected) {
   int leaf = lua_gettop(b->L);
   const char *got = ltide_typename(b->L, leaf), *where = place_name(b, depth),
              *hint = ltide_arg_hint(b->L, leaf, expected);
-  ltide_error(b->L, "ArgumentError", "%s: %s: got %s, expected %s%s", ltide_function_name(b->L), where, got, expected,
-              hint);
+  ltide_fail(b->L, "ArgumentError", "%s: got %s, expected %s%s", where, got, expected, hint);
 }
 
 /* The value at `depth` has `levels` dimensions in all, at least, if it is a table: do all leaves agree? */
@@ -56,8 +54,8 @@ static void check_depth(builder *b, int depth, int levels) {
     b->ndim = levels;
   else if (b->ndim != levels) {
     const char *where = place_name(b, depth);
-    ltide_error(b->L, "ShapeError", "%s: %s: ragged table: got a value of %d dimensions, expected %d as before it",
-                ltide_function_name(b->L), where, levels - depth, b->ndim - depth);
+    ltide_fail(b->L, "ShapeError", "%s: ragged table: got a value of %d dimensions, expected %d as before it", where,
+               levels - depth, b->ndim - depth);
   }
 }
 
@@ -66,8 +64,8 @@ static void check_length(builder *b, int depth, int64_t n, bool is_first) {
     b->size[depth] = n;
   else if (b->size[depth] != n) {
     const char *where = place_name(b, depth);
-    ltide_error(b->L, "ShapeError", "%s: %s: ragged table: got %I values, expected %I as before it",
-                ltide_function_name(b->L), where, (lua_Integer)n, (lua_Integer)b->size[depth]);
+    ltide_fail(b->L, "ShapeError", "%s: ragged table: got %I values, expected %I as before it", where, (lua_Integer)n,
+               (lua_Integer)b->size[depth]);
   }
 }
 
@@ -89,9 +87,7 @@ static void survey(builder *b, int depth, bool is_first) {
   }
   case LUA_TBOOLEAN: join_dtype(b, TIDE_BOOL); break;
   case LUA_TTABLE: {
-    if (depth == TIDE_MAX_DIMS)
-      ltide_error(L, "ShapeError", "%s: data: got more than %d levels of tables", ltide_function_name(L),
-                  TIDE_MAX_DIMS);
+    if (depth == TIDE_MAX_DIMS) ltide_fail(L, "ShapeError", "data: got more than %d levels of tables", TIDE_MAX_DIMS);
     luaL_checkstack(L, 10, "tide.tensor");
     ltide_plain_shape(L, -1);
     int64_t n = (int64_t)lua_rawlen(L, -1);
@@ -114,8 +110,7 @@ static void survey(builder *b, int depth, bool is_first) {
     tide_tensor *x = ltide_test_tensor(L, b->S, lua_gettop(L));
     if (!x) refuse_leaf(b, depth, "a number, a boolean, a table or a tensor");
     int n = tide_tensor_ndim(x);
-    if (depth + n > TIDE_MAX_DIMS)
-      ltide_error(L, "ShapeError", "%s: data: got more than %d dimensions", ltide_function_name(L), TIDE_MAX_DIMS);
+    if (depth + n > TIDE_MAX_DIMS) ltide_fail(L, "ShapeError", "data: got more than %d dimensions", TIDE_MAX_DIMS);
     check_depth(b, depth, depth + n);
     for (int d = 0; d < n; d++) check_length(b, depth + d, tide_tensor_size(x)[d], is_first);
     join_dtype(b, tide_tensor_dtype(x));
@@ -129,8 +124,7 @@ static void survey(builder *b, int depth, bool is_first) {
 
 static void refuse_value(builder *b, int depth) {
   const char *got = ltide_typename(b->L, -1), *where = place_name(b, depth);
-  ltide_error(b->L, "ValueError", "%s: %s: got %s, which %s cannot hold", ltide_function_name(b->L), where, got,
-              tide_dtype_name(b->dtype));
+  ltide_fail(b->L, "ValueError", "%s: got %s, which %s cannot hold", where, got, tide_dtype_name(b->dtype));
 }
 
 /* The value on top of the stack as an integer of the staging dtype; a fraction is cut off. */
@@ -275,9 +269,8 @@ static int push_bytes(lua_State *L, ltide_state *S, int arg, const int64_t *size
   for (int d = 0; d < ndim; d++)
     if (__builtin_mul_overflow(numel, size[d], &numel)) numel = INT64_MAX / 16;
   if ((size_t)numel * item != bytes)
-    return ltide_error(L, "ValueError", "%s: bytes: got %I bytes, expected %I: elements of %s take %d each",
-                       ltide_function_name(L), (lua_Integer)bytes, (lua_Integer)((size_t)numel * item),
-                       tide_dtype_name(o->dtype), (int)item);
+    return ltide_fail(L, "ValueError", "bytes: got %I bytes, expected %I: elements of %s take %d each",
+                      (lua_Integer)bytes, (lua_Integer)((size_t)numel * item), tide_dtype_name(o->dtype), (int)item);
   ltide_tensor *u = ltide_new_tensor(L, S);
   return ltide_give_tensors(L, S, tide_from_data(&u->t, data, size, ndim, o), 1);
 }
@@ -311,8 +304,7 @@ static int push_new(lua_State *L, ltide_state *S, int arg, const tide_options *o
     ltide_made(L, S);
   } else if (lua_type(L, arg) == LUA_TSTRING) {
     if (o->dtype == TIDE_DTYPE_NONE)
-      return ltide_error(L, "ArgumentError", "%s: data: got a string of bytes without a dtype, expected {dtype=}",
-                         ltide_function_name(L));
+      return ltide_fail(L, "ArgumentError", "data: got a string of bytes without a dtype, expected {dtype=}");
     push_bytes(L, S, arg, NULL, 0, o);
   } else
     ltide_push_converted(L, S, arg, o);
@@ -326,8 +318,7 @@ static tide_options read_options(lua_State *L, int at, const tide_tensor *x) {
   if (x) o = (tide_options){tide_tensor_dtype(x), tide_tensor_device(x), false};
   if (a.n < at) ltide_arg_error(L, at, "data", "a nested table, a number, a boolean, a tensor or a string of bytes");
   if (a.n > at && lua_type(L, at) == LUA_TNUMBER && lua_type(L, at + 1) == LUA_TNUMBER)
-    ltide_error(L, "ArgumentError", "%s: data: got %d numbers, expected them in one table: {1, 2, 3}",
-                ltide_function_name(L), a.n - at + 1);
+    ltide_fail(L, "ArgumentError", "data: got %d numbers, expected them in one table: {1, 2, 3}", a.n - at + 1);
   ltide_check_count(L, a, at);
   ltide_check_keys(L, a.opts, LTIDE_NAMES(LTIDE_OPTION_KEYS));
   ltide_opt_options(L, a.opts, &o);

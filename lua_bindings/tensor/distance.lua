@@ -85,16 +85,14 @@ end
 
 local function check_floating(x, name)
   local dtype, kind = dtype_of(x)
-  if kind ~= "F" then fail("DtypeError", called() .. ": " .. name .. ": got " .. dtype .. ", expected a floating dtype") end
+  if kind ~= "F" then reject("DtypeError", name, dtype, "a floating dtype") end
   return dtype
 end
 
 function M.cdist(x, y, p, mode)
   local dtype = promoted(check_floating(x, "x"), check_floating(y, "y"))
-  if place_of(x) ~= place_of(y) then
-    fail("DeviceError", called() .. ": y: got one on " .. place_of(y) .. ", expected " .. place_of(x) .. " as x")
-  end
-  if not (p >= 0) then fail("ValueError", called() .. ": p: got " .. text(p) .. ", expected at least 0") end
+  if place_of(x) ~= place_of(y) then reject("DeviceError", "y", "one on " .. place_of(y), place_of(x) .. " as x") end
+  if not (p >= 0) then reject("ValueError", "p", text(p), "at least 0") end
   local size = result_size(x, y)
   local rows, columns = size[#size - 1], size[#size]
   local wide = statistics.wide_of(dtype) -- squares of 16-bit floats are soon too large for them

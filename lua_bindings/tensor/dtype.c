@@ -17,8 +17,7 @@ static int is_complex(lua_State *L, void *d) { return ltide_give_boolean(L, kind
 static int is_signed(lua_State *L, void *d) { return ltide_give_boolean(L, kind(d) != 'B' && kind(d) != 'U'); }
 
 static int dtype_tostring(lua_State *L, void *d) {
-  lua_pushfstring(L, "tide.%s", tide_dtype_name(*(tide_dtype *)d));
-  return 1;
+  return lua_pushfstring(L, "tide.%s", tide_dtype_name(*(tide_dtype *)d)), 1;
 }
 
 static int lset_default_dtype(lua_State *L, ltide_call *c) {
@@ -28,8 +27,7 @@ static int lset_default_dtype(lua_State *L, ltide_call *c) {
 static int lget_default_dtype(lua_State *L, ltide_call *c) { return ltide_push_dtype(L, tide_get_default_dtype()), 1; }
 
 static int lpromote_types(lua_State *L, ltide_call *c) {
-  ltide_push_dtype(L, tide_dtype_promote(c->v[0].dtype, c->v[1].dtype));
-  return 1;
+  return ltide_push_dtype(L, tide_dtype_promote(c->v[0].dtype, c->v[1].dtype)), 1;
 }
 
 static int lcan_cast(lua_State *L, ltide_call *c) {
@@ -49,7 +47,6 @@ void ltide_open_dtype(lua_State *L, ltide_state *S) {
   static ltide_row object_rows[] = {
 #include "tensor/api/dtype_fields.def"
       {0}};
-#define PATH "tide."
   static ltide_row rows[] = {
 #include "tensor/api/dtype.def"
       {0}};

@@ -7,17 +7,13 @@ local most_labels = 63 -- bits of a mask, and one to spare
 
 local function check_dtypes(operands, names)
   local dtype, kind = dtype_of(operands[1])
-  if kind == "B" and #operands > 1 then
-    fail("DtypeError", called() .. ": " .. names(1) .. ": got " .. describe(operands[1]) .. ", expected one of numbers")
-  end
+  if kind == "B" and #operands > 1 then reject("DtypeError", names(1), describe(operands[1]), "one of numbers") end
   for i = 2, #operands do
     if dtype_of(operands[i]) ~= dtype then
-      fail("DtypeError", called() .. ": " .. names(i) .. ": got " .. describe(operands[i]) .. ", expected one of " .. dtype
-        .. " as of the first")
+      reject("DtypeError", names(i), describe(operands[i]), "one of " .. dtype .. " as of the first")
     end
     if place_of(operands[i]) ~= place_of(operands[1]) then
-      fail("DeviceError", called() .. ": " .. names(i) .. ": got one on " .. place_of(operands[i]) .. ", expected "
-        .. place_of(operands[1]) .. " as of the first")
+      reject("DeviceError", names(i), "one on " .. place_of(operands[i]), place_of(operands[1]) .. " as of the first")
     end
   end
 end
@@ -27,8 +23,7 @@ end
 local letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 local function bad(equation, at, got, expected)
-  fail("ValueError", called() .. ": equation: got " .. got .. " at character " .. at .. " of '" .. equation .. "', expected "
-    .. expected)
+  reject("ValueError", "equation", got .. " at character " .. at .. " of '" .. equation .. "'", expected)
 end
 
 -- Reads it into terms, one for each operand and one for the result, if that is given: lists of letters, in which "..."
@@ -73,8 +68,8 @@ local function dotted(equation, p, operands)
     local term, ndim = p.terms[i], #sizes_of(operands[i])
     local named = #term - (term.dots and 1 or 0)
     if term.dots and ndim < named or not term.dots and ndim ~= named then
-      fail("ShapeError", called() .. ": operand " .. i .. ": got " .. describe(operands[i]) .. ", expected "
-        .. (term.dots and "at least " or "") .. named .. " dimensions as term " .. i .. " of '" .. equation .. "' has")
+      reject("ShapeError", "operand " .. i, describe(operands[i]), (term.dots and "at least " or "") .. named
+        .. " dimensions as term " .. i .. " of '" .. equation .. "' has")
     end
     counts[i] = ndim - named
     most = counts[i] > most and counts[i] or most
@@ -151,9 +146,8 @@ local function label_sizes(equation, p, operands)
         for k = 1, #p.terms[i] do
           if #p.terms[i] == #s and k == d then name = p.terms[i][k] end
         end
-        fail("ShapeError", called() .. ": operand " .. i .. ": got size " .. s[d] .. " of dimension " .. d
-          .. (name and " ('" .. name .. "')" or "") .. ", expected " .. known
-          .. (here[label] and " as before in the same operand" or " as in operand " .. owner[label]) .. ", of '" .. equation .. "'")
+        reject("ShapeError", "operand " .. i, "size " .. s[d] .. " of dimension " .. d .. (name and " ('" .. name .. "')" or ""),
+          known .. (here[label] and " as before in the same operand" or " as in operand " .. owner[label]) .. ", of '" .. equation .. "'")
       end
       here[label] = s[d]
       if not sizes[label] or sizes[label] == 1 then sizes[label], owner[label] = s[d], i end
@@ -165,15 +159,14 @@ end
 local function evaluate_equation(equation, tensors)
   local p = parse(equation)
   if #tensors ~= #p.terms then
-    fail("ValueError", called() .. ": operands: got " .. #tensors .. ", expected " .. #p.terms .. ", one for each term of '"
-      .. equation .. "'")
+    reject("ValueError", "operands", #tensors, #p.terms .. ", one for each term of '" .. equation .. "'")
   end
   check_dtypes(tensors, function(i) return "operand " .. i end)
   local counts, most = dotted(equation, p, tensors)
   local number, n = numbers_of(p, most)
   if p.output then check_output(equation, p, number) end
   if n > most_labels then
-    fail("ValueError", called() .. ": equation: got " .. n .. " labels in '" .. equation .. "', expected at most " .. most_labels)
+    reject("ValueError", "equation", n .. " labels in '" .. equation .. "'", "at most " .. most_labels)
   end
   local operands = {}
   for i = 1, #tensors do
@@ -197,10 +190,10 @@ local function dims_list(value, x, name)
     if not is_integer(d) then refuse(d, name, "a dimension or a table of them") end
     local at = d < 0 and d + ndim + 1 or d + 1 - first
     if at < 1 or at > ndim then
-      fail("IndexError", called() .. ": " .. name .. ": got dimension " .. d .. " of " .. describe(x) .. ", expected " .. first
-        .. " to " .. ndim - 1 + first .. ", or -1 to -" .. ndim)
+      reject("IndexError", name, "dimension " .. d .. " of " .. describe(x), first .. " to " .. ndim - 1 + first
+        .. ", or -1 to -" .. ndim)
     end
-    if seen[at] then fail("ValueError", called() .. ": " .. name .. ": got dimension " .. d .. " twice, expected each once") end
+    if seen[at] then reject("ValueError", name, "dimension " .. d .. " twice", "each once") end
     seen[at], dims[i] = true, at
   end
   return dims
@@ -211,16 +204,13 @@ local function contracted(a, b, dims)
     local pair = plain(dims)
     if #pair ~= 2 then refuse(dims, "dims", "an integer, or a table of two: of dimensions of a and of b") end
     local of_a, of_b = dims_list(pair[1], a, "dims[1]"), dims_list(pair[2], b, "dims[2]")
-    if #of_a ~= #of_b then
-      fail("ValueError", called() .. ": dims: got " .. #of_a .. " of a and " .. #of_b .. " of b, expected as many")
-    end
+    if #of_a ~= #of_b then reject("ValueError", "dims", #of_a .. " of a and " .. #of_b .. " of b", "as many") end
     return of_a, of_b
   end
   if not is_integer(dims) then refuse(dims, "dims", "an integer, or a table of two: of dimensions of a and of b") end
   local n, m = #sizes_of(a), #sizes_of(b)
   if dims < 0 or dims > n or dims > m then
-    fail("ValueError", called() .. ": dims: got " .. dims .. " of " .. describe(a) .. " and " .. describe(b) .. ", expected 0 to "
-      .. (n < m and n or m))
+    reject("ValueError", "dims", dims .. " of " .. describe(a) .. " and " .. describe(b), "0 to " .. (n < m and n or m))
   end
   local of_a, of_b = {}, {}
   for i = 1, dims do of_a[i], of_b[i] = n - dims + i, i end

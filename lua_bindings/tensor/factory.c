@@ -111,8 +111,7 @@ static double value_of(tide_scalar s) { return s.kind == 'F' ? s.re : (double)s.
 /* How many values start, start + step, ... there are up to stop, exactly where all are integers. */
 static int64_t range_count(lua_State *L, tide_scalar start, tide_scalar stop, tide_scalar step, bool is_closed) {
   double span_of = value_of(stop) - value_of(start);
-  if (value_of(step) == 0)
-    ltide_error(L, "ValueError", "%s: step: got 0, expected another number", ltide_function_name(L));
+  if (value_of(step) == 0) ltide_fail(L, "ValueError", "step: got 0, expected another number");
   if (start.kind == 'I' && stop.kind == 'I' && step.kind == 'I') {
     __int128 span = (__int128)stop.i - start.i, by = step.i;
     if (by < 0) span = -span, by = -by;
@@ -122,7 +121,7 @@ static int64_t range_count(lua_State *L, tide_scalar start, tide_scalar stop, ti
   double n = span_of / value_of(step);
   /* A closed range keeps its end in spite of the rounding of the division. */
   n = is_closed ? floor(n + 1e-9 * fmax(1, fabs(n))) + 1 : ceil(n);
-  if (!(n < 0x1p62)) ltide_error(L, "ValueError", "%s: the range has no end", ltide_function_name(L));
+  if (!(n < 0x1p62)) ltide_fail(L, "ValueError", "the range has no end");
   return n > 0 ? (int64_t)n : 0;
 }
 
@@ -136,9 +135,9 @@ static void check_direction(lua_State *L, tide_scalar start, tide_scalar stop, t
   const tide_scalar shown[] = {step, start, stop};
   const char *text[3];
   for (int i = 0; i < 3; i++) ltide_push_scalar(L, shown[i]), text[i] = lua_tostring(L, -1);
-  ltide_error(L, "ValueError",
-              "%s: step: got %s, which leads away from %s to %s, expected a %s one; tide.range gives an empty tensor",
-              ltide_function_name(L), text[0], text[1], text[2], towards > 0 ? "positive" : "negative");
+  ltide_fail(L, "ValueError",
+             "step: got %s, which leads away from %s to %s, expected a %s one; tide.range gives an empty tensor",
+             text[0], text[1], text[2], towards > 0 ? "positive" : "negative");
 }
 
 static int lrange(lua_State *L, ltide_call *c) {
@@ -298,7 +297,6 @@ static int lfrom_ptr(lua_State *L, ltide_call *c) {
   return 1;
 }
 
-#define PATH "tide."
 static ltide_row rows[] = {
 #include "tensor/api/factory.def"
     {0}};

@@ -13,9 +13,7 @@ typedef enum fft_dims { ONE, TWO, ALL } fft_dims;
 /* Fills the dimensions that were not named; returns how many there are. */
 static int default_dims(lua_State *L, fft_dims form, int ndim, int lengths, int *dims) {
   int n = form == TWO ? 2 : form == ONE ? 1 : lengths >= 0 ? lengths : ndim;
-  if (n > ndim)
-    ltide_error(L, "IndexError", "%s: got a tensor of %d dimensions, expected at least %d", ltide_function_name(L),
-                ndim, n);
+  if (n > ndim) ltide_fail(L, "IndexError", "got a tensor of %d dimensions, expected at least %d", ndim, n);
   for (int i = 0; i < n; i++) dims[i] = ndim - n + i;
   return n;
 }
@@ -27,14 +25,12 @@ static int ltransform(lua_State *L, ltide_call *c) {
   const ltide_value *lengths = &c->v[1], *named = &c->v[2];
   int own[TIDE_MAX_DIMS], ndims = named->n, most = lengths->given ? lengths->n : -1;
   if (!named->given) ndims = default_dims(L, form, tide_tensor_ndim(c->x), most, own);
-  if (form == ONE && ndims != 1)
-    return ltide_error(L, "ValueError", "%s: dim: got %d dimensions, expected one", ltide_function_name(L), ndims);
+  if (form == ONE && ndims != 1) return ltide_fail(L, "ValueError", "dim: got %d dimensions, expected one", ndims);
   if (lengths->given && lengths->n != ndims)
-    return ltide_error(L, "ValueError", "%s: %s: got %d lengths for %d dimensions, expected one for each",
-                       ltide_function_name(L), s, lengths->n, ndims);
+    return ltide_fail(L, "ValueError", "%s: got %d lengths for %d dimensions, expected one for each", s, lengths->n,
+                      ndims);
   if (form == ONE && lengths->n == 1 && lengths->sizes[0] < 1)
-    return ltide_error(L, "ValueError", "%s: n: got %I, expected at least 1", ltide_function_name(L),
-                       (lua_Integer)lengths->sizes[0]);
+    return ltide_fail(L, "ValueError", "n: got %I, expected at least 1", (lua_Integer)lengths->sizes[0]);
   tide_tensor **slot = ltide_slot(L, c);
   return ltide_finish_into(L, c,
                            tide_fft(slot, (tide_fft_kind)(c->row->tag / 3), c->x, named->given ? named->dims : own,
@@ -72,8 +68,7 @@ static void push_cache(lua_State *L, int device) {
 static int lcache_clear(lua_State *L) {
   ltide_enter(L);
   ltide_need(L, TIDE_LUA_GLOBALS, "cufft_plan_cache.clear");
-  ltide_try(L, tide_fft_cache_clear(cache_device(L)));
-  return 0;
+  return ltide_done(L, tide_fft_cache_clear(cache_device(L)));
 }
 
 /* A field, or the cache of a device: [0], ["cuda:1"], [device]. */
@@ -112,8 +107,7 @@ static int lcache_newindex(lua_State *L) {
     return ltide_error(L, "ArgumentError", "cufft_plan_cache: max_size: got %s, expected an integer",
                        ltide_typename(L, 3));
   ltide_need(L, TIDE_LUA_GLOBALS, "cufft_plan_cache.max_size");
-  ltide_try(L, tide_fft_cache_set_max(cache_device(L), size));
-  return 0;
+  return ltide_done(L, tide_fft_cache_set_max(cache_device(L), size));
 }
 
 static int lcache_tostring(lua_State *L) {
@@ -138,7 +132,6 @@ static void open_cache(lua_State *L) {
   lua_pop(L, 2);
 }
 
-#define PATH "tide.fft."
 static ltide_row rows[] = {
 #include "tensor/api/fft.def"
     {0}};

@@ -9,10 +9,10 @@ static int lpad(lua_State *L, ltide_call *c) {
   int64_t pads[2 * TIDE_MAX_DIMS];
   int n = ltide_check_list(L, c->v[1].at, 2 * TIDE_MAX_DIMS, "pad", "integers");
   if (n % 2)
-    ltide_error(L, "ValueError",
-                "%s: pad: got %d integers, expected pairs: before and behind each dimension, the last "
-                "one first",
-                ltide_function_name(L), n);
+    ltide_fail(L, "ValueError",
+               "pad: got %d integers, expected pairs: before and behind each dimension, the last "
+               "one first",
+               n);
   for (int i = 0; i < n; i++) {
     lua_rawgeti(L, c->v[1].at, i + 1);
     pads[i] = ltide_check_integer(L, -1, "pad");
@@ -26,10 +26,10 @@ static int lpad(lua_State *L, ltide_call *c) {
 static void read_each(lua_State *L, const ltide_value *v, const char *name, int rank, const int64_t *standard,
                       int64_t *out) {
   if (v->given && v->n != 1 && v->n != rank)
-    ltide_error(L, "ValueError", "%s: %s: got %d integers, expected 1%s", ltide_function_name(L), name, v->n,
-                rank == 1   ? ""
-                : rank == 2 ? " or 2"
-                            : " or 3");
+    ltide_fail(L, "ValueError", "%s: got %d integers, expected 1%s", name, v->n,
+               rank == 1   ? ""
+               : rank == 2 ? " or 2"
+                           : " or 3");
   for (int i = 0; i < rank; i++) out[i] = v->given ? v->sizes[v->n == 1 ? 0 : i] : standard[i];
 }
 
@@ -74,21 +74,20 @@ static bool read_size(lua_State *L, ltide_call *c, int rank, int64_t *size, doub
   const ltide_value *wanted = ltide_get(L, c, "size"), *factor = ltide_get(L, c, "scale_factor");
   static const int64_t none[3];
   if (wanted->given == factor->given)
-    ltide_error(L, "ArgumentError", "%s: got %s, expected one of size and scale_factor", ltide_function_name(L),
-                wanted->given ? "both" : "neither size nor scale_factor");
+    ltide_fail(L, "ArgumentError", "got %s, expected one of size and scale_factor",
+               wanted->given ? "both" : "neither size nor scale_factor");
   if (wanted->given) return read_each(L, wanted, "size", rank, none, size), false;
   bool is_list = lua_istable(L, factor->at);
   if (is_list && ltide_check_list(L, factor->at, 3, "scale_factor", "numbers") != rank)
-    ltide_error(L, "ValueError", "%s: scale_factor: expected %d numbers, or one", ltide_function_name(L), rank);
+    ltide_fail(L, "ValueError", "scale_factor: expected %d numbers, or one", rank);
   for (int i = 0; i < rank; i++) {
     if (is_list) lua_rawgeti(L, factor->at, i + 1);
     scale[i] = ltide_check_number(L, is_list ? -1 : factor->at, "scale_factor");
     if (is_list) lua_pop(L, 1);
     double n = floor((double)tide_tensor_size(c->x)[i + 2] * scale[i]);
     if (!(scale[i] > 0 && n >= 1 && n < 9e15))
-      ltide_error(L, "ValueError",
-                  "%s: scale_factor: got %f of %I elements, expected one that gives 1 to 9e15 elements",
-                  ltide_function_name(L), scale[i], (lua_Integer)tide_tensor_size(c->x)[i + 2]);
+      ltide_fail(L, "ValueError", "scale_factor: got %f of %I elements, expected one that gives 1 to 9e15 elements",
+                 scale[i], (lua_Integer)tide_tensor_size(c->x)[i + 2]);
     size[i] = (int64_t)n;
   }
   return true;
@@ -105,18 +104,17 @@ static int linterpolate(lua_State *L, ltide_call *c) {
   double scale[3];
   int wanted = dims_of_mode(names[mode->i]);
   if (ndim < 3 || ndim > 5 || (wanted && ndim != wanted))
-    ltide_error(L, "ShapeError",
-                "%s: x: got %d dimensions, expected %s for mode %s: batch, channels, and those to resize",
-                ltide_function_name(L), ndim,
-                !wanted       ? "3 to 5"
-                : wanted == 3 ? "3"
-                : wanted == 4 ? "4"
-                              : "5",
-                names[mode->i]);
+    ltide_fail(L, "ShapeError", "x: got %d dimensions, expected %s for mode %s: batch, channels, and those to resize",
+               ndim,
+               !wanted       ? "3 to 5"
+               : wanted == 3 ? "3"
+               : wanted == 4 ? "4"
+                             : "5",
+               names[mode->i]);
   bool scaled = read_size(L, c, ndim - 2, size, scale);
   if (align->given && (mode->i < 2 || mode->i == 6))
-    ltide_error(L, "ArgumentError", "%s: align_corners: got it with mode %s, expected it with linear and cubic modes",
-                ltide_function_name(L), names[mode->i]);
+    ltide_fail(L, "ArgumentError", "align_corners: got it with mode %s, expected it with linear and cubic modes",
+               names[mode->i]);
   return ltide_finish(
       L, c, tide_interpolate(ltide_result(L, c), c->x, size, scaled ? scale : NULL, modes[mode->i], align->boolean));
 }
@@ -128,8 +126,7 @@ static void read_padding(lua_State *L, const ltide_value *v, int rank, tide_conv
   ltide_value given = *v;
   const char *word = v->given && lua_type(L, v->at) == LUA_TSTRING ? lua_tostring(L, v->at) : NULL;
   if (word && strcmp(word, "same") && strcmp(word, "valid"))
-    ltide_error(L, "ArgumentError", "%s: padding: got '%s', expected integers, 'same' or 'valid'",
-                ltide_function_name(L), word);
+    ltide_fail(L, "ArgumentError", "padding: got '%s', expected integers, 'same' or 'valid'", word);
   p->same = word && !strcmp(word, "same");
   given.given = v->given && !word;
   if (given.given) given.n = ltide_check_integers(L, v->at, list, TIDE_MAX_DIMS, "padding"), given.sizes = list;
@@ -147,8 +144,7 @@ static int lconv(lua_State *L, ltide_call *c) {
   read_each(L, ltide_get(L, c, "dilation"), "dilation", rank, ones, p.dilation);
   read_padding(L, ltide_get(L, c, "padding"), rank, &p);
   if (transposed) read_each(L, ltide_get(L, c, "output_padding"), "output_padding", rank, zeros, p.output_padding);
-  if (transposed && p.same)
-    ltide_error(L, "ArgumentError", "%s: padding: got 'same', expected integers", ltide_function_name(L));
+  if (transposed && p.same) ltide_fail(L, "ArgumentError", "padding: got 'same', expected integers");
   const tide_tensor *bias = c->v[2].given ? c->v[2].tensor : NULL;
   tide_tensor **out = ltide_result(L, c);
   return ltide_finish(L, c,

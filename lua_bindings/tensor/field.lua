@@ -14,12 +14,10 @@ function M.affine_grid(theta, size, align)
   local rank = #size - 2
   local fits = theta:dim() == 3 and theta:size(2) == rank and theta:size(3) == rank + 1 and theta:size(1) == size[1]
   if (rank ~= 2 and rank ~= 3) or not fits then
-    fail("ShapeError", called() .. ": theta: got " .. describe(theta) .. " for a size of " .. #size .. " integers, the first "
-      .. (size[1] or "missing") .. ", expected [batch, 2, 3] for {batch, channels, h, w}, or [batch, 3, 4] for {batch, channels, d, h, w}")
+    reject("ShapeError", "theta", describe(theta) .. " for a size of " .. #size .. " integers, the first "
+      .. (size[1] or "missing"), "[batch, 2, 3] for {batch, channels, h, w}, or [batch, 3, 4] for {batch, channels, d, h, w}")
   end
-  if not theta:is_floating_point() then
-    fail("DtypeError", called() .. ": theta: got " .. dtype_of(theta) .. ", expected a floating one")
-  end
+  if not theta:is_floating_point() then reject("DtypeError", "theta", dtype_of(theta), "a floating one") end
   local wide, one = theta:double(), {}
   for d = 1, rank + 2 do one[d] = 1 end
   one[1], one[rank + 2] = size[1], rank

@@ -303,19 +303,16 @@ static void join_suffixes(lua_State *L, int body, int n) {
 
 /* While a graph is captured there are no values: "tensor(..., device='cuda:0', size=(2, 3))". */
 static int push_without_values(lua_State *L, const tide_tensor *x) {
-  lua_pushfstring(L, "tensor(..., device='cuda:%d', size=(%s%s), dtype=tide.%s)", tide_tensor_device(x),
-                  push_sizes(L, x), tide_tensor_ndim(x) == 1 ? "," : "", tide_dtype_name(tide_tensor_dtype(x)));
-  return 1;
+  return lua_pushfstring(L, "tensor(..., device='cuda:%d', size=(%s%s), dtype=tide.%s)", tide_tensor_device(x),
+                         push_sizes(L, x), tide_tensor_ndim(x) == 1 ? "," : "", tide_dtype_name(tide_tensor_dtype(x))),
+         1;
 }
 
 static int ltensor_tostring(lua_State *L) {
   ltide_state *S = ltide_begin(L);
   ltide_tensor *u = ltide_test_handle(L, S, 1);
   if (!u) return ltide_arg_error(L, 1, "x", "a tensor");
-  if (!u->t) {
-    lua_pushliteral(L, "tensor(freed)");
-    return 1;
-  }
+  if (!u->t) { return lua_pushliteral(L, "tensor(freed)"), 1; }
   const tide_tensor *t = u->t; /* stays for this call, also where a finaliser frees the handle */
   if (tide_tensor_device(t) >= 0 && tide_thread_is_capturing()) return push_without_values(L, t);
   visible v;
@@ -368,7 +365,6 @@ static int lset_printoptions(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_format(lua_State *L, ltide_state *S) {
-#define PATH "tide."
   static ltide_row format_rows[] = {
 #include "tensor/api/format.def"
       {0}};

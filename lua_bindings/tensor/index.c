@@ -218,8 +218,7 @@ static int get_values(lua_State *L) {
     if (is_past && ltide_is_read_by_ipairs(L)) return 0;
     int64_t i = first_index(L, x);
     ltide_tensor *u = ltide_new_tensor(L, S);
-    ltide_try(L, tide_select(&u->t, x, 0, i));
-    return 1;
+    return ltide_give(L, tide_select(&u->t, x, 0, i));
   }
   if (lua_istable(L, 2)) return get_by_table(L, S, x);
   tide_tensor *key = ltide_test_tensor(L, S, 2);
@@ -342,8 +341,7 @@ static int push_transposed(lua_State *L, ltide_state *S, const tide_tensor *x, b
   int n = tide_tensor_ndim(x), dims[TIDE_MAX_DIMS];
   ltide_tensor *u = ltide_new_tensor(L, S);
   for (int d = 0; d < n; d++) dims[d] = n - 1 - d;
-  ltide_try(L, is_matrix ? tide_transpose(&u->t, x, -2, -1) : tide_permute(&u->t, x, dims, n));
-  return 1;
+  return ltide_give(L, is_matrix ? tide_transpose(&u->t, x, -2, -1) : tide_permute(&u->t, x, dims, n));
 }
 
 static int push_field(lua_State *L, ltide_state *S, const tide_tensor *x, lua_Integer field) {
@@ -458,7 +456,6 @@ static int lfill_diagonal_(lua_State *L, ltide_call *c) {
   return ltide_self(L, TIDE_OK);
 }
 
-#define PATH "tide."
 static ltide_row rows[] = {
 #include "tensor/api/index.def"
     {0}};

@@ -130,9 +130,6 @@ static int script_row_order(lua_State *L) {
   return ltide_give_tensors(L, S, status, 1);
 }
 
-static const luaL_Reg script[] = LTIDE_SCRIPT(lu_factor, solve, determinant, solve_triangle, factor_qr, factor_svd,
-                                              factor_eigh, factor_eig, epsilon, row_order);
-
 /* {==== Rows */
 
 static int lcholesky(lua_State *L, ltide_call *c) {
@@ -142,13 +139,13 @@ static int lcholesky(lua_State *L, ltide_call *c) {
 }
 
 #define OF_CHUNK(f) WAITS(COMPOSED("tensor/linalg." #f))
-#define PATH        "tide.linalg."
 static ltide_row rows[] = {
 #include "tensor/api/linalg.def"
     {0}};
 
 void ltide_open_linalg(lua_State *L, ltide_state *S) {
-  ltide_script_give(L, "tensor/linalg.c", script);
+  LTIDE_GIVE(L, "tensor/linalg.c", lu_factor, solve, determinant, solve_triangle, factor_qr, factor_svd, factor_eigh,
+             factor_eig, epsilon, row_order);
   lua_newtable(L);
   ltide_register_rows(L, "tide.linalg", rows);
   lua_setfield(L, -2, "linalg");

@@ -246,7 +246,7 @@ local function matrix_norm(x, ord, rows, columns, is_kept)
     return from_values(x, rows, columns, is_kept, function(s) return s[extreme](s, -1) end)
   end
   if size ~= 1 and size ~= 1 / 0 then
-    fail("ValueError", called() .. ": ord: got " .. text(ord) .. ", expected 'fro', 'nuc', math.huge, -math.huge, 1, -1, 2 or -2 for matrices")
+    reject("ValueError", "ord", text(ord), "'fro', 'nuc', math.huge, -math.huge, 1, -1, 2 or -2 for matrices")
   end
   local first, second = rows, columns -- what is summed over, and what the largest sum is of
   if size ~= 1 then first, second = columns, rows end
@@ -264,20 +264,14 @@ function M.norm(x, ord, dim, is_kept, dtype)
   local n = x:dim()
   local dims = type(dim) == "table" and dim or { dim }
   if dim == nil then
-    if n ~= 1 and n ~= 2 then
-      fail("ShapeError", called() .. ": ord without dim: got " .. n .. " dims of x, expected 1 or 2")
-    end
+    if n ~= 1 and n ~= 2 then reject("ShapeError", "ord without dim", n .. " dims of x", "1 or 2") end
     dims = n == 1 and { 1 } or { 1, 2 }
   end
   if rawlen(dims) == 1 then
-    if type(ord) ~= "number" then
-      fail("ValueError", called() .. ": ord: got '" .. ord .. "', expected a number for vectors")
-    end
+    if type(ord) ~= "number" then reject("ValueError", "ord", "'" .. ord .. "'", "a number for vectors") end
     return x:norm(ord, dims[1], { keepdim = is_kept })
   end
-  if rawlen(dims) ~= 2 then
-    fail("ValueError", called() .. ": dim: got " .. rawlen(dims) .. " dims, expected 1 or 2 with ord")
-  end
+  if rawlen(dims) ~= 2 then reject("ValueError", "dim", rawlen(dims) .. " dims", "1 or 2 with ord") end
   local rows, columns = dims[1], dims[2]
   if rows < 0 then rows = rows + n + 1 end
   if columns < 0 then columns = columns + n + 1 end

@@ -24,8 +24,8 @@ static int ladded(lua_State *L, ltide_call *c) {
   const tide_tensor *a = c->v[1].tensor, *b = c->v[2].tensor;
   int of_a = c->row->tag / 10, of_b = c->row->tag % 10;
   if (tide_tensor_ndim(a) != of_a || tide_tensor_ndim(b) != of_b)
-    return ltide_error(L, "ShapeError", "%s: got factors of %d and %d dimensions, expected %d and %d",
-                       ltide_function_name(L), tide_tensor_ndim(a), tide_tensor_ndim(b), of_a, of_b);
+    return ltide_fail(L, "ShapeError", "got factors of %d and %d dimensions, expected %d and %d", tide_tensor_ndim(a),
+                      tide_tensor_ndim(b), of_a, of_b);
   double beta = c->v[3].number, alpha = c->v[4].number;
   if (!c->sig->outs) return ltide_self(L, tide_addmm(NULL, c->x, a, b, beta, alpha, c->x));
   tide_tensor **slot = ltide_slot(L, c);
@@ -43,16 +43,14 @@ static int lset_precision(lua_State *L, ltide_call *c) {
 }
 
 static int lget_precision(lua_State *L, ltide_call *c) {
-  lua_pushstring(L, tide_get_tf32() ? "high" : "highest");
-  return 1;
+  return lua_pushstring(L, tide_get_tf32() ? "high" : "highest"), 1;
 }
 
 static int lsettings_index(lua_State *L) {
   ltide_enter(L);
   const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
   if (strcmp(key, "fp32_precision")) return ltide_no_field(L, "tide.backends.cuda.matmul", key, 0, "fp32_precision");
-  lua_pushstring(L, tide_get_tf32() ? "tf32" : "ieee");
-  return 1;
+  return lua_pushstring(L, tide_get_tf32() ? "tf32" : "ieee"), 1;
 }
 
 static int lsettings_newindex(lua_State *L) {
@@ -74,14 +72,11 @@ static void open_settings(lua_State *L) {
   luaL_getsubtable(L, -1, "backends");
   luaL_getsubtable(L, -1, "cuda");
   lua_newtable(L);
-  luaL_newlib(L, meta);
-  ltide_protect(L, "tide.backends.cuda.matmul");
-  lua_setmetatable(L, -2);
+  ltide_set_meta(L, "tide.backends.cuda.matmul", meta);
   lua_setfield(L, -2, "matmul");
   lua_pop(L, 2);
 }
 
-#define PATH "tide."
 static ltide_row rows[] = {
 #include "tensor/api/matmul.def"
     {0}};

@@ -77,8 +77,7 @@ static int lcast(lua_State *L, ltide_call *c) { return cast(L, c, (tide_dtype)c-
 /* Without a dtype it names the one there is, as torch's `type` does. */
 static int ltensor_type(lua_State *L, ltide_call *c) {
   if (c->v[1].given) return cast(L, c, c->v[1].dtype);
-  ltide_push_dtype(L, tide_tensor_dtype(c->x));
-  return 1;
+  return ltide_push_dtype(L, tide_tensor_dtype(c->x)), 1;
 }
 
 static int ltensor_type_as(lua_State *L, ltide_call *c) {

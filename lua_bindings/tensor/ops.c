@@ -54,7 +54,7 @@ static void parse_rounding(lua_State *L, ltide_state *S, op_call *c, ltide_args 
 static const ltide_sig *own_sig(lua_State *L) {
   const ltide_row *row = lua_touserdata(L, lua_upvalueindex(1));
   const ltide_sig *sig = row ? ltide_row_sig(row) : NULL;
-  if (!sig) ltide_error(L, "StateError", "%s: it has no signature", ltide_function_name(L));
+  if (!sig) ltide_fail(L, "StateError", "it has no signature");
   return sig;
 }
 
@@ -139,9 +139,7 @@ static void parse_clamp(lua_State *L, ltide_state *S, op_call *c, ltide_args a) 
   is_min = is_min && read_bound(L, S, a, 2, "min", &lo);
   is_max = is_max && read_bound(L, S, a, c->op == TIDE_OP_clamp_max ? 2 : 3, "max", &hi);
   c->in[0].tensor = ltide_check_tensor(L, S, 1, "x"); /* a bound that is a table has made a tensor meanwhile */
-  if (!is_min && !is_max)
-    ltide_error(L, "ArgumentError", "%s: got no bound, expected min, max or both: {min=0, max=1}",
-                ltide_function_name(L));
+  if (!is_min && !is_max) ltide_fail(L, "ArgumentError", "got no bound, expected min, max or both: {min=0, max=1}");
   if (lo.tensor || hi.tensor) {
     c->op = is_min ? TIDE_OP_maximum : TIDE_OP_minimum;
     c->in[1] = is_min ? lo : hi;
@@ -368,7 +366,6 @@ static bool is_hidden(int op) {
 }
 
 /* Those of tide.special alone. */
-#define PATH "tide.special."
 static ltide_row special_rows[] = {FUNCTION(entr, FN(lop_entr), "(x [, {out=}]) -> Tensor",
                                             "-x * log(x), 0 for 0, -inf below: what x adds to an entropy.")
                                        FUNCTION(ndtr, FN(lop_ndtr), "(x [, {out=}]) -> Tensor",
@@ -437,25 +434,25 @@ static int lop_concat(lua_State *L) {
 
 /* Operators are the methods of these names; those of one operand drop the other first. */
 static void set_operators(lua_State *L, ltide_state *S) {
-  static const char *const operators[][2] = {{"__add", "add"},
-                                             {"__sub", "sub"},
-                                             {"__mul", "mul"},
-                                             {"__div", "div"},
-                                             {"__idiv", "floor_divide"},
-                                             {"__mod", "remainder"},
-                                             {"__pow", "pow"},
-                                             {"__unm", "neg"},
-                                             {"__band", "bitwise_and"},
-                                             {"__bor", "bitwise_or"},
-                                             {"__bxor", "bitwise_xor"},
-                                             {"__bnot", "bitwise_not"},
-                                             {"__shl", "bitwise_left_shift"},
-                                             {"__shr", "bitwise_right_shift"}};
+  static const char *const operators[] = {"__add",  "add",
+                                          "__sub",  "sub",
+                                          "__mul",  "mul",
+                                          "__div",  "div",
+                                          "__idiv", "floor_divide",
+                                          "__mod",  "remainder",
+                                          "__pow",  "pow",
+                                          "__unm",  "neg",
+                                          "__band", "bitwise_and",
+                                          "__bor",  "bitwise_or",
+                                          "__bxor", "bitwise_xor",
+                                          "__bnot", "bitwise_not",
+                                          "__shl",  "bitwise_left_shift",
+                                          "__shr",  "bitwise_right_shift"};
   lua_rawgeti(L, LUA_REGISTRYINDEX, S->tensor_ref);
   ltide_push_methods(L);
-  for (size_t i = 0; i < sizeof operators / sizeof *operators; i++) {
-    const char *name = operators[i][0];
-    lua_getfield(L, -1, operators[i][1]);
+  for (size_t i = 0; i < sizeof operators / sizeof *operators; i += 2) {
+    const char *name = operators[i];
+    lua_getfield(L, -1, operators[i + 1]);
     if (!strcmp(name, "__unm") || !strcmp(name, "__bnot")) {
       lua_getupvalue(L, -1, 1);
       lua_pushcclosure(L, !strcmp(name, "__unm") ? lop_unm : lop_bnot, 1);
@@ -464,8 +461,7 @@ static void set_operators(lua_State *L, ltide_state *S) {
     lua_setfield(L, -3, name);
   }
   lua_pop(L, 1);
-  lua_pushcfunction(L, lop_concat);
-  lua_setfield(L, -2, "__concat");
+  ltide_set_function(L, "__concat", lop_concat);
   lua_pop(L, 1);
 }
 

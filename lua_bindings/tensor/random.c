@@ -36,16 +36,14 @@ static tide_generator *own_or_default(lua_State *L, const ltide_call *c) {
 }
 
 static int lgenerator(lua_State *L, ltide_call *c) {
-  ltide_try(L, tide_generator_new(new_generator(L), c->v[0].given ? c->v[0].device : TIDE_CPU));
-  return 1;
+  return ltide_give(L, tide_generator_new(new_generator(L), c->v[0].given ? c->v[0].device : TIDE_CPU));
 }
 
 void ltide_check_settable(lua_State *L, int device) {
   if (device == TIDE_CPU || !tide_thread_is_capturing()) return;
-  ltide_error(L, "StateError",
-              "%s: not allowed while a graph is captured, because it draws from where the generator stands at each "
-              "replay, expected this before or after it",
-              ltide_function_name(L));
+  ltide_fail(L, "StateError",
+             "not allowed while a graph is captured, because it draws from where the generator stands at each "
+             "replay, expected this before or after it");
 }
 
 /* Of a function: every default generator. */
@@ -60,8 +58,7 @@ static void seed(lua_State *L, const ltide_call *c, uint64_t value) {
 static int lmanual_seed(lua_State *L, ltide_call *c) {
   seed(L, c, (uint64_t)c->v[c->sig->count - 1].i);
   if (own(c)) return ltide_self(L, TIDE_OK);
-  ltide_push_generator(L, ltide_default_generator(L, TIDE_CPU));
-  return 1;
+  return ltide_push_generator(L, ltide_default_generator(L, TIDE_CPU)), 1;
 }
 
 static int lseed(lua_State *L, ltide_call *c) {
@@ -89,8 +86,7 @@ void ltide_check_rng_state(lua_State *L, ltide_state *S, int arg, const char *na
     ltide_arg_error(L, arg, name, "16 bytes, as get_state gives them: a uint8 tensor on the cpu");
   ltide_try(L, tide_read(state, t));
   if (state[1] % 4)
-    ltide_error(L, "ValueError", "%s: %s: its offset is %I, expected a multiple of 4", ltide_function_name(L), name,
-                (lua_Integer)state[1]);
+    ltide_fail(L, "ValueError", "%s: its offset is %I, expected a multiple of 4", name, (lua_Integer)state[1]);
 }
 
 void ltide_set_rng_state(lua_State *L, tide_generator *g, const uint64_t state[2]) {
@@ -126,13 +122,11 @@ static int lgenerator_clone_state(lua_State *L, ltide_call *c) {
   tide_generator *g = c->v[0].generator, **u = new_generator(L);
   ltide_try(L, tide_generator_new(u, tide_generator_device(g)));
   tide_generator_seed(*u, tide_generator_get_seed(g));
-  ltide_try(L, tide_generator_set_offset(*u, tide_generator_get_offset(g)));
-  return 1;
+  return ltide_give(L, tide_generator_set_offset(*u, tide_generator_get_offset(g)));
 }
 
 static int lgenerator_graphsafe_get_state(lua_State *L, ltide_call *c) {
-  ltide_try(L, tide_generator_share(new_generator(L), c->v[0].generator));
-  return 1;
+  return ltide_give(L, tide_generator_share(new_generator(L), c->v[0].generator));
 }
 
 static int lgenerator_graphsafe_set_state(lua_State *L, ltide_call *c) {
@@ -141,9 +135,9 @@ static int lgenerator_graphsafe_set_state(lua_State *L, ltide_call *c) {
 
 static int generator_tostring(lua_State *L, void *g) {
   ltide_push_device(L, tide_generator_device(g));
-  lua_pushfstring(L, "tide.Generator(device=%s, seed=%I, offset=%I)", luaL_tolstring(L, -1, NULL),
-                  (lua_Integer)tide_generator_get_seed(g), (lua_Integer)tide_generator_get_offset(g));
-  return 1;
+  return lua_pushfstring(L, "tide.Generator(device=%s, seed=%I, offset=%I)", luaL_tolstring(L, -1, NULL),
+                         (lua_Integer)tide_generator_get_seed(g), (lua_Integer)tide_generator_get_offset(g)),
+         1;
 }
 
 static int device_of(lua_State *L, void *g) { return ltide_push_device(L, tide_generator_device(g)), 1; }
@@ -260,11 +254,8 @@ static int script_pick(lua_State *L) {
   tide_tensor *sums = ltide_check_tensor(L, S, 1, "sums");
   tide_generator *g = lua_isnil(L, 3) ? NULL : ltide_check_generator(L, 3, "generator");
   ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, tide_pick(&u->t, sums, lua_tointeger(L, 2), g));
-  return 1;
+  return ltide_give(L, tide_pick(&u->t, sums, lua_tointeger(L, 2), g));
 }
-
-static const luaL_Reg script[] = LTIDE_SCRIPT(pick);
 
 /* {==== Registration */
 
@@ -274,7 +265,6 @@ void ltide_open_random(lua_State *L, ltide_state *S) {
   static ltide_row generator_rows[] = {
 #include "tensor/api/generator.def"
       {0}};
-#define PATH "tide."
   static ltide_row random_rows[] = {
 #include "tensor/api/random.def"
       {0}};
@@ -285,5 +275,5 @@ void ltide_open_random(lua_State *L, ltide_state *S) {
                                     .tostring = generator_tostring};
   ltide_handle_of(S)->generator_meta = ltide_open_class(L, &class);
   ltide_register_rows(L, "tide", random_rows);
-  ltide_script_give(L, "tensor/random.c", script);
+  LTIDE_GIVE(L, "tensor/random.c", pick);
 }

@@ -1,6 +1,5 @@
 /* random.h: what random.c and random_cuda.c share: states and default generators. */
-#ifndef LTIDE_RANDOM_H
-#define LTIDE_RANDOM_H
+#pragma once
 
 #include "call/args.h"
 
@@ -15,5 +14,3 @@ void ltide_check_settable(lua_State *L, int device);
 /* The default generator of a device, or an error. */
 tide_generator *ltide_default_generator(lua_State *L, int device);
 void ltide_push_generator(lua_State *L, tide_generator *g);
-
-#endif

@@ -59,8 +59,8 @@ static void check_list(lua_State *L, int arg, lua_Integer n) {
   for (lua_pushnil(L); lua_next(L, arg); lua_pop(L, 1)) {
     lua_Integer at = lua_isinteger(L, -2) ? lua_tointeger(L, -2) : 0;
     if (at >= 1 && at <= n) continue;
-    ltide_error(L, "ArgumentError", "%s: states: got the key %s, expected a list of states, the first for device 0",
-                ltide_function_name(L), luaL_tolstring(L, -2, NULL));
+    ltide_fail(L, "ArgumentError", "states: got the key %s, expected a list of states, the first for device 0",
+               luaL_tolstring(L, -2, NULL));
   }
 }
 
@@ -124,8 +124,7 @@ static int lgenerators_index(lua_State *L) {
   lua_Integer i = lua_tointegerx(L, 2, &is_integer);
   if (!is_integer || i < 1 || i > tide_device_count()) return 0;
   ltide_need(L, TIDE_LUA_GLOBALS, "default_generators");
-  ltide_push_generator(L, ltide_default_generator(L, (int)i - 1));
-  return 1;
+  return ltide_push_generator(L, ltide_default_generator(L, (int)i - 1)), 1;
 }
 
 static int lgenerators_len(lua_State *L) {
@@ -231,12 +230,9 @@ static int lfork_rng(lua_State *L) {
 void ltide_open_random_cuda(lua_State *L, ltide_state *S) {
   static const luaL_Reg meta[] = {
       {"__index", lgenerators_index}, {"__len", lgenerators_len}, {"__newindex", ltide_read_only}, {NULL, NULL}};
-#define PATH "tide.cuda."
   static ltide_row cuda_rows[] = {
 #include "tensor/api/random_cuda_cuda.def"
       {0}};
-#undef PATH
-#define PATH "tide.random."
   static ltide_row random_rows[] = {
 #include "tensor/api/random_cuda_random.def"
       {0}};
@@ -246,8 +242,7 @@ void ltide_open_random_cuda(lua_State *L, ltide_state *S) {
   ltide_register_also(L, "random", cuda_rows);
   lua_newtable(L);
   luaL_newlib(L, meta);
-  lua_pushliteral(L, "default_generators");
-  lua_setfield(L, -2, "__name");
+  ltide_set_text(L, "__name", "default_generators");
   ltide_protect(L, "default_generators");
   lua_setmetatable(L, -2);
   lua_setfield(L, -2, "default_generators");

@@ -59,8 +59,7 @@ static int lreduce(lua_State *L) {
 /* {==== One dimension */
 
 static void one_dim(lua_State *L, const options *o) {
-  if (o->ndims > 1)
-    ltide_error(L, "ArgumentError", "%s: dim: got %d dimensions, expected one", ltide_function_name(L), o->ndims);
+  if (o->ndims > 1) ltide_fail(L, "ArgumentError", "dim: got %d dimensions, expected one", o->ndims);
 }
 
 static int larg_extreme(lua_State *L, ltide_call *c) {
@@ -135,8 +134,7 @@ static int lnorm(lua_State *L, ltide_call *c) {
 static int lequal(lua_State *L, ltide_call *c) {
   bool is_equal = false;
   ltide_try(L, tide_equal(&is_equal, c->x, c->v[1].tensor));
-  lua_pushboolean(L, is_equal);
-  return 1;
+  return ltide_give_boolean(L, is_equal);
 }
 
 static int lallclose(lua_State *L, ltide_call *c) {

@@ -36,9 +36,8 @@ static tide_tensor *beside(lua_State *L, const ltide_call *c, const char *name, 
   bool fits = tide_tensor_ndim(v) == ndim;
   for (int d = 0; fits && d < ndim; d++) fits = d == dim || tide_tensor_size(v)[d] == tide_tensor_size(x)[d];
   if (!fits)
-    ltide_error(L, "ShapeError", "%s: %s: got %s, expected the sizes of x, %s, but for dimension %d",
-                ltide_function_name(L), name, ltide_typename(L, ltide_get(L, c, name)->at),
-                ltide_typename(L, c->v[0].at), dim + ltide_base(L));
+    ltide_fail(L, "ShapeError", "%s: got %s, expected the sizes of x, %s, but for dimension %d", name,
+               ltide_typename(L, ltide_get(L, c, name)->at), ltide_typename(L, c->v[0].at), dim + ltide_base(L));
   return v;
 }
 

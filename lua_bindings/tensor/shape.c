@@ -6,9 +6,7 @@
 
 /* That of the row, which is not empty. */
 static const ltide_value *check_list(lua_State *L, const ltide_call *c) {
-  if (!c->v[0].n)
-    ltide_error(L, "ValueError", "%s: tensors: got an empty list, expected at least one tensor",
-                ltide_function_name(L));
+  if (!c->v[0].n) ltide_fail(L, "ValueError", "tensors: got an empty list, expected at least one tensor");
   return &c->v[0];
 }
 
@@ -125,8 +123,7 @@ static void push_complex(lua_State *L, ltide_state *S, tide_tensor *const *pair,
   int ndim;
   tide_dtype real = tide_dtype_promote(tide_tensor_dtype(pair[0]), tide_tensor_dtype(pair[1]));
   if (real != TIDE_FLOAT32 && real != TIDE_FLOAT64)
-    ltide_error(L, "DtypeError", "%s: got %s parts, expected float32 or float64", ltide_function_name(L),
-                tide_dtype_name(real));
+    ltide_fail(L, "DtypeError", "got %s parts, expected float32 or float64", tide_dtype_name(real));
   ltide_try(L, tide_broadcast_size(size, &ndim, pair, 2));
   tide_options o = {real == TIDE_FLOAT32 ? TIDE_COMPLEX64 : TIDE_COMPLEX128, tide_tensor_device(pair[0]), false};
   ltide_tensor *u = ltide_new_tensor(L, S), *a = ltide_new_tensor(L, S), *b = ltide_new_tensor(L, S);

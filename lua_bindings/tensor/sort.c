@@ -138,8 +138,6 @@ static int script_extremes(lua_State *L) {
   return ltide_give_pair(L, low, high);
 }
 
-static const luaL_Reg script[] = LTIDE_SCRIPT(sorted, search, extremes);
-
 /* Calls the function of tensor/sort.lua with the values above `from`, and ends the call with its `n` results. */
 static int finish_script(lua_State *L, ltide_call *c, const char *name, int from, int n) {
   ltide_script_push(L, name);
@@ -164,12 +162,11 @@ static int lisin(lua_State *L, ltide_call *c) {
   return finish_script(L, c, "tensor/sort.is_in", from, 1);
 }
 
-#define PATH "tide."
 static ltide_row rows[] = {
 #include "tensor/api/sort.def"
     {0}};
 
 void ltide_open_sort(lua_State *L, ltide_state *S) {
-  ltide_script_give(L, "tensor/sort.c", script);
+  LTIDE_GIVE(L, "tensor/sort.c", sorted, search, extremes);
   ltide_register_rows(L, "tide", rows);
 }

@@ -52,7 +52,7 @@ local function unique_slices(x, dim, inverse, counts)
   local n = x:size(dim)
   local moved = x:movedim(dim, 1)
   if x:numel() == 0 then
-    if n > 0 then fail("ShapeError", called() .. ": x: got no elements in its slices, expected some") end
+    if n > 0 then reject("ShapeError", "x", "no elements in its slices", "some") end
     local none = x:new_empty({ 0 }, { dtype = "int64" })
     return give(x:clone(), none, none, inverse, counts)
   end
@@ -111,7 +111,7 @@ function M.most_frequent(x, dim, keepdim)
   local is_scalar = x:dim() == 0
   local lines = is_scalar and x:reshape(1) or x:movedim(dim, -1)
   local n = lines:size(-1)
-  if n == 0 then fail("ShapeError", called() .. ": x: got nothing along dim, expected at least one element there") end
+  if n == 0 then reject("ShapeError", "x", "nothing along dim", "at least one element there") end
   local values, indices = lines:sort(-1)
   local place = indices:new_ones({ n }):cumsum(1)
   local run = place - (starts(values, n):mul(place):cummax(-1))
@@ -139,23 +139,19 @@ local function parts_of(x, q)
     if type(q) ~= "number" and type(q) ~= "table" then refuse(q, "q", "a number, a list of numbers or a tensor") end
     return tensor(q, { dtype = x.dtype, device = "cpu" })
   end
-  if q.dtype ~= x.dtype then
-    fail("DtypeError", called() .. ": q: got " .. text(q.dtype) .. ", expected " .. text(x.dtype) .. " as of x")
-  end
-  if q:dim() > 1 then fail("ShapeError", called() .. ": q: got " .. q:dim() .. " dimensions, expected at most one") end
+  if q.dtype ~= x.dtype then reject("DtypeError", "q", text(q.dtype), text(x.dtype) .. " as of x") end
+  if q:dim() > 1 then reject("ShapeError", "q", q:dim() .. " dimensions", "at most one") end
   return q
 end
 
 function M.quantile_of(x, q, dim, keepdim, interpolation)
   local dtype = dtype_of(x)
-  if dtype ~= "float32" and dtype ~= "float64" then
-    fail("DtypeError", called() .. ": x: got " .. dtype .. ", expected float32 or float64")
-  end
-  if x:numel() == 0 then fail("ShapeError", called() .. ": x: got no elements, expected some") end
+  if dtype ~= "float32" and dtype ~= "float64" then reject("DtypeError", "x", dtype, "float32 or float64") end
+  if x:numel() == 0 then reject("ShapeError", "x", "no elements", "some") end
   q = parts_of(x, q)
   local on_host = not q.is_cuda
   if on_host and not q:ge(0):logical_and(q:le(1)):all():item() then
-    fail("ValueError", called() .. ": q: got a value below 0 or above 1, expected 0 to 1")
+    reject("ValueError", "q", "a value below 0 or above 1", "0 to 1")
   end
   local lines = dim and x:dim() > 0 and x:movedim(dim, -1) or x:reshape(-1)
   local n, count = lines:size(-1), q:numel()

@@ -39,7 +39,6 @@ static int lfloat_power(lua_State *L, ltide_call *c) {
   return ltide_finish_into(L, c, tide_elementwise(slot, TIDE_OP_pow, in, NULL, c->into));
 }
 
-#define PATH "tide."
 static ltide_row rows[] = {
 #include "tensor/api/special.def"
     {0}};
@@ -47,31 +46,19 @@ static ltide_row rows[] = {
 /* {==== tide.special */
 
 void ltide_open_special(lua_State *L, ltide_state *S) {
-  static const char *const names[][2] = {{"erf", "erf"},
-                                         {"erfc", "erfc"},
-                                         {"erfinv", "erfinv"},
-                                         {"expit", "sigmoid"},
-                                         {"logit", "logit"},
-                                         {"exp2", "exp2"},
-                                         {"expm1", "expm1"},
-                                         {"log1p", "log1p"},
-                                         {"logsumexp", "logsumexp"},
-                                         {"softmax", "softmax"},
-                                         {"log_softmax", "log_softmax"},
-                                         {"gammaln", "lgamma"},
-                                         {"digamma", "digamma"},
-                                         {"psi", "digamma"},
-                                         {"polygamma", "polygamma"},
-                                         {"i0", "i0"},
-                                         {"sinc", "sinc"},
-                                         {"xlogy", "xlogy"},
-                                         {"round", "round"}};
+  static const char *const names[] = {
+      /* here, in tide */
+      "erf",       "erf",       "erfc",    "erfc",    "erfinv",      "erfinv",      "expit",   "sigmoid",
+      "logit",     "logit",     "exp2",    "exp2",    "expm1",       "expm1",       "log1p",   "log1p",
+      "logsumexp", "logsumexp", "softmax", "softmax", "log_softmax", "log_softmax", "gammaln", "lgamma",
+      "digamma",   "digamma",   "psi",     "digamma", "polygamma",   "polygamma",   "i0",      "i0",
+      "sinc",      "sinc",      "xlogy",   "xlogy",   "round",       "round"};
   ltide_register_rows(L, "tide", rows);
   lua_newtable(L);
   ltide_register_rows(L, "tide.special", ltide_special_ops());
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    lua_getfield(L, -2, names[i][1]);
-    lua_setfield(L, -2, names[i][0]);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i += 2) {
+    lua_getfield(L, -2, names[i + 1]);
+    lua_setfield(L, -2, names[i]);
   }
   lua_setfield(L, -2, "special");
 }

@@ -12,7 +12,7 @@ local all, empty, copy_ = builtin("all", "empty", "copy_")
 local huge = 1 / 0
 
 local function refuse_shape(name, x, expected)
-  fail("ShapeError", called() .. ": " .. name .. ": got " .. describe(x) .. ", expected " .. expected)
+  reject("ShapeError", name, describe(x), expected)
 end
 
 -- In what sums of products are made that are too large for 16-bit floats.
@@ -22,14 +22,10 @@ function M.wide_of(dtype) return (dtype == "float16" or dtype == "bfloat16") and
 
 local function check_weights(weights, name, kinds, expected, n)
   local _, kind = dtype_of(weights)
-  if not find(kinds, kind) then
-    fail("DtypeError", called() .. ": " .. name .. ": got " .. describe(weights) .. ", expected one of " .. expected)
-  end
+  if not find(kinds, kind) then reject("DtypeError", name, describe(weights), "one of " .. expected) end
   local s = sizes_of(weights)
   if #s > 1 or (s[1] or 1) ~= n then refuse_shape(name, weights, n .. " elements in one dimension, one for each observation") end
-  if n > 0 and item(any(lt(weights, 0))) then
-    fail("ValueError", called() .. ": " .. name .. ": got a negative weight, expected none below 0")
-  end
+  if n > 0 and item(any(lt(weights, 0))) then reject("ValueError", name, "a negative weight", "none below 0") end
 end
 
 -- And the dtype that the result is to have.
@@ -47,7 +43,7 @@ end
 local function covariance(x, correction, fweights, aweights)
   local s, name, kind = sizes_of(x), dtype_of(x)
   if #s > 2 then refuse_shape("x", x, "at most 2 dimensions") end
-  if kind == "B" then fail("DtypeError", called() .. ": x: got bool, expected a dtype of numbers") end
+  if kind == "B" then reject("DtypeError", "x", "bool", "a dtype of numbers") end
   if kind ~= "F" and kind ~= "C" then name = default_dtype() end
   x = to(x, M.wide_of(name))
   if #s < 2 then x = reshape(x, 1, s[1] or 1) end
@@ -98,9 +94,7 @@ local function for_each(value, d, name)
     return list
   end
   local list = plain(value)
-  if #list ~= d then
-    fail("ValueError", called() .. ": " .. name .. ": got " .. #list .. " values, expected " .. d .. ", one for each coordinate")
-  end
+  if #list ~= d then reject("ValueError", name, #list .. " values", d .. ", one for each coordinate") end
   return list
 end
 
@@ -108,13 +102,13 @@ local function check_range(range, d)
   if type(range) ~= "table" then refuse(range, "range", "a table of numbers {low, high, ...}") end
   range = plain(range)
   if #range ~= 2 * d then
-    fail("ValueError", called() .. ": range: got " .. #range .. " numbers, expected " .. 2 * d .. ", low and high for each coordinate")
+    reject("ValueError", "range", #range .. " numbers", 2 * d .. ", low and high for each coordinate")
   end
   for i = 1, 2 * d do
     if type(range[i]) ~= "number" then refuse(range[i], "range[" .. i .. "]", "a number") end
     if not (range[i] > -huge and range[i] < huge) or (i % 2 == 0 and range[i] < range[i - 1]) then
-      fail("ValueError", called() .. ": range: got " .. text(range[i - (i + 1) % 2]) .. " to " .. text(range[i - (i + 1) % 2 + 1])
-        .. ", expected finite numbers in ascending order")
+      reject("ValueError", "range", text(range[i - (i + 1) % 2]) .. " to "
+        .. text(range[i - (i + 1) % 2 + 1]), "finite numbers in ascending order")
     end
   end
   return range
@@ -164,12 +158,12 @@ end
 
 local function check_edges(edges, i, x)
   if dtype_of(edges) ~= dtype_of(x) then
-    fail("DtypeError", called() .. ": bins[" .. i .. "]: got " .. describe(edges) .. ", expected one of " .. dtype_of(x) .. " as x")
+    reject("DtypeError", "bins[" .. i .. "]", describe(edges), "one of " .. dtype_of(x) .. " as x")
   end
   local s = sizes_of(edges)
   if #s ~= 1 or s[1] < 2 then refuse_shape("bins[" .. i .. "]", edges, "at least 2 edges in one dimension") end
   if not item(all(ge(diff(edges), 0))) then
-    fail("ValueError", called() .. ": bins[" .. i .. "]: got edges that do not ascend, or NaN, expected ascending ones")
+    reject("ValueError", "bins[" .. i .. "]", "edges that do not ascend, or NaN", "ascending ones")
   end
   return s[1] - 1
 end
@@ -182,13 +176,9 @@ local function grid(x, bins, range, d)
   for i = 1, d do
     if given and not is_tensor(bins[i]) then refuse(bins[i], "bins[" .. i .. "]", "a tensor as bins[1]") end
     if not given and not is_integer(bins[i]) then refuse(bins[i], "bins[" .. i .. "]", "an integer, or tensors of edges") end
-    if not given and bins[i] < 1 then
-      fail("ValueError", called() .. ": bins[" .. i .. "]: got " .. bins[i] .. ", expected at least 1")
-    end
+    if not given and bins[i] < 1 then reject("ValueError", "bins[" .. i .. "]", bins[i], "at least 1") end
   end
-  if given and range then
-    fail("ArgumentError", called() .. ": range: got it beside tensors of edges, expected one of them")
-  end
+  if given and range then reject("ArgumentError", "range", "it beside tensors of edges", "one of them") end
   if given then
     for i = 1, d do edges[i], counts[i] = bins[i], check_edges(bins[i], i, x) end
     return edges, counts
@@ -204,16 +194,14 @@ end
 
 function M.histogramdd(x, bins, range, weight, density)
   local s, dtype = sizes_of(x), dtype_of(x)
-  if dtype ~= "float32" and dtype ~= "float64" then
-    fail("DtypeError", called() .. ": x: got " .. dtype .. ", expected float32 or float64")
-  end
+  if dtype ~= "float32" and dtype ~= "float64" then reject("DtypeError", "x", dtype, "float32 or float64") end
   if #s < 2 or s[#s] == 0 then refuse_shape("x", x, "points [..., d] in at least 2 dimensions") end
   local d, n = s[#s], 1
   for i = 1, #s - 1 do n = n * s[i] end
   x = reshape(x, n, d)
   if weight then
     if dtype_of(weight) ~= dtype then
-      fail("DtypeError", called() .. ": weight: got " .. describe(weight) .. ", expected one of " .. dtype .. " as x")
+      reject("DtypeError", "weight", describe(weight), "one of " .. dtype .. " as x")
     end
     if numel(weight) ~= n then refuse_shape("weight", weight, "one of " .. n .. " elements, one for each point") end
     weight = reshape(weight, n)
@@ -226,9 +214,7 @@ function M.histogramdd(x, bins, range, weight, density)
     cell = cell and add(mul(cell, counts[i]), at) or at
     inside = inside and logical_and(inside, is_in) or is_in
     cells = cells * counts[i]
-    if cells > 1 << 40 then
-      fail("ValueError", called() .. ": bins: got a grid of more than " .. (1 << 40) .. " cells, expected fewer")
-    end
+    if cells > 1 << 40 then reject("ValueError", "bins", "a grid of more than " .. (1 << 40) .. " cells", "fewer") end
   end
   cell = where(inside, cell, cells) -- one cell more, for points outside
   local hist = bincount(cell, weight, { minlength = cells + 1 })

@@ -24,8 +24,7 @@ tide_status ltide_span_storage(tide_tensor **out, const tide_tensor *x) {
 }
 
 static int ltensor_storage(lua_State *L, ltide_call *c) {
-  ltide_try(L, ltide_span_storage(new_storage(L), c->x));
-  return 1;
+  return ltide_give(L, ltide_span_storage(new_storage(L), c->x));
 }
 
 /* What the FFI calls the elements: complex numbers have a type of its own, and halves are their bits. */
@@ -50,8 +49,7 @@ static int ltensor_ffi_ptr(lua_State *L, ltide_call *c) {
     return ltide_error(L, "NotSupportedError",
                        "ffi_ptr: this is Lua 5.4, and pointers are LuaJIT's: x:data_ptr() gives the address");
   ltide_try(L, ltide_span_storage(new_storage(L), c->x));
-  ltide_push_pointer(L, pointer_type(c->x), tide_tensor_data(c->x));
-  return 1;
+  return ltide_push_pointer(L, pointer_type(c->x), tide_tensor_data(c->x)), 1;
 }
 
 static int lis_storage(lua_State *L, ltide_call *c) {
@@ -107,8 +105,9 @@ static int device_of(lua_State *L, void *bytes) { return ltide_push_device(L, ti
 
 static int storage_tostring(lua_State *L, void *bytes) {
   device_of(L, bytes);
-  lua_pushfstring(L, "Storage of %I bytes on %s", (lua_Integer)tide_tensor_numel(bytes), luaL_tolstring(L, -1, NULL));
-  return 1;
+  return lua_pushfstring(L, "Storage of %I bytes on %s", (lua_Integer)tide_tensor_numel(bytes),
+                         luaL_tolstring(L, -1, NULL)),
+         1;
 }
 
 static bool equal(void *a, void *b) { return tide_tensor_storage(a) == tide_tensor_storage(b); }
@@ -120,7 +119,6 @@ void ltide_open_storage(lua_State *L, ltide_state *S) {
   static ltide_row storage_rows[] = {
 #include "tensor/api/storage.def"
       {0}};
-#define PATH "tide."
   static ltide_row rows[] = {
 #include "tensor/api/storage_storage.def"
       {0}};

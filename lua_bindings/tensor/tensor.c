@@ -169,8 +169,7 @@ static inline int extents(lua_State *L, const int64_t *(*of)(const tide_tensor *
   ltide_named(L, 2, LTIDE_NAMES("dim"));
   int ndim = tide_tensor_ndim(x);
   if (!lua_isnoneornil(L, 2)) return ltide_give_integer(L, of(x)[ltide_check_dim(L, 2, ndim, "dim")]);
-  ltide_push_integers(L, of(x), ndim);
-  return 1;
+  return ltide_push_integers(L, of(x), ndim), 1;
 }
 
 static int ltensor_size(lua_State *L) { return extents(L, tide_tensor_size); }
@@ -236,8 +235,7 @@ static int next_row(lua_State *L) {
 
 static int ltensor_iter(lua_State *L) {
   tide_tensor *x = self(L);
-  if (!tide_tensor_ndim(x))
-    return ltide_error(L, "ShapeError", "%s: a tensor without dimensions has no rows", ltide_function_name(L));
+  if (!tide_tensor_ndim(x)) return ltide_fail(L, "ShapeError", "a tensor without dimensions has no rows");
   lua_pushcfunction(L, next_row);
   lua_pushvalue(L, 1);
   lua_pushinteger(L, ltide_base(L) - 1);
@@ -292,7 +290,6 @@ static void make_metatable(lua_State *L, ltide_state *S) {
   S->tensor_ref = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
-#define PATH "tide."
 static ltide_row rows[] = {
 #include "tensor/api/tensor_tensor.def"
     {0}};

@@ -1,6 +1,5 @@
 /* tensor.h: handles of tensors: their making and their end. */
-#ifndef LTIDE_TENSOR_H
-#define LTIDE_TENSOR_H
+#pragma once
 
 #include "call/fields.h"
 #include "call/collector.h"
@@ -85,5 +84,3 @@ int ltide_x_y(lua_State *L, ltide_call *c);
 int ltide_x_y_into(lua_State *L, ltide_call *c);
 int ltide_act(lua_State *L, ltide_call *c);
 int ltide_is(lua_State *L, ltide_call *c);
-
-#endif

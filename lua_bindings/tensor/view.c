@@ -16,8 +16,7 @@ static int ltensor_view(lua_State *L) {
   bool is_dtype = top == 2 && lua_type(L, 2) != LUA_TNUMBER && ltide_test_dtype(L, 2, &dtype);
   if (!is_dtype) ndim = ltide_check_sizes(L, 2, top, size, "sizes", -1);
   ltide_tensor *u = ltide_new_tensor(L, S);
-  ltide_try(L, is_dtype ? tide_view_dtype(&u->t, x, dtype) : tide_view(&u->t, x, size, ndim));
-  return 1;
+  return ltide_give(L, is_dtype ? tide_view_dtype(&u->t, x, dtype) : tide_view(&u->t, x, size, ndim));
 }
 
 /* {==== Dimensions */
@@ -118,9 +117,7 @@ static ltide_tensor *hold(lua_State *L, ltide_call *c) {
 /* A table of more handles would take the memory of the machine, which empty tensors never asked for. */
 enum { PARTS = 1 << 24 };
 static void check_parts(lua_State *L, int64_t count) {
-  if (count > PARTS)
-    ltide_error(L, "ValueError", "%s: got %I parts, expected at most %d", ltide_function_name(L), (lua_Integer)count,
-                PARTS);
+  if (count > PARTS) ltide_fail(L, "ValueError", "got %I parts, expected at most %d", (lua_Integer)count, PARTS);
 }
 
 /* Appends the view of [start, start + length) to the table at the top. */
@@ -176,8 +173,7 @@ static int listed_parts(lua_State *L, ltide_call *c, int dim, int sizes) {
 }
 
 static void refuse_scalar(lua_State *L, const ltide_call *c) {
-  if (!tide_tensor_ndim(c->x))
-    ltide_error(L, "ShapeError", "%s: x: a tensor without dimensions cannot be split", ltide_function_name(L));
+  if (!tide_tensor_ndim(c->x)) ltide_fail(L, "ShapeError", "x: a tensor without dimensions cannot be split");
 }
 
 static int ltensor_split(lua_State *L, ltide_call *c) {

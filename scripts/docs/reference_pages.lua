@@ -175,9 +175,6 @@ return function(rows, groups, manual, examples)
       if examples[entry.heading] then
         out[#out + 1] = examples[entry.heading]
         shown_examples = shown_examples + 1
-      elseif entry.rows[1].example then
-        out[#out + 1] = "```text\n" .. entry.rows[1].example .. "\n```\n" -- a session at the prompt, which spec/help/help_spec.lua runs
-        shown_examples = shown_examples + 1
       end
       for i, sentence in ipairs(details) do out[#out + 1] = "- " .. escape(sentence) .. (i == #details and "\n" or "") end
       local params = params_of(entry.rows[1])
