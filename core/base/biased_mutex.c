@@ -69,7 +69,6 @@ static void take_away(tide__biased *l, uint8_t owner) {
 /* All zeros is a mutex with glibc; elsewhere the first to come makes one. */
 static void make_mutex(tide__biased *l) {
 #ifdef __GLIBC__
-  (void)l;
 #else
   if (atomic_load_explicit(&l->made, memory_order_acquire)) return;
   pthread_mutex_lock(&numbers_lock);

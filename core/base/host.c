@@ -52,7 +52,6 @@ static const size_t huge_page = (size_t)2 << 20;
  * Under AddressSanitizer all comes from malloc, which guards its bounds. */
 static bool mapped(size_t bytes) {
 #if defined(__SANITIZE_ADDRESS__)
-  (void)bytes;
   return false;
 #else
   return bytes >= huge_page / 2;
@@ -67,14 +66,12 @@ static void *map_piece(size_t bytes) {
 }
 
 static void *own_alloc(void *user, size_t bytes, size_t align) {
-  (void)user;
   if (bytes > (size_t)PTRDIFF_MAX - 2 * huge_page) return NULL;
   if (mapped(bytes)) return map_piece(bytes);
   return tide__os_aligned(align, bytes);
 }
 
 static void own_free(void *user, void *ptr, size_t bytes) {
-  (void)user;
   if (mapped(bytes))
     tide__os_unmap(ptr, whole_pages(bytes));
   else

@@ -17,7 +17,6 @@ static _Atomic int count;
 static _Thread_local bool touched;
 
 static void at_end(void *unused) {
-  (void)unused;
   touched = false;
   int n = atomic_load(&count);
   for (int i = 0; i < n && i < FUNCTIONS; i++) {

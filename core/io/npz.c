@@ -328,7 +328,6 @@ static tide_status put_parts(FILE *f, part *p, int64_t *at, const tide_archive_c
 
 static tide_status write_all(FILE *f, const char *path, const tide_archive_content *c) {
   int64_t at = 0, bytes = 0;
-  (void)path;
   part *p = calloc((size_t)c->count + 1, sizeof *p);
   if (!p) return tide__fail(TIDE_MEMORY, "save_npz: no host memory");
   tide_status status = put_parts(f, p, &at, c);

@@ -249,7 +249,6 @@ static tide_status open_file(tide_archive *a, int64_t most) {
   unsigned char digits[8];
   uint64_t length = 0;
   tide__source *s = &a->source;
-  (void)most;
   TIDE_TRY(tide__source_read(s, digits, sizeof digits));
   for (int i = 7; i >= 0; i--) length = length << 8 | digits[i];
   if (length > LONGEST || (int64_t)length > s->left)

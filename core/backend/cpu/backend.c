@@ -20,10 +20,9 @@ static tide_status device_count(int *out) {
   *out = 1;
   return TIDE_OK;
 }
-static tide_status device_open(int device) { return (void)device, TIDE_OK; }
+static tide_status device_open(int device) { return TIDE_OK; }
 
 static tide_status device_mem_info(size_t *free_bytes, size_t *total, int device) {
-  (void)device;
   tide__os_memory(free_bytes, total);
   return TIDE_OK;
 }
@@ -36,7 +35,7 @@ static tide_status device_props(tide_device_props *out, int device) {
   return device_mem_info(&free_bytes, &out->total_memory, device);
 }
 
-static tide_status device_sync(int device) { return (void)device, TIDE_OK; }
+static tide_status device_sync(int device) { return TIDE_OK; }
 static tide_status device_can_access_peer(bool *out, int device, int peer) {
   *out = device == peer;
   return TIDE_OK;
@@ -48,50 +47,38 @@ static tide_status host_alloc(void **out, size_t bytes) {
   *out = ptr;
   return TIDE_OK;
 }
-static tide_status mem_alloc(void **out, int device, size_t bytes) { return (void)device, host_alloc(out, bytes); }
-static void mem_free(int device, void *ptr, size_t bytes) {
-  (void)device;
-  tide__host_free(ptr, bytes);
-}
+static tide_status mem_alloc(void **out, int device, size_t bytes) { return host_alloc(out, bytes); }
+static void mem_free(int device, void *ptr, size_t bytes) { tide__host_free(ptr, bytes); }
 
 static tide_status handle_new(void **out) {
   *out = NULL;
   return TIDE_OK;
 }
-static tide_status stream_new(void **out, int device, int priority) {
-  return (void)device, (void)priority, handle_new(out);
-}
-static void handle_free(void *handle) { (void)handle; }
-static uint64_t handle_number(void *handle) { return (void)handle, 0; }
+static tide_status stream_new(void **out, int device, int priority) { return handle_new(out); }
+static void handle_free(void *handle) {}
+static uint64_t handle_number(void *handle) { return 0; }
 static tide_status stream_priority_range(int *least, int *greatest, int device) {
-  (void)device;
   *least = *greatest = 0;
   return TIDE_OK;
 }
 static tide_status is_done(bool *done, void *handle) {
-  (void)handle;
   *done = true;
   return TIDE_OK;
 }
-static tide_status wait(void *handle) { return (void)handle, TIDE_OK; }
-static tide_status stream_sleep(void *stream, int64_t cycles) { return (void)stream, (void)cycles, TIDE_OK; }
-static tide_status event_new(void **out, int device, uint32_t flags) {
-  return (void)device, (void)flags, handle_new(out);
-}
-static tide_status event_order(void *a, void *b) { return (void)a, (void)b, TIDE_OK; }
+static tide_status wait(void *handle) { return TIDE_OK; }
+static tide_status stream_sleep(void *stream, int64_t cycles) { return TIDE_OK; }
+static tide_status event_new(void **out, int device, uint32_t flags) { return handle_new(out); }
+static tide_status event_order(void *a, void *b) { return TIDE_OK; }
 static tide_status event_elapsed(double *ms, void *start, void *end) {
-  (void)start, (void)end;
   *ms = 0;
   return TIDE_OK;
 }
 
 static tide_status copy(void *stream, void *dst, const void *src, size_t bytes, bool pinned) {
-  (void)stream, (void)pinned;
   memmove(dst, src, bytes);
   return TIDE_OK;
 }
 static tide_status copy_peer(void *stream, void *dst, int dst_device, const void *src, int src_device, size_t bytes) {
-  (void)dst_device, (void)src_device;
   return copy(stream, dst, src, bytes, false);
 }
 static tide_status read_small(void *stream, void *dst, const void *src, size_t bytes) {
@@ -148,7 +135,6 @@ static const tide_backend table = {
 };
 
 static tide_status open_table(const tide_backend **out, const tide_backend_host *host, const tide_config *config) {
-  (void)host, (void)config;
   *out = &table;
   return TIDE_OK;
 }

@@ -9,7 +9,7 @@
 #define KERNEL(name, args, writes, cost, library) tide_status tide__cpu_##name(tide_stream *stream, const args *a);
 #include "backend/kernel.def"
 /* Whether the library that a kernel calls is there, by the library's name in kernel.def; else why not. */
-static inline tide_status tide__cpu_has_none(const char *kernel) { return (void)kernel, TIDE_OK; }
+static inline tide_status tide__cpu_has_none(const char *kernel) { return TIDE_OK; }
 tide_status tide__cpu_has_lapack(const char *kernel);
 /* The kernels themselves, for backends that report later: true where an element is bad, and gives it. */
 bool tide__cpu_gather_bad(const tide_index_args *a, int64_t *value);

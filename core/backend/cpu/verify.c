@@ -62,7 +62,7 @@ bool tide__cpu_verify_bad(const tide_verify_args *a, int64_t *value) {
   return atomic_load_explicit(&w.bad, memory_order_relaxed);
 }
 
-tide_status tide__cpu_verify(TIDE_UNUSED tide_stream *stream, const tide_verify_args *a) {
+tide_status tide__cpu_verify(tide_stream *stream, const tide_verify_args *a) {
   int64_t value;
   return tide__cpu_verify_bad(a, &value) ? tide__fail_index(a->head.device, a->head.site, value, a->kind, 0) : TIDE_OK;
 }

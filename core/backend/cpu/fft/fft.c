@@ -158,7 +158,6 @@ static tide_status real_pass(const work *w, double scale) {
 }
 
 tide_status tide__cpu_fft(tide_stream *stream, const tide_fft_args *a) {
-  (void)stream;
   work w = {.a = a, .shape = &a->shape, .item = a->shape.wide ? 8 : 4};
   int last = a->shape.rank - 1;
   for (int d = 0; d <= last; d++) w.size[d] = a->shape.n[d];

@@ -55,7 +55,7 @@ bool tide__cpu_locate_bad(const tide_locate_args *a, int64_t *value) {
   return bad < a->numel;
 }
 
-tide_status tide__cpu_locate(TIDE_UNUSED tide_stream *stream, const tide_locate_args *a) {
+tide_status tide__cpu_locate(tide_stream *stream, const tide_locate_args *a) {
   int64_t value;
   if (!tide__cpu_locate_bad(a, &value)) return TIDE_OK;
   return tide__fail_index(a->head.device, a->head.site, value, a->length, a->index_base);
@@ -104,7 +104,7 @@ static void count_pieces(void *arg, int64_t begin, int64_t end) {
   }
 }
 
-tide_status tide__cpu_mask_count(TIDE_UNUSED tide_stream *stream, const tide_compact_args *a) {
+tide_status tide__cpu_mask_count(tide_stream *stream, const tide_compact_args *a) {
   int64_t pieces = (a->numel + TIDE_COMPACT_PIECE - 1) / TIDE_COMPACT_PIECE, total = 0, *start = a->head.ptr[0];
   compaction c = {a, tide__isa_get()};
   tide__spread(pieces, TIDE_COMPACT_PIECE, count_pieces, &c);
@@ -139,7 +139,7 @@ static void write_pieces(void *arg, int64_t begin, int64_t end) {
   }
 }
 
-tide_status tide__cpu_compact(TIDE_UNUSED tide_stream *stream, const tide_compact_args *a) {
+tide_status tide__cpu_compact(tide_stream *stream, const tide_compact_args *a) {
   compaction c = {a, tide__isa_get()};
   tide__spread((a->numel + TIDE_COMPACT_PIECE - 1) / TIDE_COMPACT_PIECE, TIDE_COMPACT_PIECE, write_pieces, &c);
   return TIDE_OK;

@@ -27,7 +27,7 @@ bool tide__cpu_gather_bad(const tide_index_args *a, int64_t *value) {
   return run_all(&w, value);
 }
 
-tide_status tide__cpu_gather(TIDE_UNUSED tide_stream *stream, const tide_index_args *a) {
+tide_status tide__cpu_gather(tide_stream *stream, const tide_index_args *a) {
   int64_t value;
   if (!tide__cpu_gather_bad(a, &value)) return TIDE_OK;
   return tide__fail_index(a->head.device, a->head.site, value, a->length, a->index_base);
@@ -180,7 +180,7 @@ static bool scatter_checked(const tide_index_args *a, int64_t *value, bool sums)
 }
 
 /* Of a bad index nothing may be written. */
-tide_status tide__cpu_scatter(TIDE_UNUSED tide_stream *stream, const tide_index_args *a) {
+tide_status tide__cpu_scatter(tide_stream *stream, const tide_index_args *a) {
   int64_t value;
   const bool good = a->bins || a->located;
   work w = {.a = a, .scatter = true, .apart = tide__sums_wanted(a)};

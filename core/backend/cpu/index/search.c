@@ -97,7 +97,7 @@ static void run(void *arg, int64_t begin, int64_t end) {
   }
 }
 
-tide_status tide__cpu_search(TIDE_UNUSED tide_stream *stream, const tide_search_args *a) {
+tide_status tide__cpu_search(tide_stream *stream, const tide_search_args *a) {
   int bytes = tide__item(a->dtype);
   work w = {a, tide_order_of_64(a->dtype, bytes, 0, 1), bytes};
   tide__spread(a->lines * a->m, 32, run, &w);

@@ -51,11 +51,11 @@ static int bits_of(uint64_t x) { return x ? 64 - __builtin_clzll(x) : 0; }
 static int64_t cut(int64_t n, int64_t parts, int64_t part) { return part == parts ? n : n / parts * part; }
 static int64_t part_begin(const moves *m, int64_t part) { return cut(m->n, m->parts, part); }
 
-static void spread_parts(moves *m, tide_task_fn fn) {
-  if (m->parts == 1)
-    fn(m, 0, 1);
+static void spread(int64_t parts, tide_task_fn fn, void *arg) {
+  if (parts == 1)
+    fn(arg, 0, 1);
   else
-    tide__parallel_for(m->parts, 1, fn, m);
+    tide__parallel_for(parts, 1, fn, arg);
 }
 
 /* Counts become places; false: all items have one digit. begin: where each digit's items begin. */
@@ -307,7 +307,6 @@ static void load_narrow(const work *w, void *items, const char *line, int64_t fr
 static void store_narrow(const work *w, char *values, int64_t *places, const void *items, const char *line, int64_t n) {
   const uint64_t *item = items, turn = w->common ^ w->o64.sign ^ w->o64.flip, mask = ((uint64_t)1 << NARROW_PLACE) - 1;
   uint64_t *out = (uint64_t *)(void *)values;
-  (void)line;
   for (int64_t i = 0; i < n && out; i++) out[i] = item[i] >> NARROW_PLACE ^ turn;
   for (int64_t i = 0; i < n && places; i++) places[i] = (int64_t)(item[i] & mask) + w->a->index_base;
 }
@@ -343,13 +342,6 @@ static void look(sorting *l) {
   pair piece[PIECE];
   for (int64_t i = 0; i < LOOKS; i++)
     l->w->k->load(l->w, piece, l->in, cut(l->w->a->n, LOOKS, i), PIECE / LOOKS, &l->seen);
-}
-
-static void spread_line(sorting *l, tide_task_fn fn) {
-  if (l->parts == 1)
-    fn(l, 0, 1);
-  else
-    tide__parallel_for(l->parts, 1, fn, l);
 }
 
 /* May none of n elements come before `last`, the last one of a list of those before them? Their best one tells; of
@@ -417,7 +409,7 @@ static void few_of_many(sorting *l) {
   const work *w = l->w;
   const int item = w->k->item;
   int64_t apart = l->wide / l->parts;
-  spread_line(l, find_few);
+  spread(l->parts, find_few, l);
   for (int64_t part = 1; part < l->parts; part++)
     memcpy(l->items + part * l->keep * item, l->items + part * apart * item, (size_t)(l->keep * item));
   if (l->parts > 1 && !tide__loop_stops()) w->k->choose(l->items, l->room, l->parts * l->keep, l->keep - 1, 1, w->high);
@@ -436,7 +428,7 @@ static void one_line(sorting *l) {
   } else if (whole) {
     look(l);
   } else {
-    spread_line(l, load_parts);
+    spread(l->parts, load_parts, l);
     if (tide__loop_stops()) return;
     if (a->median && l->seen.nans) first = a->n - l->seen.nans;
     if (a->keep < a->n) w->k->choose(l->items, l->room, a->n, first + a->keep - 1, l->parts, w->high);
@@ -537,7 +529,7 @@ static void try_narrow(work *w, int64_t parts) {
   look(&l);
   if (varying_of(&l) >> (64 - NARROW_PLACE)) return;
   l.seen = (seen){0, 0, UINT64_MAX};
-  spread_line(&l, scan_parts);
+  spread(parts, scan_parts, &l);
   if (varying_of(&l) >> (64 - NARROW_PLACE)) return;
   w->k = &narrow, w->high = 64;
   w->common = (l.seen.all ^ w->o64.sign ^ w->o64.flip) >> (64 - NARROW_PLACE) << (64 - NARROW_PLACE);
@@ -553,7 +545,7 @@ static int64_t near_bytes(void) {
   return near;
 }
 
-tide_status tide__cpu_sort(TIDE_UNUSED tide_stream *stream, const tide_sort_args *a) {
+tide_status tide__cpu_sort(tide_stream *stream, const tide_sort_args *a) {
   int bytes = tide__item(a->dtype), place = bytes == 8 ? 3 : bytes / 2, joins = a->head.ptr[2] != NULL;
   int holds = a->head.ptr[2] || a->median || bytes < 4 ? a->n <= (int64_t)UINT32_MAX ? PACKED : PAIRS : KEYS;
   work w = {.a = a, .isa = tide__isa_get(), .bytes = bytes, .near = near_bytes()};

@@ -118,9 +118,9 @@ static void NAME(move)(void *arg, int64_t begin, int64_t end) {
 
 /* Moves the items to `room`, in the order of a digit, unless it is the same in all of them. */
 static bool NAME(by_digit)(moves *m, int64_t begin[DIGITS + 1]) {
-  spread_parts(m, NAME(count));
+  spread(m->parts, NAME(count), m);
   if (tide__loop_stops() || !make_places(m, begin)) return false;
-  spread_parts(m, NAME(move));
+  spread(m->parts, NAME(move), m);
   return true;
 }
 
@@ -206,7 +206,7 @@ static void NAME(order)(sorting *l, void *items, void *room, int64_t n, int64_t 
   for (;;) {
     int top = bits_of(varying) > 8 ? bits_of(varying) - 8 : 0;
     m.shift = l->w->k->low + top;
-    spread_parts(&m, NAME(count));
+    spread(m.parts, NAME(count), &m);
     if (tide__loop_stops()) return;
     if (!items) varying = varying_of(l);
     if (!items && bits_of(varying) > top + 8) continue; /* there are higher bits than were seen before */
@@ -214,7 +214,7 @@ static void NAME(order)(sorting *l, void *items, void *room, int64_t n, int64_t 
     break;
   }
   make_places(&m, d.begin);
-  spread_parts(&m, NAME(move));
+  spread(m.parts, NAME(move), &m);
   if (tide__loop_stops()) return;
   d.items = room, d.room = items ? items : l->items, d.most = parts > 1 ? n / parts / 2 : n;
   if (parts == 1)

@@ -19,7 +19,7 @@ static inline bool truth_of(uint8_t byte) { return byte != 0; }
   static void name(void *out_, const void *a_, const void *b_, const void *c_, const void *p_, int64_t blocks) {       \
     const uint8_t *first = a_, *other = b_;                                                                            \
     uint8_t *out = out_;                                                                                               \
-    (void)other, (void)c_, (void)p_;                                                                                   \
+    (void)other;                                                                                                       \
     BYTE_IVDEP for (int64_t i = 0; i < TIDE_BLOCK * blocks; i++) {                                                     \
       operands(OPERAND);                                                                                               \
       out[i] = (uint8_t)(result);                                                                                      \

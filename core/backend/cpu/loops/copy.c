@@ -78,7 +78,7 @@ static void copy_chunks(void *arg, int64_t begin, int64_t end) {
   if (w->stream) w->isa->stream_end();
 }
 
-tide_status tide__cpu_copy(TIDE_UNUSED tide_stream *stream, const tide_copy_args *a) {
+tide_status tide__cpu_copy(tide_stream *stream, const tide_copy_args *a) {
   work w;
   w.a = a, w.isa = tide__isa_get();
   w.stream = a->head.ptr[0] != a->head.ptr[1] && tide__beyond_cache(a->numel * tide__item(a->dtype[0]));
@@ -121,7 +121,7 @@ static void pack_range(void *arg, int64_t begin, int64_t end) {
   if (w->stream) w->isa->stream_end();
 }
 
-tide_status tide__cpu_pack(TIDE_UNUSED tide_stream *stream, const tide_pack_args *a) {
+tide_status tide__cpu_pack(tide_stream *stream, const tide_pack_args *a) {
   pack_work w;
   int64_t bytes = 0;
   for (int i = 0; i < a->n; i++) w.end[i] = bytes += (int64_t)a->piece[i].bytes;
@@ -169,7 +169,7 @@ static void fill_chunks(void *arg, int64_t begin, int64_t end) {
   }
 }
 
-tide_status tide__cpu_fill(TIDE_UNUSED tide_stream *stream, const tide_fill_args *a) {
+tide_status tide__cpu_fill(tide_stream *stream, const tide_fill_args *a) {
   fill_work w;
   w.a = a, w.isa = tide__isa_get(), w.item = tide__item(a->dtype);
   int64_t bytes = a->numel * w.item, size = bytes < TIDE_PIECE_BYTES ? bytes : TIDE_PIECE_BYTES;
@@ -232,7 +232,7 @@ static void arange_range(void *arg, int64_t begin, int64_t end) {
   }
 }
 
-tide_status tide__cpu_arange(TIDE_UNUSED tide_stream *stream, const tide_arange_args *a) {
+tide_status tide__cpu_arange(tide_stream *stream, const tide_arange_args *a) {
   progression p = {a, tide__isa_get()};
   tide__spread(a->numel, 1, arange_range, &p);
   return TIDE_OK;

@@ -290,7 +290,7 @@ static void run_tiny(const work *w) {
   run_rest(w, &b, w->a->head.ptr[0], in, 0, w->a->numel);
 }
 
-tide_status tide__cpu_elementwise(TIDE_UNUSED tide_stream *stream, const tide_elementwise_args *a) {
+tide_status tide__cpu_elementwise(tide_stream *stream, const tide_elementwise_args *a) {
   work w;
   w.a = a;
   w.isa = tide__isa_get();

@@ -51,9 +51,6 @@ const void *tide__chunk_load(const tide__isa *isa, void *buffer, void *raw, cons
 void tide__chunk_store(const tide__isa *isa, void *base, void *raw, const void *in, const tide__grid *g,
                        const tide__chunk *c, int k, int dtype, int from, bool stream);
 
-/* A parameter that the table of a backend asks for. */
-#define TIDE_UNUSED __attribute__((unused))
-
 static inline int64_t tide__least(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t tide__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static inline int64_t tide__distance(int64_t stride) { return stride < 0 ? -stride : stride; }

@@ -100,7 +100,7 @@
                                  int64_t blocks)
 #define LOOP_PARAMS                                                                                                    \
   const T p0 = ((const T *)p_)[0], p1 = ((const T *)p_)[1], p2 = ((const T *)p_)[2];                                   \
-  (void)p0, (void)p1, (void)p2, (void)b_, (void)c_;
+  (void)p0, (void)p1, (void)p2;
 #define LOOP_FOR TIDE_IVDEP for (int64_t i = 0; i < TIDE_BLOCK * blocks; i++)
 
 #define LOOP_UNARY(name, loop, OUT, expr)   LOOP_CHOOSE(LOOP_FORM(S, loop), UNARY, name, OUT, expr)

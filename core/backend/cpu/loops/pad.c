@@ -77,7 +77,7 @@ static void run(void *arg, int64_t begin, int64_t end) {
   tide__isa_get()->stream_end();
 }
 
-tide_status tide__cpu_pad(TIDE_UNUSED tide_stream *stream, const tide_pad_args *a) {
+tide_status tide__cpu_pad(tide_stream *stream, const tide_pad_args *a) {
   int last = a->ndim - 1;
   work w = {.a = a, .cols = last < 0 ? 1 : a->size[last]};
   int64_t *from = tide__room_take((size_t)w.cols * sizeof *from);

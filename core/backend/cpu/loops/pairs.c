@@ -146,7 +146,7 @@ static tide_status run_product(work *w) {
   return status;
 }
 
-tide_status tide__cpu_pairs(TIDE_UNUSED tide_stream *stream, const tide_pairs_args *a) {
+tide_status tide__cpu_pairs(tide_stream *stream, const tide_pairs_args *a) {
   work w = {.a = a, .isa = tide__isa_get(), .item = tide__item(a->dtype)};
   if (a->op == TIDE_PAIRS_CROSS) {
     tide__spread(a->batch, 9, run_cross, &w);

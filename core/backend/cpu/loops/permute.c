@@ -155,7 +155,7 @@ static void sort(permutation *p) {
   tide__spread(p->count, 4 * p->a->n / p->count, sort_buckets, p);
 }
 
-tide_status tide__cpu_randperm(TIDE_UNUSED tide_stream *stream, const tide_randperm_args *a) {
+tide_status tide__cpu_randperm(tide_stream *stream, const tide_randperm_args *a) {
   tide_randperm_args placed;
   if (a->state) {
     placed = *a;

@@ -6,7 +6,7 @@
   static void power_##name(void *out_, const void *a_, const void *b_, const void *c_, const void *p_,                 \
                            int64_t blocks) {                                                                           \
     const T p0 = p_ ? *(const T *)p_ : 0;                                                                              \
-    (void)b_, (void)c_, (void)p0;                                                                                      \
+    (void)p0;                                                                                                          \
     TIDE_IVDEP for (int64_t i = 0; i < TIDE_BLOCK * blocks; i++) {                                                     \
       const T x = ((const T *)a_)[i];                                                                                  \
       ((T *)out_)[i] = (T)(expr);                                                                                      \
@@ -18,7 +18,6 @@ POWER(cube_f64, double, x *x *x)
 #  define POWER_ROOT(s, T, V, suffix, root)                                                                            \
     static void power_root_##s(void *out_, const void *a_, const void *b_, const void *c_, const void *p_,             \
                                int64_t blocks) {                                                                       \
-      (void)b_, (void)c_, (void)p_;                                                                                    \
       const V zero = {0}, far = (T)INFINITY - zero;                                                                    \
       for (int64_t i = 0; i < TIDE_BLOCK * blocks; i += 64 / (int)sizeof(T)) {                                         \
         V x = _mm512_loadu_##suffix((const T *)a_ + i) + zero, y = root(x);                                            \
@@ -37,7 +36,6 @@ POWER(exp_less_f64, double, exp(x - p0))
 #if defined(TIDE_ISA_AVX512)
 static void power_exp_less_f32(void *out, const void *a, const void *b, const void *c, const void *p, int64_t blocks) {
   const __m512 less = _mm512_set1_ps(*(const float *)p);
-  (void)b, (void)c;
   for (int64_t i = 0; i < TIDE_BLOCK * blocks; i += TIDE_BLOCK)
     _mm512_storeu_ps((float *)out + i, wide_exp(_mm512_loadu_ps((const float *)a + i) - less));
 }

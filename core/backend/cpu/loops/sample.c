@@ -292,7 +292,7 @@ static void run(void *arg, int64_t begin, int64_t end) {
   tide__room_put(memory);
 }
 
-tide_status tide__cpu_sample(TIDE_UNUSED tide_stream *stream, const tide_sample_args *a) {
+tide_status tide__cpu_sample(tide_stream *stream, const tide_sample_args *a) {
   work w = {.a = a, .isa = tide__isa_get(), .dtype = a->dtype == TIDE_FLOAT64 ? TIDE_FLOAT64 : TIDE_FLOAT32};
   w.item = tide__item(a->dtype), w.wide = tide__item(w.dtype);
   const int64_t tasks = EACH * tide_get_num_threads();

@@ -228,7 +228,7 @@ static void run(void *arg, int64_t begin, int64_t end) {
   tide__room_put(memory);
 }
 
-tide_status tide__cpu_window(TIDE_UNUSED tide_stream *stream, const tide_window_args *a) {
+tide_status tide__cpu_window(tide_stream *stream, const tide_window_args *a) {
   const tide_taps *d = a->dim;
   work w = {.a = a, .isa = tide__isa_get(), .item = tide__item(a->dtype)};
   w.work = a->dtype == TIDE_FLOAT64 || a->dtype == TIDE_INT64 ? a->dtype : TIDE_FLOAT32;

@@ -100,7 +100,6 @@ static int64_t *choose_taps(const work *w, phase *p, int64_t *at, const axis *bo
  * fewer of them. */
 static void take_tasks(void *arg, int64_t begin, int64_t end) {
   work *w = arg;
-  (void)begin, (void)end;
   int64_t from = atomic_load_explicit(&w->next, memory_order_relaxed), n;
   while (from < w->tasks && !tide__loop_stops()) {
     n = tide__ceil_div(w->tasks - from, SHARES * tide_get_num_threads());
@@ -298,7 +297,7 @@ static char *take_memory(work *w) {
   return memory;
 }
 
-tide_status tide__cpu_conv(TIDE_UNUSED tide_stream *stream, const tide_conv_args *a) {
+tide_status tide__cpu_conv(tide_stream *stream, const tide_conv_args *a) {
   work w = {.a = a, .isa = tide__isa_get(), .item = tide__item(a->dtype), .m = a->results / a->groups, .laid = -1};
   w.dtype = a->dtype == TIDE_FLOAT64 ? TIDE_FLOAT64 : TIDE_FLOAT32, w.wide = tide__item(w.dtype);
   w.panels = tide__ceil_div(w.m, w.isa->product_rows), w.width = w.isa->product_bytes / w.wide;

@@ -105,7 +105,7 @@ static tide_status product_half(const tide_gemm_args *a) {
   return status;
 }
 
-tide_status tide__cpu_gemm(TIDE_UNUSED tide_stream *stream, const tide_gemm_args *a) {
+tide_status tide__cpu_gemm(tide_stream *stream, const tide_gemm_args *a) {
   if (a->dtype == TIDE_FLOAT16 || a->dtype == TIDE_BFLOAT16) return product_half(a);
   return product(a);
 }

@@ -266,7 +266,6 @@ static void run_task(const work *w, int64_t task, char *room) {
 /* Every thread that comes takes a room, and tasks until there are no more. */
 static void run_tasks(void *arg, int64_t begin, int64_t end) {
   work *w = arg;
-  (void)begin, (void)end;
   int64_t tasks = w->down * w->across, task;
   if (atomic_load_explicit(&w->next, memory_order_relaxed) >= tasks) return;
   char *room = w->rooms + atomic_fetch_add_explicit(&w->taken, 1, memory_order_relaxed) * w->room_bytes;
@@ -276,7 +275,6 @@ static void run_tasks(void *arg, int64_t begin, int64_t end) {
 
 static void run_packing(void *arg, int64_t begin, int64_t end) {
   work *w = arg;
-  (void)begin, (void)end;
   int64_t groups = tide__ceil_div(w->wide, GROUP), slices = tide__ceil_div(w->depth, w->slice);
   for (;;) {
     int64_t i = atomic_fetch_add_explicit(&w->packed, 1, memory_order_relaxed);

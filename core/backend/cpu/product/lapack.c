@@ -411,7 +411,6 @@ static void do_some(void *arg, int64_t begin, int64_t end) {
 
 tide_status tide__cpu_linalg(tide_stream *stream, const tide_linalg_args *a) {
   const char *name = tide__linalg_names[a->routine];
-  (void)stream;
   TIDE_TRY(tide__cpu_has_lapack(name));
   job j = {.a = a, .flops = flops_of(a)};
   TIDE_TRY(check_time(a, name, j.flops));

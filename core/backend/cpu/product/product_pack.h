@@ -50,9 +50,7 @@ static inline void pack_square_4(uint32_t *out, int width, const uint32_t *const
   for (int l = 0; l < 4; l++) _mm_storeu_ps(to + l * width, in[l]);
 }
 #else
-static inline void pack_square_4(uint32_t *out, int width, const uint32_t *const *row, int64_t k) {
-  (void)out, (void)width, (void)row, (void)k;
-}
+static inline void pack_square_4(uint32_t *out, int width, const uint32_t *const *row, int64_t k) {}
 #endif
 #if SQUARE_8 == 4
 static inline __m256d halves_pd(const double *low, const double *high) {
@@ -75,9 +73,7 @@ static inline void pack_square_8(uint64_t *out, int width, const uint64_t *const
   _mm_storeu_pd(to, _mm_unpacklo_pd(a, b)), _mm_storeu_pd(to + width, _mm_unpackhi_pd(a, b));
 }
 #else
-static inline void pack_square_8(uint64_t *out, int width, const uint64_t *const *row, int64_t k) {
-  (void)out, (void)width, (void)row, (void)k;
-}
+static inline void pack_square_8(uint64_t *out, int width, const uint64_t *const *row, int64_t k) {}
 #endif
 
 /* Panels are packed side by side, out[panel][k][lane], `width` lanes wide. The first `tall` of them hold `high` lanes

@@ -56,7 +56,6 @@ static int64_t draw_philox_lanes(uint32_t *out, uint64_t seed, uint64_t offset, 
 }
 #else
 static int64_t draw_philox_lanes(uint32_t *out, uint64_t seed, uint64_t offset, uint64_t group, int64_t groups) {
-  (void)out, (void)seed, (void)offset, (void)group, (void)groups;
   return 0;
 }
 #endif

@@ -253,7 +253,7 @@ static void run_chunks(void *arg, int64_t begin, int64_t end) {
   }
 }
 
-tide_status tide__cpu_random(TIDE_UNUSED tide_stream *stream, const tide_random_args *a) {
+tide_status tide__cpu_random(tide_stream *stream, const tide_random_args *a) {
   tide_random_args placed;
   if (a->state) {
     placed = *a;

@@ -63,7 +63,6 @@ typedef struct loops {
   }                                                                                                                    \
   static void lines_##name##_##W(void *x_, int64_t *at, int64_t n, int64_t lines, int64_t first) {                     \
     W *x = x_;                                                                                                         \
-    (void)at, (void)first;                                                                                             \
     for (; lines > 0; lines--, x += n) {                                                                               \
       W all = (W)(none_value);                                                                                         \
       for (int64_t i = 0; i < n; i++) x[i] = all = join_##name##_##W(all, x[i]);                                       \
@@ -71,7 +70,6 @@ typedef struct loops {
   }                                                                                                                    \
   static void rows_##name##_##W(void *s_, int64_t *s_at, void *x_, int64_t *at, int64_t n, int64_t row) {              \
     W *s = s_, *x = x_;                                                                                                \
-    (void)s_at, (void)at, (void)row;                                                                                   \
     for (int64_t j = 0; j < n; j++) x[j] = s[j] = join_##name##_##W(s[j], x[j]);                                       \
   }
 
@@ -118,7 +116,6 @@ typedef int64_t int64_t_lanes;
     const W *x = x_;                                                                                                   \
     W *out = out_, own, all;                                                                                           \
     int64_t i = 0;                                                                                                     \
-    (void)at, (void)first;                                                                                             \
     memcpy(&own, s->value, sizeof own), memcpy(&all, before->value, sizeof all);                                       \
     W##_lanes owns = LANES_##W(own), alls = LANES_##W(join_##name##_##W(all, own));                                    \
     for (; i + 8 <= n; i += 8) eight_##name##_##W(out + i, x + i, &owns, &alls, none_value);                           \
@@ -132,7 +129,6 @@ typedef int64_t int64_t_lanes;
                                 const state *before) {                                                                 \
     const W *x = x_;                                                                                                   \
     W *out = out_, own, all;                                                                                           \
-    (void)at, (void)first;                                                                                             \
     memcpy(&own, s->value, sizeof own), memcpy(&all, before->value, sizeof all);                                       \
     for (int64_t i = 0; i < n; i++) {                                                                                  \
       own = join_##name##_##W(own, x[i]);                                                                              \
@@ -430,7 +426,7 @@ static void run_strips(void *arg, int64_t begin, int64_t end) {
   }
 }
 
-tide_status tide__cpu_scan(TIDE_UNUSED tide_stream *stream, const tide_scan_args *a) {
+tide_status tide__cpu_scan(tide_stream *stream, const tide_scan_args *a) {
   int place = a->work == TIDE_INT64 ? OF_INT64 : tide__category(a->work) == 3 ? OF_WIDE : OF_DOUBLE;
   static const int dtypes[] = {TIDE_FLOAT64, TIDE_INT64, TIDE_COMPLEX128};
   work w = {.a = a, .isa = tide__isa_get(), .f = table[a->op][place], .dtype = dtypes[place]};

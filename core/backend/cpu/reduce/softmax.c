@@ -385,7 +385,7 @@ static void run_strips(void *arg, int64_t begin, int64_t end) {
   }
 }
 
-tide_status tide__cpu_softmax(TIDE_UNUSED tide_stream *stream, const tide_scan_args *a) {
+tide_status tide__cpu_softmax(tide_stream *stream, const tide_scan_args *a) {
   bool wide = a->work == TIDE_FLOAT64;
   work w = {.a = a, .isa = tide__isa_get(), .dtype = a->work, .bytes = tide__item(a->dtype[0]), .item = wide ? 8 : 4};
   w.type = tide__ctype_of(a->work), w.logarithm = a->op == TIDE_SOFTMAX_LOG;
