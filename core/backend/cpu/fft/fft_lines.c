@@ -186,6 +186,7 @@ typedef struct beside {
   const char *in;
   tide__fft_access to, from;
   const double *w; /* of product */
+  void (*along)(void *out, const void *in, const void *root, int64_t h, int64_t begin, int64_t end);
   const void *root;
   int64_t h;
   bool conj;
@@ -216,24 +217,19 @@ void tide__fft_clear(const tide__fft_lanes *ops, void *x, int64_t from, int64_t 
   tide__spread(n - from, 1, run_clear, &b);
 }
 
-static void run_unzip(void *arg, int64_t begin, int64_t end) {
+static void run_along(void *arg, int64_t begin, int64_t end) {
   const beside *b = arg;
-  b->ops->unzip_line(b->out, b->in, b->root, b->h, begin, end);
+  b->along(b->out, b->in, b->root, b->h, begin, end);
 }
 
 void tide__fft_unzip(const fft_plan *p, void *out, const void *in) {
-  beside b = {.ops = p->ops, .out = out, .in = in, .root = p->half_root, .h = p->n};
-  tide__spread(p->n + 1, 4, run_unzip, &b);
-}
-
-static void run_zip(void *arg, int64_t begin, int64_t end) {
-  const beside *b = arg;
-  b->ops->zip_line(b->out, b->in, b->root, b->h, begin, end);
+  beside b = {.along = p->ops->unzip_line, .out = out, .in = in, .root = p->half_root, .h = p->n};
+  tide__spread(p->n + 1, 4, run_along, &b);
 }
 
 void tide__fft_zip(const fft_plan *p, void *out, const void *in) {
-  beside b = {.ops = p->ops, .out = out, .in = in, .root = p->half_root, .h = p->n};
-  tide__spread(p->n, 4, run_zip, &b);
+  beside b = {.along = p->ops->zip_line, .out = out, .in = in, .root = p->half_root, .h = p->n};
+  tide__spread(p->n, 4, run_along, &b);
 }
 
 static bool line_chirp(const fft_plan *p, const fft_line *l) {

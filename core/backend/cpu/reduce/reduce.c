@@ -540,16 +540,20 @@ static bool has_short_rows(const work *w) {
   const tide_reduce_args *a = w->a;
   return w->direct && a->nred == 1 && a->inner >= NARROW / 2 && a->inner <= TIDE_PIECE && a->outer >= ROW_RESULTS;
 }
+/* Do the rows of results, each of that length, lie one behind the other? */
+static bool rows_follow(const tide_reduce_args *a, int64_t length) {
+  bool follow = false;
+  for (int d = 0; d < a->nkeep; d++) {
+    const int64_t stride = a->keep_stride[1][d];
+    if (stride != length && tide__distance(stride) <= length) return false;
+    follow = follow || stride == length;
+  }
+  return follow;
+}
 static bool has_short_exponentials(const work *w) {
   const tide_reduce_args *a = w->a;
   if (a->op != TIDE_LOGSUMEXP || a->dtype[1] != TIDE_FLOAT32 || a->nred != 1 || a->red_stride[0] != 1) return false;
-  bool dense = false; /* do rows lie one behind the other? */
-  for (int d = 0; d < a->nkeep; d++) {
-    const int64_t stride = a->keep_stride[1][d];
-    if (stride != a->inner && tide__distance(stride) <= a->inner) return false;
-    dense = dense || stride == a->inner;
-  }
-  return dense && a->inner > 0 && a->inner <= TIDE__SHORT_LINE && a->outer >= ROW_RESULTS;
+  return a->inner > 0 && a->inner <= TIDE__SHORT_LINE && a->outer >= ROW_RESULTS && rows_follow(a, a->inner);
 }
 static bool has_short_norms(const work *w) {
   const tide_reduce_args *a = w->a;
@@ -558,14 +562,8 @@ static bool has_short_norms(const work *w) {
 }
 static bool has_short_blocks(const work *w) {
   const tide_reduce_args *a = w->a;
-  if (!w->direct || a->nred != 2 || a->red_size[1] > NARROW || a->red_size[0] > ROW_RESULTS) return false;
-  bool beside = false;
-  for (int d = 0; d < a->nkeep; d++) {
-    int64_t stride = a->keep_stride[1][d];
-    if (stride != a->red_size[1] && tide__distance(stride) <= a->red_size[1]) return false;
-    beside = beside || stride == a->red_size[1];
-  }
-  return beside;
+  return w->direct && a->nred == 2 && a->red_size[1] <= NARROW && a->red_size[0] <= ROW_RESULTS &&
+         rows_follow(a, a->red_size[1]);
 }
 
 static tide_status reduce_short(work *w, int64_t most, tide_task_fn fn) {
