@@ -98,19 +98,9 @@ static inline tide_status tide__cuda_check(int device, const char *what, int cod
   return code == 0 ? TIDE_OK : tide__cuda_fail(device, what, code);
 }
 
-tide_status tide__cuda_progress_note(void *stream, uint32_t value);
-uint32_t tide__cuda_progress_read(void *stream);
 void tide__cuda_progress_end(volatile uint32_t *word); /* the stream ends; NULL is allowed */
 void tide__cuda_progress_close(void);
-
-/* meet.c */
-tide_status tide__cuda_meet_new(void **out, int device);
-tide_status tide__cuda_meet_arrive(void *stream, void *place);
-bool tide__cuda_meet_arrived(const void *place);
-tide_status tide__cuda_meet_wait(void *stream, void *place);
-void tide__cuda_meet_open(void *place);
-void tide__cuda_meet_free(void *place);
-void tide__cuda_meet_close(void);
+void tide__cuda_meet_close(void); /* meet.c */
 
 /* ---- device.c ---- */
 /* A function of the driver's, which is found by its name. */
@@ -121,56 +111,11 @@ typedef struct cuda_symbol {
 /* Finds them all; returns the name of one that the driver lacks, or NULL. */
 const char *tide__cuda_find(const cuda_symbol *wanted, size_t n);
 
-tide_status tide__cuda_device_count(int *out);
-tide_status tide__cuda_device_open(int device);
-tide_status tide__cuda_device_reset(int device);
-tide_status tide__cuda_device_props(tide_device_props *out, int device);
-tide_status tide__cuda_device_mem_info(size_t *free, size_t *total, int device);
-tide_status tide__cuda_device_sync(int device);
-tide_status tide__cuda_device_can_access_peer(bool *out, int device, int peer);
-tide_status tide__cuda_versions(int *driver, int *runtime);
-
-/* ---- graph.c ---- */
-
-tide_status tide__cuda_capture_begin(void *stream, int mode);
-tide_status tide__cuda_capture_end(void **graph, void *stream);
-tide_status tide__cuda_capture_query(tide_capture_state *out, void *stream);
-tide_status tide__cuda_graph_instantiate(void **exec, void *graph, int device);
-tide_status tide__cuda_graph_launch(void *exec, void *stream);
-void tide__cuda_graph_free(void *graph);
-void tide__cuda_graph_exec_free(void *exec);
-tide_status tide__cuda_graph_dot(void *graph, const char *path);
-
-/* ---- bind.c ---- */
-
-tide_status tide__cuda_capture_place(tide_capture_place *out, void *stream);
-tide_status tide__cuda_capture_nodes(void **nodes, int *count, void *stream, const tide_capture_place *before);
-tide_status tide__cuda_node_read(tide_node_image **out, void *node, int device);
-tide_status tide__cuda_nodes_write(void *exec, void *const *node, const tide_node_image *const *image, int *count,
-                                   int device);
-
 /* ---- stream.c ---- */
 
 /* Waits for every owned stream of the device, interruptibly. */
 tide_status tide__cuda_streams_drain(int device);
 void tide__cuda_streams_forget(int device); /* after a reset */
-tide_status tide__cuda_stream_new(void **out, int device, int priority);
-tide_status tide__cuda_stream_wrap(void **out, int device, uint64_t handle);
-void tide__cuda_stream_free(void *stream);
-uint64_t tide__cuda_stream_handle(void *stream);
-uint64_t tide__cuda_stream_identity(void *stream);
-tide_status tide__cuda_stream_priority_range(int *least, int *greatest, int device);
-tide_status tide__cuda_stream_query(bool *done, void *stream);
-tide_status tide__cuda_stream_sync(void *stream);
-tide_status tide__cuda_stream_sleep(void *stream, int64_t cycles);
-tide_status tide__cuda_event_new(void **out, int device, uint32_t flags);
-void tide__cuda_event_free(void *event);
-uint64_t tide__cuda_event_handle(void *event);
-tide_status tide__cuda_event_record(void *event, void *stream);
-tide_status tide__cuda_event_wait(void *stream, void *event);
-tide_status tide__cuda_event_query(bool *done, void *event);
-tide_status tide__cuda_event_sync(void *event);
-tide_status tide__cuda_event_elapsed(double *ms, void *start, void *end);
 
 /* ---- wait.c ---- */
 
@@ -180,7 +125,6 @@ tide_status tide__cuda_stream_drain(const cuda_stream *s, const char *what);
 tide_status tide__cuda_stream_drain_any(const cuda_stream *s, const char *what);
 /* Likewise for an event; a yielding wait soon sleeps between its looks. */
 tide_status tide__cuda_event_drain(const cuda_event *e, bool yielding);
-tide_status tide__cuda_read_small(void *stream, void *dst, const void *src, size_t bytes);
 /* The mailbox of the device for kernels that meet bad indexes. */
 tide_status tide__cuda_mailbox(uint32_t **taken, tidek_mailbox **mailbox, int device);
 /* What every wait ends with: fails if a kernel met a bad index. */
@@ -191,58 +135,19 @@ void tide__cuda_wait_close(void);
 
 /* What a launch that can be stopped compares: a word of the device, and its own number. */
 tide_status tide__cuda_stop_word(uint64_t **word, uint64_t *number, const tide_launch *a, int device);
-void tide__cuda_kernels_stop(int device, int owner, uint64_t number, int64_t ms);
 int tide__cuda_stop_replays(int device, cudaStream_t stream); /* before a replay: it is not the one that was stopped */
 void tide__cuda_stop_close(void);
-
-/* ---- memory.c ---- */
-
-tide_status tide__cuda_mem_alloc(void **out, int device, size_t bytes);
-void tide__cuda_mem_free(int device, void *ptr, size_t bytes);
-tide_status tide__cuda_host_alloc(void **out, size_t bytes);
-void tide__cuda_host_free(void *ptr, size_t bytes);
-tide_status tide__cuda_copy_to_device(void *stream, void *dst, const void *src, size_t bytes, bool pinned);
-tide_status tide__cuda_copy_to_host(void *stream, void *dst, const void *src, size_t bytes, bool pinned);
-tide_status tide__cuda_copy_peer(void *stream, void *dst, int dst_device, const void *src, int src_device,
-                                 size_t bytes);
 
 /* ---- peer.c ---- */
 
 /* Lets `device` reach the memory of `peer` directly, where the machine can; else copies pass through the host. Both are
  * open. */
 bool tide__cuda_peer_open(int device, int peer);
-tide_status tide__cuda_peer_access(int device, int peer, bool enabled);
-
-/* ---- preload.c ---- */
-
-int tide__cuda_kernel_count(void);
-tide_status tide__cuda_kernel_load(int device, int i);
-
-/* ---- ipc.c ---- */
-
-tide_status tide__cuda_ipc_mem_export(tide_ipc_handle *out, int device, void *ptr);
-tide_status tide__cuda_ipc_mem_open(void **out, int device, const tide_ipc_handle *handle);
-void tide__cuda_ipc_mem_close(int device, void *ptr);
-tide_status tide__cuda_ipc_event_export(tide_ipc_handle *out, void *event);
-tide_status tide__cuda_ipc_event_open(void **out, int device, const tide_ipc_handle *handle);
-
-/* ---- external.c ---- */
-
-extern const tide_external tide__cuda_external;
 
 /* ---- range.c ---- */
 
-tide_status tide__cuda_range_granularity(size_t *out, int device);
-tide_status tide__cuda_range_reserve(void **out, int device, size_t bytes);
-void tide__cuda_range_release(int device, void *ptr, size_t bytes);
-tide_status tide__cuda_range_map(int device, void *ptr, size_t bytes);
-void tide__cuda_range_unmap(int device, void *ptr, size_t bytes);
 /* From now on `peer` may use the mapped memory of `device`. */
 void tide__cuda_range_peer(int device, int peer);
-tide_status tide__cuda_mem_alloc_async(void **out, void *stream, size_t bytes);
-tide_status tide__cuda_mem_free_async(void *stream, void *ptr);
-tide_status tide__cuda_mem_trim_async(int device);
-tide_status tide__cuda_mem_reserved_async(size_t *out, int device);
 
 /* ---- staged.c ---- */
 
@@ -251,34 +156,20 @@ tide_status tide__cuda_mem_reserved_async(size_t *out, int device);
 bool tide__cuda_staged_copy(int *rc, const cuda_stream *s, void *dst, const void *src, size_t bytes, bool to_host);
 void tide__cuda_staged_close(void);
 
-/* ---- nvml.c ---- */
+/* ---- gemm.c, solver.c ---- */
 
-tide_status tide__cuda_arch_list(char *text, size_t size);
-tide_status tide__cuda_machine_list(char (*uuid)[TIDE_UUID_TEXT], int *count);
-tide_status tide__cuda_telemetry(int64_t *out, int device, tide_telemetry what);
-tide_status tide__cuda_processes(tide_device_process *list, int *count, int device);
-
-/* ---- cupti.c ---- */
-
-extern const tide_tracer tide__cuda_tracer;
-
-/* ---- fft.c ---- */
-
-tide_status tide__cuda_fft_plan_new(void **out, size_t *work, int device, const tide_fft_shape *shape);
-void tide__cuda_fft_plan_free(int device, void *plan);
-
-/* ---- nccl.c ---- */
-
-extern const tide_collective tide__cuda_collective;
-
-/* ---- kernels.c, gemm.c, fft.c ---- */
-
-#define KERNEL(name, args, writes, cost, library) tide_status tide__cuda_##name(tide_stream *stream, const args *a);
-#include "backend/kernel.def"
-tide_status tide__cuda_pack(tide_stream *stream, const tide_pack_args *a);
-tide_status tide__cuda_blas_handle(uint64_t *out, tide_stream *stream);
 bool tide__cuda_has_blas(void);
 void tide__cuda_gemm_close(void);
 void tide__cuda_solver_close(void);
+
+/* ---- what the table has ---- */
+
+extern const tide_tracer tide__cuda_tracer;
+extern const tide_collective tide__cuda_collective;
+extern const tide_external tide__cuda_external;
+#define KERNEL(name, args, writes, cost, library) tide_status tide__cuda_##name(tide_stream *stream, const args *a);
+#include "backend/kernel.def"
+#define SLOT(type, name, parameters) type tide__cuda_##name parameters;
+#include "backend/slot.def"
 
 #endif

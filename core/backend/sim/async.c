@@ -75,7 +75,7 @@ static tide_status make(void **out, sim_stream *stream, size_t bytes) {
 
 tide_status tide__sim_mem_alloc_async(void **out, void *stream, size_t bytes) {
   tide_status status = TIDE_OK;
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   piece *p = find(stream, bytes);
   if (p) {
     tide__sim_event_free(p->freed);
@@ -84,7 +84,6 @@ tide_status tide__sim_mem_alloc_async(void **out, void *stream, size_t bytes) {
   } else {
     status = make(out, stream, bytes);
   }
-  pthread_mutex_unlock(&lock);
   return status;
 }
 
@@ -103,17 +102,14 @@ tide_status tide__sim_mem_free_async(void *stream, void *ptr) {
 }
 
 tide_status tide__sim_mem_trim_async(int device) {
-  pthread_mutex_lock(&lock);
-  tide_status status = collect(device, true);
-  pthread_mutex_unlock(&lock);
-  return status;
+  TIDE_LOCKED(&lock);
+  return collect(device, true);
 }
 
 tide_status tide__sim_mem_reserved_async(size_t *out, int device) {
   size_t bytes = 0;
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   for (const piece *p = pieces; p; p = p->next) bytes += p->device == device ? p->bytes : 0;
-  pthread_mutex_unlock(&lock);
   *out = bytes;
   return TIDE_OK;
 }

@@ -29,7 +29,7 @@
 
 /* ---- devices ---- */
 
-static tide_status device_count(int *out) {
+tide_status tide__sim_device_count(int *out) {
   *out = tide__sim.devices;
   return TIDE_OK;
 }
@@ -41,7 +41,7 @@ static tide_status device_check(int device, const char *what) {
                               tide__sim.devices - 1);
 }
 
-static tide_status device_open(int device) {
+tide_status tide__sim_device_open(int device) {
   TIDE_TRY(device_check(device, "device"));
   if (tide__sim.env_bad)
     return tide__sim.host->fail(TIDE_VALUE,
@@ -62,7 +62,7 @@ static void write_uuid(unsigned char *uuid, int index) {
   uuid[15] = (unsigned char)index;
 }
 
-static tide_status device_props(tide_device_props *out, int device) {
+tide_status tide__sim_device_props(tide_device_props *out, int device) {
   TIDE_TRY(device_check(device, "get_device_properties"));
   tide_device_props p = {.name = "tide simulated GPU", .simulated = true};
   tide__sim_capability(&p.major, &p.minor);
@@ -81,35 +81,32 @@ static tide_status device_props(tide_device_props *out, int device) {
   return TIDE_OK;
 }
 
-static tide_status device_mem_info(size_t *free, size_t *total, int device) {
+tide_status tide__sim_device_mem_info(size_t *free, size_t *total, int device) {
   TIDE_TRY(device_check(device, "mem_get_info"));
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   size_t used = tide__sim.device[device].used;
   *total = tide__sim_memory_of(device);
   *free = *total > used ? *total - used : 0;
-  pthread_mutex_unlock(&tide__sim.lock);
   return TIDE_OK;
 }
 
-static tide_status device_can_access_peer(bool *out, int device, int peer) {
+tide_status tide__sim_device_can_access_peer(bool *out, int device, int peer) {
   TIDE_TRY(device_check(device, "can_device_access_peer"));
   TIDE_TRY(device_check(peer, "can_device_access_peer"));
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   *out = device != peer && !tide__sim.faults.peer_off;
-  pthread_mutex_unlock(&tide__sim.lock);
   return TIDE_OK;
 }
 
-static tide_status peer_access(int device, int peer, bool enabled) {
+tide_status tide__sim_peer_access(int device, int peer, bool enabled) {
   TIDE_TRY(device_check(device, "set_peer_access"));
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   uint64_t bit = (uint64_t)1 << peer, *peers = &tide__sim.peers[device];
   *peers = enabled ? *peers | bit : *peers & ~bit;
-  pthread_mutex_unlock(&tide__sim.lock);
   return TIDE_OK;
 }
 
-static tide_status stream_priority_range(int *least, int *greatest, int device) {
+tide_status tide__sim_stream_priority_range(int *least, int *greatest, int device) {
   TIDE_TRY(device_check(device, "priority_range"));
   *least = 0, *greatest = -5;
   return TIDE_OK;
@@ -117,10 +114,10 @@ static tide_status stream_priority_range(int *least, int *greatest, int device) 
 
 /* ---- the table ---- */
 
-static void close_all(void) {
+void tide__sim_close(void) {
   if (!tide__sim.host) return;
   tide__sim_stop();
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   tide__sim_queue_drop();
   tide__sim_async_close();
   tide__sim_event_drop();
@@ -132,87 +129,15 @@ static void close_all(void) {
   memset(tide__sim.device, 0, sizeof tide__sim.device);
   memset(tide__sim.peers, 0, sizeof tide__sim.peers);
   atomic_store(&tide__sim_forked, false);
-  pthread_mutex_unlock(&tide__sim.lock);
 }
 
 static tide_backend table = {
     .version = TIDE_BACKEND_VERSION,
     .name = "sim",
-    .close = close_all,
-    .device_count = device_count,
-    .device_open = device_open,
-    .device_props = device_props,
-    .device_mem_info = device_mem_info,
-    .device_sync = tide__sim_device_sync,
-    .device_can_access_peer = device_can_access_peer,
-    .mem_alloc = tide__sim_mem_alloc,
-    .mem_free = tide__sim_mem_free,
-    .host_alloc = tide__sim_host_alloc,
-    .host_free = tide__sim_host_free,
-    .range_granularity = tide__sim_range_granularity,
-    .range_reserve = tide__sim_range_reserve,
-    .range_release = tide__sim_range_release,
-    .range_map = tide__sim_range_map,
-    .range_unmap = tide__sim_range_unmap,
-    .mem_alloc_async = tide__sim_mem_alloc_async,
-    .mem_free_async = tide__sim_mem_free_async,
-    .mem_trim_async = tide__sim_mem_trim_async,
-    .mem_reserved_async = tide__sim_mem_reserved_async,
-    .stream_new = tide__sim_stream_new,
-    .stream_wrap = tide__sim_stream_wrap,
-    .stream_free = tide__sim_stream_free,
-    .stream_handle = tide__sim_stream_handle,
-    .stream_identity = tide__sim_stream_identity,
-    .stream_priority_range = stream_priority_range,
-    .stream_query = tide__sim_stream_query,
-    .stream_sync = tide__sim_stream_sync,
-    .stream_sleep = tide__sim_stream_sleep,
-    .event_new = tide__sim_event_new,
-    .event_free = tide__sim_event_free,
-    .event_handle = tide__sim_event_handle,
-    .event_record = tide__sim_event_record,
-    .event_wait = tide__sim_event_wait,
-    .event_query = tide__sim_event_query,
-    .event_sync = tide__sim_event_sync,
-    .event_elapsed = tide__sim_event_elapsed,
-    .copy_to_device = tide__sim_copy_to_device,
-    .copy_to_host = tide__sim_copy_to_host,
-    .copy_peer = tide__sim_copy_peer,
-    .read_small = tide__sim_read_small,
-    .peer_access = peer_access,
-    .ipc_mem_export = tide__sim_ipc_mem_export,
-    .ipc_mem_open = tide__sim_ipc_mem_open,
-    .ipc_mem_close = tide__sim_ipc_mem_close,
-    .ipc_event_export = tide__sim_ipc_event_export,
-    .ipc_event_open = tide__sim_ipc_event_open,
-    .arch_list = tide__sim_arch_list,
-    .telemetry = tide__sim_telemetry,
-    .processes = tide__sim_processes,
-    .meet_new = tide__sim_meet_new,
-    .meet_arrive = tide__sim_meet_arrive,
-    .meet_arrived = tide__sim_meet_arrived,
-    .meet_wait = tide__sim_meet_wait,
-    .meet_open = tide__sim_meet_open,
-    .meet_free = tide__sim_meet_free,
-    .progress_note = tide__sim_progress_note,
-    .progress_read = tide__sim_progress_read,
-    .capture_begin = tide__sim_capture_begin,
-    .capture_end = tide__sim_capture_end,
-    .capture_query = tide__sim_capture_query,
-    .graph_instantiate = tide__sim_graph_instantiate,
-    .graph_launch = tide__sim_graph_launch,
-    .graph_free = tide__sim_graph_free,
-    .graph_exec_free = tide__sim_graph_exec_free,
-    .graph_dot = tide__sim_graph_dot,
-    .capture_place = tide__sim_capture_place,
-    .capture_nodes = tide__sim_capture_nodes,
-    .node_read = tide__sim_node_read,
-    .nodes_write = tide__sim_nodes_write,
+#define SLOT(type, name, parameters) .name = tide__sim_##name,
+#define OPTIONAL_SLOT(type, name, parameters)
+#include "backend/slot.def"
     .external = &tide__sim_external,
-    .pack = tide__sim_pack,
-    .kernels_stop = tide__sim_kernels_stop,
-    .fft_plan_new = tide__sim_fft_plan_new,
-    .fft_plan_free = tide__sim_fft_plan_free,
     .tracer = &tide__sim_tracer,
 #define KERNEL(name, args, writes, cost, library) .name = tide__sim_kernel_##name,
 #include "backend/kernel.def"

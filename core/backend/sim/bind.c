@@ -15,10 +15,9 @@
 enum { HEAD = 7, WORDS = HEAD + 2, ARGS = (sizeof(sim_args) + 7) / 8 };
 
 tide_status tide__sim_capture_place(tide_capture_place *out, void *impl) {
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   out->node[0] = tide__sim_capture_last(impl);
   out->n = out->node[0] != NULL;
-  pthread_mutex_unlock(&tide__sim.lock);
   return TIDE_OK;
 }
 
@@ -38,13 +37,12 @@ tide_status tide__sim_capture_nodes(void **nodes, int *count, void *impl, const 
 }
 
 tide_status tide__sim_node_read(tide_node_image **out, void *node, int device) {
-  (void)device;
   const sim_op *op = node;
   size_t words = op->kind == SIM_KERNEL ? WORDS + ARGS : WORDS;
   tide_node_image *image = calloc(1, sizeof *image + words * sizeof *image->word);
   if (!image) return tide__sim.host->fail(TIDE_MEMORY, "bind: no host memory");
   image->words = words, image->fixed = image->head = HEAD;
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   uint64_t head[WORDS] = {op->kind,
                           (uintptr_t)op->run,
                           (uintptr_t)op->translate,
@@ -56,7 +54,6 @@ tide_status tide__sim_node_read(tide_node_image **out, void *node, int device) {
                           (uintptr_t)op->src};
   memcpy(image->word, head, sizeof head);
   if (op->kind == SIM_KERNEL) memcpy(image->word + WORDS, &op->args, sizeof op->args);
-  pthread_mutex_unlock(&tide__sim.lock);
   *out = image;
   return TIDE_OK;
 }
@@ -68,14 +65,12 @@ static void write_node(sim_op *op, const tide_node_image *image) {
 
 tide_status tide__sim_nodes_write(void *exec, void *const *node, const tide_node_image *const *image, int *count,
                                   int device) {
-  (void)device;
   sim_op *op = NULL;
   int n = *count;
   *count = 0;
   TIDE_TRY(tide__sim_enter("bind"));
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   for (int i = 0; i < n; i++) write_node(op = tide__sim_graph_exec_op(exec, node[i], op), image[i]);
-  pthread_mutex_unlock(&tide__sim.lock);
   *count = n;
   return TIDE_OK;
 }

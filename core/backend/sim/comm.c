@@ -53,7 +53,6 @@ tide_status tide__sim_pack(tide_stream *stream, const tide_pack_args *a) {
 /* With the lock held: false if an address is no device's. */
 static bool translate_join(int device, sim_args *args) {
   tide_collective_call *call = &args->join.call;
-  (void)device;
   for (int i = 0; i < call->n; i++) {
     const void *in = call->in[i];
     void *out = call->out[i], *seen = NULL;
@@ -131,7 +130,6 @@ static tide_status version(int *major, int *minor, int *patch) {
 static bool takes(tide_dtype dtype) { return dtype != TIDE_BOOL && dtype != TIDE_INT16 && dtype < TIDE_COMPLEX64; }
 
 static tide_status comm_open(void **out, const int *devices, int n) {
-  (void)devices, (void)n;
   TIDE_TRY(tide__sim_enter("nccl"));
   *out = calloc(1, sizeof(sim_comm));
   return *out ? TIDE_OK : tide__sim.host->fail(TIDE_MEMORY, "nccl: no host memory for a communicator");
@@ -141,7 +139,7 @@ static tide_status comm_open(void **out, const int *devices, int n) {
  * passed. */
 static sim_mark *new_mark(sim_comm *comm, int refs) {
   sim_mark *mark = calloc(1, sizeof *mark);
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   int kept = 0;
   for (int i = 0; i < comm->count; i++) {
     if (comm->marks[i]->passed)
@@ -162,23 +160,15 @@ static sim_mark *new_mark(sim_comm *comm, int refs) {
     free(mark);
     mark = NULL;
   }
-  pthread_mutex_unlock(&tide__sim.lock);
   return mark;
-}
-
-static tide_status queue_mark(sim_kind kind, sim_mark *mark, sim_stream *stream) {
-  sim_op *op = tide__sim_op_new(kind);
-  if (!op) return TIDE_MEMORY;
-  op->mark = mark;
-  return tide__sim_submit(stream, op, 0, "nccl");
 }
 
 /* `later` waits for what `earlier` has queued. */
 static tide_status order(sim_comm *comm, sim_stream *later, sim_stream *earlier) {
   sim_mark *mark = new_mark(comm, 2);
   if (!mark) return tide__sim.host->fail(TIDE_MEMORY, "nccl: no host memory to queue work");
-  TIDE_TRY(queue_mark(SIM_RECORD, mark, earlier));
-  return queue_mark(SIM_WAIT, mark, later);
+  TIDE_TRY(tide__sim_mark_queue(SIM_RECORD, mark, earlier, "nccl"));
+  return tide__sim_mark_queue(SIM_WAIT, mark, later, "nccl");
 }
 
 static tide_status comm_run(void *impl, const tide_collective_call *call) {
@@ -196,20 +186,16 @@ static tide_status comm_run(void *impl, const tide_collective_call *call) {
   return TIDE_OK;
 }
 
-static tide_status comm_health(void *impl, int *rank) {
-  (void)impl, (void)rank;
-  return TIDE_OK;
-}
+static tide_status comm_health(void *impl, int *rank) { return TIDE_OK; }
 
 static void comm_close(void *impl, bool abort) {
   sim_comm *comm = impl;
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   for (int i = 0; i < comm->count; i++) {
     if (abort && !comm->marks[i]->passed) tide__sim_mark_pass(comm->marks[i]);
     tide__sim_mark_unref(comm->marks[i]);
   }
   pthread_cond_broadcast(&tide__sim.work);
-  pthread_mutex_unlock(&tide__sim.lock);
   free(comm->marks);
   free(comm);
 }
@@ -240,10 +226,8 @@ static tide_status queue_host(void *stream, void (*fn)(void *user), void *user) 
 }
 
 static void *seen_locked(int device, const void *ptr, size_t bytes) {
-  pthread_mutex_lock(&tide__sim.lock);
-  void *seen = tide__sim_seen(device, ptr, bytes);
-  pthread_mutex_unlock(&tide__sim.lock);
-  return seen;
+  TIDE_LOCKED(&tide__sim.lock);
+  return tide__sim_seen(device, ptr, bytes);
 }
 
 static bool has_double;
@@ -286,10 +270,7 @@ static tide_status rank_run(int device, void *comm, const tide_collective_call *
   return tide__nccl_check(tide__sim.host, device, "nccl", tide__nccl_call(call, 0, comm, call->stream[0]));
 }
 
-static void rank_close(int device, void *comm, bool abort) {
-  (void)device;
-  tide__nccl_rank_close(comm, abort);
-}
+static void rank_close(int device, void *comm, bool abort) { tide__nccl_rank_close(comm, abort); }
 
 const tide_collective *tide__sim_collective(void) {
   static const tide_collective table = {.version = version,

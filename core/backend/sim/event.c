@@ -21,11 +21,10 @@ tide_status tide__sim_event_new(void **out, int device, uint32_t flags) {
     free(event);
     return tide__sim.host->fail(TIDE_MEMORY, "Event: no host memory to share");
   }
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   event->next = tide__sim.events;
   if (event->next) event->next->prev = event;
   tide__sim.events = event;
-  pthread_mutex_unlock(&tide__sim.lock);
   *out = event;
   return TIDE_OK;
 }
@@ -33,7 +32,7 @@ tide_status tide__sim_event_new(void **out, int device, uint32_t flags) {
 void tide__sim_event_free(void *impl) {
   sim_event *event = impl;
   if (!event || atomic_load(&tide__sim_forked)) return;
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   if (event->prev)
     event->prev->next = event->next;
   else
@@ -41,7 +40,6 @@ void tide__sim_event_free(void *impl) {
   if (event->next) event->next->prev = event->prev;
   tide__sim_mark_unref(event->mark);
   tide__sim_page_unref(event->page);
-  pthread_mutex_unlock(&tide__sim.lock);
   free(event);
 }
 
@@ -102,11 +100,10 @@ static void refresh(sim_event *event) {
 
 /* The event's last mark with a reference of the caller's, or NULL. */
 static sim_mark *take_mark(sim_event *event) {
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   refresh(event);
   sim_mark *mark = event->mark;
   if (mark) mark->refs++;
-  pthread_mutex_unlock(&tide__sim.lock);
   return mark;
 }
 
@@ -125,14 +122,11 @@ tide_status tide__sim_event_wait(void *stream, void *event) {
   return mark ? tide__sim_mark_queue(SIM_WAIT, mark, stream, "wait_event") : TIDE_OK;
 }
 
-/* The device is lost: what it should still do is never done, so nobody may wait for it. */
-static bool lost(int device) { return tide__sim.device[device].failure.set && tide__sim.device[device].failure.sticky; }
-
 tide_status tide__sim_event_query(bool *done, void *impl) {
   TIDE_TRY(tide__sim_enter("query"));
   sim_event *event = impl;
   pthread_mutex_lock(&tide__sim.lock);
-  if (lost(event->device)) return tide__sim_leave(event->device, "query");
+  if (tide__sim_lost(event->device)) return tide__sim_leave(event->device, "query");
   if (event->mark && event->mark->frontier)
     return tide__sim_capture_break(NULL, 907, "cudaErrorCapturedEvent",
                                    "operation not permitted on an event last recorded in a capturing stream", "query");
@@ -149,7 +143,7 @@ typedef struct target {
 
 static bool target_passed(const void *arg) {
   const target *t = arg;
-  return tide__sim_mark_passed(t->mark) || lost(t->device);
+  return tide__sim_mark_passed(t->mark) || tide__sim_lost(t->device);
 }
 
 tide_status tide__sim_event_sync(void *impl) {
@@ -189,14 +183,12 @@ typedef struct sim_place {
 } sim_place;
 
 static sim_mark *take(sim_mark *mark) {
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   mark->refs++;
-  pthread_mutex_unlock(&tide__sim.lock);
   return mark;
 }
 
 tide_status tide__sim_meet_new(void **out, int device) {
-  (void)device;
   TIDE_TRY(tide__sim_enter("host_job"));
   sim_place *place = malloc(sizeof *place);
   sim_mark *arrived = calloc(1, sizeof *arrived), *opened = calloc(1, sizeof *opened);
@@ -216,10 +208,8 @@ tide_status tide__sim_meet_arrive(void *stream, void *place) {
 }
 
 bool tide__sim_meet_arrived(const void *place) {
-  pthread_mutex_lock(&tide__sim.lock);
-  bool passed = ((const sim_place *)place)->arrived->passed;
-  pthread_mutex_unlock(&tide__sim.lock);
-  return passed;
+  TIDE_LOCKED(&tide__sim.lock);
+  return ((const sim_place *)place)->arrived->passed;
 }
 
 tide_status tide__sim_meet_wait(void *stream, void *place) {
@@ -228,18 +218,16 @@ tide_status tide__sim_meet_wait(void *stream, void *place) {
 }
 
 void tide__sim_meet_open(void *place) {
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   tide__sim_mark_pass(((sim_place *)place)->opened);
   pthread_cond_broadcast(&tide__sim.work);
-  pthread_mutex_unlock(&tide__sim.lock);
 }
 
 void tide__sim_meet_free(void *place) {
   sim_place *p = place;
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   tide__sim_mark_unref(p->arrived);
   tide__sim_mark_unref(p->opened);
-  pthread_mutex_unlock(&tide__sim.lock);
   free(p);
 }
 
@@ -262,8 +250,6 @@ tide_status tide__sim_progress_note(void *impl, uint32_t value) {
 
 uint32_t tide__sim_progress_read(void *impl) {
   const sim_stream *stream = impl;
-  pthread_mutex_lock(&tide__sim.lock);
-  uint32_t value = stream->progress;
-  pthread_mutex_unlock(&tide__sim.lock);
-  return value;
+  TIDE_LOCKED(&tide__sim.lock);
+  return stream->progress;
 }

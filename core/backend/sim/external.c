@@ -45,7 +45,6 @@ static tide_status check_file(int fd, size_t bytes, const char *what) {
 
 static tide_status memory_open(void **out, void **ptr, int device, int fd, size_t bytes, bool dedicated) {
   sim_block *block;
-  (void)dedicated;
   TIDE_TRY(check_file(fd, bytes, "import_memory"));
   if (!tide__sim_adopt(&block, device, fd, bytes))
     return tide__sim.host->fail(TIDE_MEMORY, "import_memory: no addresses for %zu bytes", bytes);
@@ -58,7 +57,6 @@ static void memory_close(int device, void *memory) { tide__sim_mem_free(device, 
 /* ---- semaphores ---- */
 
 static tide_status semaphore_open(void **out, int device, int fd, bool timeline) {
-  (void)device;
   TIDE_TRY(check_file(fd, sizeof(uint64_t), "import_semaphore"));
   sim_semaphore *s = malloc(sizeof *s);
   void *map = s ? tide__os_share_map(fd, sizeof *s->count) : NULL;
@@ -73,10 +71,8 @@ static tide_status semaphore_open(void **out, int device, int fd, bool timeline)
 }
 
 static void semaphore_close(int device, void *semaphore) {
-  (void)device;
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   tide__sim_semaphore_unref(semaphore);
-  pthread_mutex_unlock(&tide__sim.lock);
 }
 
 static tide_status queue(sim_kind kind, void *stream, sim_semaphore *s, uint64_t value) {

@@ -121,7 +121,7 @@ tide_status tide_sim_fault(const char *faults) {
 }
 
 void tide_sim_wake(void) {
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   double now = tide__sim_now();
   for (sim_stream *s = tide__sim.streams; s; s = s->next) {
     for (sim_op *op = s->head; op; op = op->next) {
@@ -131,5 +131,4 @@ void tide_sim_wake(void) {
     }
   }
   pthread_cond_broadcast(&tide__sim.work);
-  pthread_mutex_unlock(&tide__sim.lock);
 }

@@ -86,7 +86,6 @@ static void add_lane(sim_capture *c, sim_stream *stream) {
 }
 
 tide_status tide__sim_capture_begin(void *impl, int mode) {
-  (void)mode; /* nobody else's calls can break a capture here */
   TIDE_TRY(tide__sim_enter("capture_begin"));
   sim_stream *stream = impl;
   sim_capture *c = calloc(1, sizeof *c);
@@ -209,17 +208,15 @@ tide_status tide__sim_capture_end(void **graph, void *impl) {
 
 tide_status tide__sim_capture_query(tide_capture_state *out, void *impl) {
   const sim_stream *stream = impl;
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   *out = !stream->capture ? TIDE_CAPTURE_NONE : stream->capture->broken ? TIDE_CAPTURE_BROKEN : TIDE_CAPTURE_ACTIVE;
-  pthread_mutex_unlock(&tide__sim.lock);
   return TIDE_OK;
 }
 
 void tide__sim_graph_free(void *graph) {
   if (atomic_load(&tide__sim_forked)) return;
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   graph_unref(graph);
-  pthread_mutex_unlock(&tide__sim.lock);
 }
 
 /* ---- replaying ---- */
@@ -258,7 +255,6 @@ sim_op *tide__sim_graph_exec_op(void *exec, const void *node, sim_op *after) {
 }
 
 tide_status tide__sim_graph_instantiate(void **out, void *graph, int device) {
-  (void)device;
   TIDE_TRY(tide__sim_enter("instantiate"));
   sim_exec *e = calloc(1, sizeof *e);
   if (!e) return tide__sim.host->fail(TIDE_MEMORY, "instantiate: no host memory");

@@ -33,7 +33,7 @@ static bool busy(int device) {
 
 tide_status tide__sim_telemetry(int64_t *out, int device, tide_telemetry what) {
   TIDE_TRY(tide__sim_enter("telemetry"));
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   switch (what) {
   case TIDE_UTILIZATION:
   case TIDE_MEMORY_UTILIZATION: *out = busy(device) ? 100 : 0; break;
@@ -42,7 +42,6 @@ tide_status tide__sim_telemetry(int64_t *out, int device, tide_telemetry what) {
   case TIDE_CLOCK: *out = MEGAHERTZ; break;
   case TIDE_MEMORY_USED: *out = (int64_t)tide__sim.device[device].used; break;
   }
-  pthread_mutex_unlock(&tide__sim.lock);
   return TIDE_OK;
 }
 

@@ -66,7 +66,6 @@ void tide__sim_unshare(sim_block *block) {
 }
 
 static bool nothing_runs(const void *unused) {
-  (void)unused;
   for (const sim_stream *s = tide__sim.streams; s; s = s->next)
     if (s->running) return false;
   return true;
@@ -104,7 +103,7 @@ tide_status tide__sim_ipc_mem_export(tide_ipc_handle *out, int device, void *ptr
 bool tide__sim_adopt(sim_block **out, int device, int file, size_t bytes) {
   sim_block *block = calloc(1, sizeof *block);
   if (!block) return false;
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   block->bytes = bytes, block->share.file = file, block->shared = block->borrowed = true;
   sim_block **link = tide__sim_find_gap(&block->ptr, device, whole(block) + PAGE);
   bool done = link && map_file(block, file);
@@ -112,7 +111,6 @@ bool tide__sim_adopt(sim_block **out, int device, int file, size_t bytes) {
     block->next = *link;
     *link = *out = block;
   }
-  pthread_mutex_unlock(&tide__sim.lock);
   if (!done) free(block);
   return done;
 }

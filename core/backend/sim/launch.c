@@ -28,7 +28,7 @@ tide_status tide__sim_run_made(sim_launch *l, tide_mail *mail) {
 /* Of a capture no launch waits in a queue; a replay's have number 0 and are stopped, too. */
 void tide__sim_kernels_stop(int device, int owner, uint64_t number, int64_t ms) {
   if (ms < 0) return; /* all waits for it ask whether they are interrupted */
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   for (sim_stream *s = tide__sim.streams; s; s = s->next)
     for (sim_op *op = s->device == device ? s->head : NULL; op; op = op->next) {
       sim_launch *l = &op->args.launch;
@@ -36,7 +36,6 @@ void tide__sim_kernels_stop(int device, int owner, uint64_t number, int64_t ms) 
       if (!atomic_load(&l->stop)) l->ms = ms;
       atomic_store(&l->stop, true);
     }
-  pthread_mutex_unlock(&tide__sim.lock);
 }
 
 /* With the lock held: false if an address is not the device's. */

@@ -107,7 +107,7 @@ tide_status tide__sim_mem_alloc(void **out, int device, size_t bytes) {
   sim_block *block = malloc(sizeof *block);
   size_t whole = round_up(bytes, PAGE);
   pthread_mutex_lock(&s->lock);
-  if (s->device[device].failure.set && s->device[device].failure.sticky) {
+  if (tide__sim_lost(device)) {
     free(block);
     return tide__sim_leave(device, "alloc");
   }
@@ -133,9 +133,8 @@ tide_status tide__sim_mem_alloc(void **out, int device, size_t bytes) {
 
 void tide__sim_mem_free(int device, void *ptr, size_t bytes) {
   sim_state *s = &tide__sim;
-  (void)bytes; /* the block knows */
   if (!ptr || atomic_load(&tide__sim_forked)) return;
-  pthread_mutex_lock(&s->lock);
+  TIDE_LOCKED(&s->lock);
   sim_block **link = &s->device[device].blocks;
   while (*link && (*link)->ptr != ptr) link = &(*link)->next;
   sim_block *block = *link;
@@ -145,7 +144,6 @@ void tide__sim_mem_free(int device, void *ptr, size_t bytes) {
     tide__sim_unback(block->ptr, round_up(block->bytes, PAGE));
     *link = block->next;
   }
-  pthread_mutex_unlock(&s->lock);
   free(block);
 }
 
@@ -193,16 +191,14 @@ tide_status tide__sim_host_alloc(void **out, size_t bytes) {
     return s->host->fail(TIDE_MEMORY, "pin_memory: no host memory, got %zu bytes", bytes);
   }
   memset(ptr, 0xFF, whole < POISON ? whole : POISON);
-  pthread_mutex_lock(&s->lock);
+  TIDE_LOCKED(&s->lock);
   *pinned = (sim_pinned){s->pinned, ptr, bytes, false};
   s->pinned = pinned;
-  pthread_mutex_unlock(&s->lock);
   *out = ptr;
   return TIDE_OK;
 }
 
 void tide__sim_host_free(void *ptr, size_t bytes) {
-  (void)bytes; /* the record knows */
   if (!ptr) return;
   pthread_mutex_lock(&tide__sim.lock);
   sim_pinned **link = &tide__sim.pinned;

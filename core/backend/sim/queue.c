@@ -90,9 +90,8 @@ static void cond_wait_until(pthread_cond_t *cond, double when) {
 }
 
 static void *work(void *unused) {
-  (void)unused;
   sim_state *s = &tide__sim;
-  pthread_mutex_lock(&s->lock);
+  TIDE_LOCKED(&s->lock);
   while (!s->stopping) {
     double wake, due;
     sim_stream *stream = pick(tide__sim_now(), &wake, &due);
@@ -115,7 +114,6 @@ static void *work(void *unused) {
     if (reached || more) pthread_cond_broadcast(&s->work);
     if (s->waiting) pthread_cond_broadcast(&s->done);
   }
-  pthread_mutex_unlock(&s->lock);
   return NULL;
 }
 
@@ -170,8 +168,7 @@ static double whim(const sim_stream *stream, const sim_op *op) {
 tide_status tide__sim_submit(sim_stream *stream, sim_op *op, double cost, const char *what) {
   sim_state *s = &tide__sim;
   pthread_mutex_lock(&s->lock);
-  sim_failure *failure = &s->device[stream->device].failure;
-  bool lost = failure->set && failure->sticky;
+  bool lost = tide__sim_lost(stream->device);
   if (stream->capture && !lost) {
     tide__sim_capture_take(stream, op, cost, what);
     pthread_mutex_unlock(&s->lock);
@@ -233,8 +230,7 @@ sim_stream *tide__sim_stream_make(int device, int priority) {
 tide_status tide__sim_stream_new(void **out, int device, int priority) {
   TIDE_TRY(tide__sim_enter("Stream"));
   pthread_mutex_lock(&tide__sim.lock);
-  sim_failure *failure = &tide__sim.device[device].failure;
-  if (failure->set && failure->sticky) return tide__sim_leave(device, "Stream");
+  if (tide__sim_lost(device)) return tide__sim_leave(device, "Stream");
   sim_stream *stream = tide__sim_stream_make(device, priority);
   pthread_mutex_unlock(&tide__sim.lock);
   if (!stream) return tide__sim.host->fail(TIDE_MEMORY, "Stream: no host memory");
@@ -272,9 +268,8 @@ uint64_t tide__sim_stream_identity(void *impl) { return (uint64_t)(uintptr_t)imp
 void tide__sim_stream_free(void *impl) {
   sim_stream *stream = impl;
   if (!stream || atomic_load(&tide__sim_forked)) return;
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   if (--stream->refs == 0 && !stream->head) stream_unlink(stream);
-  pthread_mutex_unlock(&tide__sim.lock);
 }
 
 uint64_t tide__sim_stream_handle(void *impl) {
@@ -283,11 +278,10 @@ uint64_t tide__sim_stream_handle(void *impl) {
 }
 
 double tide_sim_time(void) {
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   double most = tide__sim.clock;
   for (const sim_stream *s = tide__sim.streams; s; s = s->next)
     if (s->clock > most) most = s->clock;
-  pthread_mutex_unlock(&tide__sim.lock);
   return most;
 }
 
@@ -363,8 +357,7 @@ tide_status tide__sim_stream_query(bool *done, void *impl) {
   if (stream->capture)
     return tide__sim_capture_break(stream, 900, "cudaErrorStreamCaptureUnsupported",
                                    "operation not permitted when stream is capturing", "query");
-  const sim_failure *failure = &tide__sim.device[stream->device].failure;
-  if (failure->set && failure->sticky) return tide__sim_leave(stream->device, "query");
+  if (tide__sim_lost(stream->device)) return tide__sim_leave(stream->device, "query");
   *done = !stream->head;
   pthread_mutex_unlock(&tide__sim.lock);
   return TIDE_OK;

@@ -16,7 +16,6 @@ static const size_t GRANULE = (size_t)2 << 20;
 static const uint32_t INSIDE = UINT32_MAX;
 
 tide_status tide__sim_range_granularity(size_t *out, int device) {
-  (void)device;
   *out = GRANULE;
   return TIDE_OK;
 }
@@ -53,14 +52,12 @@ tide_status tide__sim_range_reserve(void **out, int device, size_t bytes) {
 }
 
 void tide__sim_range_release(int device, void *ptr, size_t bytes) {
-  (void)bytes; /* the range knows */
   if (atomic_load(&tide__sim_forked)) return;
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   sim_block **link = &tide__sim.device[device].blocks;
   while (*link && (*link)->ptr != ptr) link = &(*link)->next;
   sim_block *range = *link;
   if (range) *link = range->next;
-  pthread_mutex_unlock(&tide__sim.lock);
   if (range) free(range->piece);
   free(range);
 }
@@ -91,7 +88,7 @@ tide_status tide__sim_range_map(int device, void *ptr, size_t bytes) {
 
 void tide__sim_range_unmap(int device, void *ptr, size_t bytes) {
   if (atomic_load(&tide__sim_forked)) return;
-  pthread_mutex_lock(&tide__sim.lock);
+  TIDE_LOCKED(&tide__sim.lock);
   sim_block *range = range_of(device, ptr, bytes);
   size_t first = range ? (size_t)((char *)ptr - range->ptr) / GRANULE : 0, n = bytes / GRANULE;
   if (range && range->piece[first] == n) {
@@ -101,7 +98,6 @@ void tide__sim_range_unmap(int device, void *ptr, size_t bytes) {
   } else {
     fault(device, "memory was unmapped otherwise than it was mapped");
   }
-  pthread_mutex_unlock(&tide__sim.lock);
 }
 
 bool tide__sim_range_backed(const sim_block *range, const char *ptr, size_t bytes) {

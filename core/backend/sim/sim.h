@@ -2,7 +2,6 @@
 #ifndef TIDE_BACKEND_SIM_SIM_H
 #define TIDE_BACKEND_SIM_SIM_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,6 +9,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "base/lock.h"
 #include "os/file.h"
 #include "tide/sim.h"
 
@@ -211,6 +211,11 @@ extern sim_state tide__sim;
 extern _Atomic bool tide__sim_dry;    /* changed while nothing is queued */
 extern _Atomic bool tide__sim_forked; /* this is a child of the process that opened us: the workers are not here */
 
+/* With the lock held: what a lost device should still do is never done, so nobody may wait for it. */
+static inline bool tide__sim_lost(int device) {
+  return tide__sim.device[device].failure.set && tide__sim.device[device].failure.sticky;
+}
+
 /* sim.c. First line of every slot that can fail: TIDE_OK, or STATE in a forked child. */
 tide_status tide__sim_enter(const char *what);
 void tide__sim_fork_watch(void); /* once */
@@ -230,17 +235,10 @@ bool tide__sim_clock_skip(double when);
 
 /* info.c */
 void tide__sim_capability(int *major, int *minor);
-tide_status tide__sim_arch_list(char *text, size_t size);
-tide_status tide__sim_telemetry(int64_t *out, int device, tide_telemetry what);
-tide_status tide__sim_processes(tide_device_process *list, int *count, int device);
 
 /* memory.c */
 bool tide__sim_memory_open(void);
 void tide__sim_memory_close(void);
-tide_status tide__sim_mem_alloc(void **out, int device, size_t bytes);
-void tide__sim_mem_free(int device, void *ptr, size_t bytes);
-tide_status tide__sim_host_alloc(void **out, size_t bytes);
-void tide__sim_host_free(void *ptr, size_t bytes);
 /* With the lock held: a place for a block of so many bytes, in no list yet; NULL if there is none. */
 sim_block **tide__sim_find_gap(char **ptr, int device, size_t bytes);
 /* With the lock held: pages become accessible to the workers and poisoned, or go back to the system. */
@@ -254,42 +252,20 @@ char *tide__sim_seen(int device, const void *ptr, size_t bytes);
 char *tide__sim_operand(int device, const void *ptr);
 
 /* ipc.c */
-tide_status tide__sim_ipc_mem_export(tide_ipc_handle *out, int device, void *ptr);
-tide_status tide__sim_ipc_mem_open(void **out, int device, const tide_ipc_handle *handle);
-void tide__sim_ipc_mem_close(int device, void *ptr);
 /* A block on the pages of a file, whose descriptor it takes over; false: no addresses, or no such pages. */
 bool tide__sim_adopt(sim_block **out, int device, int file, size_t bytes);
-tide_status tide__sim_ipc_event_export(tide_ipc_handle *out, void *event);
-tide_status tide__sim_ipc_event_open(void **out, int device, const tide_ipc_handle *handle);
 /* With the lock held: the block's pages are its own again, and empty. */
 void tide__sim_unshare(sim_block *block);
 /* external.c */
 extern const tide_external tide__sim_external;
 
 /* async.c */
-tide_status tide__sim_mem_alloc_async(void **out, void *stream, size_t bytes);
-tide_status tide__sim_mem_free_async(void *stream, void *ptr);
-tide_status tide__sim_mem_trim_async(int device);
-tide_status tide__sim_mem_reserved_async(size_t *out, int device);
 void tide__sim_async_close(void);
 
 /* range.c */
-tide_status tide__sim_range_granularity(size_t *out, int device);
-tide_status tide__sim_range_reserve(void **out, int device, size_t bytes);
-void tide__sim_range_release(int device, void *ptr, size_t bytes);
-tide_status tide__sim_range_map(int device, void *ptr, size_t bytes);
-void tide__sim_range_unmap(int device, void *ptr, size_t bytes);
 bool tide__sim_range_backed(const sim_block *range, const char *ptr, size_t bytes); /* with the lock held */
 
 /* queue.c */
-tide_status tide__sim_stream_new(void **out, int device, int priority);
-tide_status tide__sim_stream_wrap(void **out, int device, uint64_t handle);
-void tide__sim_stream_free(void *stream);
-uint64_t tide__sim_stream_handle(void *stream);
-uint64_t tide__sim_stream_identity(void *impl);
-tide_status tide__sim_stream_query(bool *done, void *stream);
-tide_status tide__sim_stream_sync(void *stream);
-tide_status tide__sim_device_sync(int device);
 sim_op *tide__sim_op_new(sim_kind kind); /* NULL without memory, error set */
 void tide__sim_op_free(sim_op *op);      /* with the lock held, or before it was queued */
 /* Queues op, which is then the queue's, or in dry mode charges `cost` seconds and drops it. */
@@ -302,25 +278,9 @@ void tide__sim_queue_drop(void); /* with the workers gone: frees what is queued 
 void tide__sim_stop(void);       /* ends the workers */
 
 /* event.c */
-tide_status tide__sim_event_new(void **out, int device, uint32_t flags);
-void tide__sim_event_free(void *event);
-uint64_t tide__sim_event_handle(void *event);
-tide_status tide__sim_event_record(void *event, void *stream);
 /* Queues an operation on `mark`, whose reference it takes. */
 tide_status tide__sim_mark_queue(sim_kind kind, sim_mark *mark, sim_stream *stream, const char *what);
-tide_status tide__sim_event_wait(void *stream, void *event);
-tide_status tide__sim_event_query(bool *done, void *event);
-tide_status tide__sim_event_sync(void *event);
-tide_status tide__sim_event_elapsed(double *ms, void *start, void *end);
 void tide__sim_event_drop(void);
-tide_status tide__sim_meet_new(void **out, int device);
-tide_status tide__sim_meet_arrive(void *stream, void *place);
-bool tide__sim_meet_arrived(const void *place);
-tide_status tide__sim_meet_wait(void *stream, void *place);
-void tide__sim_meet_open(void *place);
-void tide__sim_meet_free(void *place);
-tide_status tide__sim_progress_note(void *stream, uint32_t value);
-uint32_t tide__sim_progress_read(void *stream);
 
 /* mark.c; with the lock held, but the first two */
 sim_page *tide__sim_page_new(void);
@@ -335,13 +295,6 @@ void tide__sim_mark_pass(sim_mark *mark);   /* the record was reached */
 bool tide__sim_mark_passed(sim_mark *mark); /* was it, here or in another process? */
 
 /* work.c */
-tide_status tide__sim_stream_sleep(void *stream, int64_t cycles);
-tide_status tide__sim_copy_to_device(void *stream, void *dst, const void *src, size_t bytes, bool pinned);
-tide_status tide__sim_copy_to_host(void *stream, void *dst, const void *src, size_t bytes, bool pinned);
-tide_status tide__sim_copy_peer(void *stream, void *dst, int dst_device, const void *src, int src_device, size_t bytes);
-tide_status tide__sim_read_small(void *stream, void *dst, const void *src, size_t bytes);
-tide_status tide__sim_fft_plan_new(void **out, size_t *work, int device, const tide_fft_shape *shape);
-void tide__sim_fft_plan_free(int device, void *plan);
 #define KERNEL(name, args, writes, cost, library)                                                                      \
   tide_status tide__sim_kernel_##name(tide_stream *stream, const args *a);
 #include "backend/kernel.def"
@@ -349,16 +302,8 @@ void tide__sim_fft_plan_free(int device, void *plan);
 void tide__sim_op_run(sim_stream *stream, sim_op *op);
 
 /* graph.c */
-tide_status tide__sim_capture_begin(void *stream, int mode);
-tide_status tide__sim_capture_end(void **graph, void *stream);
-tide_status tide__sim_capture_query(tide_capture_state *out, void *stream);
-tide_status tide__sim_graph_instantiate(void **exec, void *graph, int device);
-tide_status tide__sim_graph_launch(void *exec, void *stream);
-void tide__sim_graph_free(void *graph);
-void tide__sim_graph_exec_free(void *exec);
 /* The instance's own copy of a recorded operation, looked for from `after` on, which may be NULL. */
 struct sim_op *tide__sim_graph_exec_op(void *exec, const void *node, struct sim_op *after);
-tide_status tide__sim_graph_dot(void *graph, const char *path);
 /* With the lock held: the first operation of the stream's capture and the last one, whichever stream's; or NULL. */
 sim_op *tide__sim_capture_first(const sim_stream *stream);
 sim_op *tide__sim_capture_last(const sim_stream *stream);
@@ -370,19 +315,10 @@ tide_status tide__sim_capture_join(sim_stream *stream, const sim_mark *mark);
 /* The captured stream, or NULL, is asked what no recording can answer: breaks the capture and releases the lock. */
 tide_status tide__sim_capture_break(sim_stream *stream, int code, const char *name, const char *text, const char *what);
 
-/* bind.c */
-tide_status tide__sim_capture_place(tide_capture_place *out, void *stream);
-tide_status tide__sim_capture_nodes(void **nodes, int *count, void *stream, const tide_capture_place *before);
-tide_status tide__sim_node_read(tide_node_image **out, void *node, int device);
-tide_status tide__sim_nodes_write(void *exec, void *const *node, const tide_node_image *const *image, int *count,
-                                  int device);
-
 /* launch.c */
 const tide_compiler *tide__sim_compiler(void);
-void tide__sim_kernels_stop(int device, int owner, uint64_t number, int64_t ms);
 
 /* comm.c */
-tide_status tide__sim_pack(tide_stream *stream, const tide_pack_args *a);
 const tide_collective *tide__sim_collective(void);
 
 /* trace.c */
@@ -402,5 +338,10 @@ bool tide__sim_fault_alloc(void);
 void tide__sim_fault_launch(sim_op *op);                 /* decides whether this launch is the one that fails */
 bool tide__sim_fault_fire(int device, const sim_op *op); /* lets it fail, if so */
 void tide__sim_fail(int device, bool sticky, int code, const char *name, const char *text); /* the first one stays */
+
+/* what the table has */
+#define SLOT(type, name, parameters) type tide__sim_##name parameters;
+#define OPTIONAL_SLOT(type, name, parameters)
+#include "backend/slot.def"
 
 #endif

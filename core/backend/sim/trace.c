@@ -72,9 +72,8 @@ static tide_status start(const tide_tracer_sink *to) {
   if (atomic_load(&tide__sim_dry))
     return tide__sim.host->fail(TIDE_SUPPORT, "profiler: simulated devices in dry mode have no clock of their own");
   sink = *to;
-  pthread_mutex_lock(&tide__sim.lock); /* no time is skipped from here on */
+  TIDE_LOCKED(&tide__sim.lock); /* no time is skipped from here on */
   atomic_store(&tide__sim_tracing, true);
-  pthread_mutex_unlock(&tide__sim.lock);
   return TIDE_OK;
 }
 

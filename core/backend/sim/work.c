@@ -98,7 +98,6 @@ static double transform_bytes(const tide_fft_args *a) {
 /* Nothing is planned: a plan is its shape, so that each is an allocation that can be lost, and it asks for a work area
  * as a real one may. */
 tide_status tide__sim_fft_plan_new(void **out, size_t *work, int device, const tide_fft_shape *shape) {
-  (void)device;
   TIDE_TRY(tide__sim_enter("fft"));
   tide_fft_shape *plan = malloc(sizeof *plan);
   if (!plan) return tide__sim.host->fail(TIDE_MEMORY, "fft: no host memory for a plan");
@@ -108,10 +107,7 @@ tide_status tide__sim_fft_plan_new(void **out, size_t *work, int device, const t
   return TIDE_OK;
 }
 
-void tide__sim_fft_plan_free(int device, void *plan) {
-  (void)device;
-  free(plan);
-}
+void tide__sim_fft_plan_free(int device, void *plan) { free(plan); }
 
 tide_status tide__sim_stream_sleep(void *stream, int64_t cycles) {
   TIDE_TRY(tide__sim_enter("sleep"));
