@@ -21,6 +21,7 @@
  *
  * Invariant: `job` changes only while the gate is closed and empty. */
 #include "base.h"
+#include "lock.h"
 #include "quota.h"
 
 #if defined(__x86_64__)
@@ -133,7 +134,7 @@ static void flush(bool on) {
 #else
 static bool can_flush(void) { return false; }
 static bool flushes(void) { return false; }
-static void flush(bool on) { (void)on; }
+static void flush(bool on) {}
 #endif
 
 bool tide_set_flush_denormal(bool on) {
@@ -273,11 +274,10 @@ static void nap(int i) {
 }
 
 static void sleep_until_open(int i, uint32_t seen) {
-  pthread_mutex_lock(&pool.lock);
+  TIDE_LOCKED(&pool.lock);
   atomic_store(&pool.worker[i].asleep, true);
   while (!is_open(atomic_load(&pool.gate), i, seen) && !atomic_load(&pool.quit)) nap(i);
   atomic_store(&pool.worker[i].asleep, false);
-  pthread_mutex_unlock(&pool.lock);
 }
 
 static void *worker(void *number) {
@@ -332,10 +332,9 @@ static void wake(int count) {
   int i = 0;
   while (i < count && !atomic_load(&pool.worker[i].asleep)) i++;
   if (i == count) return;
-  pthread_mutex_lock(&pool.lock);
+  TIDE_LOCKED(&pool.lock);
   for (; i < count; i++)
     if (atomic_load(&pool.worker[i].asleep)) pthread_cond_signal(&pool.worker[i].wake);
-  pthread_mutex_unlock(&pool.lock);
 }
 
 static void stop_workers(void) {
@@ -350,9 +349,8 @@ static void stop_workers(void) {
 }
 
 void tide__parallel_shutdown(void) {
-  pthread_mutex_lock(&pool.owner);
+  TIDE_LOCKED(&pool.owner);
   stop_workers();
-  pthread_mutex_unlock(&pool.owner);
 }
 
 /* ---- the loop ---- */

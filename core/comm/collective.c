@@ -15,7 +15,7 @@ static tide_status note(const tide__collective *o, const tide__collective_tracke
   uint32_t number;
   for (int i = 0; i < o->call.n && tide__sync_watched(); i++)
     for (int j = 0; j < tracker->n; j++)
-      if (tracker->entry[j].rank != i) tide__observe_waits_mark(o->streams[i], tracker->entry[j].point.event);
+      if (tracker->entry[j].rank != i) TIDE_OBSERVE(waits_mark, o->streams[i], tracker->entry[j].point.event);
   for (int i = 0; i < o->call.n; i++) {
     if (tide__sync_watched()) {
       tide__observe_operands();

@@ -297,7 +297,7 @@ static void commit(tide__recording *rec, const replacement *r) {
     in->at = r->at[i];
     if (s == old) continue;
     if (tide__sync_watched())
-      tide__observe_rebound(rec->capture, i + 1, old, s, (in->at - (char *)s->ptr) - (from - (char *)old->ptr));
+      TIDE_OBSERVE(rebound, rec->capture, i + 1, old, s, (in->at - (char *)s->ptr) - (from - (char *)old->ptr));
     tide__storage_bind(s);
     in->storage = s;
     rec->external |= s->external;

@@ -82,7 +82,7 @@ static void dispose(void *arg) {
 
 void tide__recording_retire(tide__recording *r, bool from_finaliser) {
   if (!r) return;
-  if (tide__sync_watched()) tide__observe_capture_gone(r->capture);
+  if (tide__sync_watched()) TIDE_OBSERVE(capture_gone, r->capture);
   if (r->last) tide__deferred_free_use(&r->deferred, r->last);
   if (from_finaliser || tide_thread_is_capturing())
     tide__deferred_free_later(&r->deferred, dispose, r);

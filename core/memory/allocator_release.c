@@ -88,7 +88,7 @@ static void finish(tide__allocator *a, const tide__leaving *leaving, const tide_
 void tide__release_now(tide__allocator *a, const tide__leaving *leaving) {
   const tide_backend *backend = tide__backend_peek(a->device);
   for (const tide__segment *s = leaving->segments; s; s = s->next) tide__segment_give(s, backend, a->device);
-  if (leaving->blocks && tide__sync_watched()) tide__observe_memory_settled();
+  if (leaving->blocks && tide__sync_watched()) TIDE_OBSERVE(memory_settled);
   for (const tide_block *b = leaving->blocks; b; b = b->left) tide__range_unmap(b, backend, a->device);
   finish(a, leaving, backend);
 }

@@ -217,7 +217,7 @@ static void unmap_range(const tide__segment *s, const tide_backend *backend, int
 }
 
 void tide__segment_give(const tide__segment *s, const tide_backend *backend, int device) {
-  if (tide__sync_watched()) tide__observe_memory_settled();
+  if (tide__sync_watched()) TIDE_OBSERVE(memory_settled);
   switch (s->kind) {
   case SEGMENT_PLAIN: backend->mem_free(device, s->ptr, s->size); break;
   case SEGMENT_RANGE: unmap_range(s, backend, device); break;

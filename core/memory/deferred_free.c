@@ -308,7 +308,7 @@ tide_status tide__memory_wait(int device) {
   tide__memory_settle();
   do {
     TIDE_TRY(b->device_sync(device));
-    if (tide__sync_watched()) tide__observe_memory_settled();
+    if (tide__sync_watched()) TIDE_OBSERVE(memory_settled);
   } while (tide__memory_settle() >> device & 1 && --rounds > 0);
   return TIDE_OK;
 }

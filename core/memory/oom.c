@@ -30,20 +30,18 @@ const tide_memory_oom *tide_memory_oom_get(void) { return last.any ? &last.oom :
 
 tide_status tide_memory_on_oom_add(tide_oom_fn fn, void *user) {
   if (!fn) return tide__fail(TIDE_ARGUMENT, "on_oom: no function, got NULL");
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   bool fits = observer_count < OBSERVERS;
   if (fits) observers[observer_count].fn = fn, observers[observer_count++].user = user;
-  pthread_mutex_unlock(&lock);
   return fits ? TIDE_OK : tide__fail(TIDE_STATE, "on_oom: too many observers, expected at most %d", OBSERVERS);
 }
 
 void tide_memory_on_oom_remove(tide_oom_fn fn, void *user) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   int n = 0;
   for (int i = 0; i < observer_count; i++)
     if (observers[i].fn != fn || observers[i].user != user) observers[n++] = observers[i];
   observer_count = n;
-  pthread_mutex_unlock(&lock);
 }
 
 /* One by one, each looked up under the lock and called without it. */

@@ -36,11 +36,10 @@ bool tide__reclaiming(void) { return reclaiming; }
 
 tide_status tide_reclaim_add(tide_reclaim_fn fn, void *user) {
   if (!fn) return tide__fail(TIDE_ARGUMENT, "reclaim_add: fn is missing, got NULL, expected a function");
-  pthread_mutex_lock(&reclaim.lock);
+  TIDE_LOCKED(&reclaim.lock);
   int i = 0;
   while (i < HOOKS && (reclaim.hook[i].fn || reclaim.hook[i].running)) i++;
   if (i < HOOKS) reclaim.hook[i].fn = fn, reclaim.hook[i].user = user;
-  pthread_mutex_unlock(&reclaim.lock);
   return i < HOOKS
              ? TIDE_OK
              : tide__fail(TIDE_STATE, "reclaim_add: too many hooks, got %d, expected at most %d", HOOKS + 1, HOOKS);

@@ -73,7 +73,7 @@ static void record(tide__staged_copy *l) {
   if (b && l->event && !captured) recorded = b->event_record(l->event, l->stream->impl) == TIDE_OK;
   tide__capture_unlock();
   if (recorded) l->recorded = l->queued;
-  if (recorded && tide__sync_watched()) tide__observe_recorded(l->event, l->stream);
+  if (recorded && tide__sync_watched()) TIDE_OBSERVE(recorded, l->event, l->stream);
   if (!recorded && !captured && (!b || b->stream_sync(l->stream->impl) == TIDE_OK)) l->done = l->queued;
 }
 
@@ -91,7 +91,7 @@ static bool wait_for(tide__staged_copy *l, uint32_t number, tide_stream *stream)
   }
   if (b->event_wait(stream->impl, l->event) != TIDE_OK) b->event_sync(l->event);
   tide__order_waited(stream, NULL, 0);
-  if (watched) tide__observe_waits_mark(stream, l->event);
+  if (watched) TIDE_OBSERVE(waits_mark, stream, l->event);
   return false;
 }
 
@@ -99,7 +99,7 @@ static bool wait_for(tide__staged_copy *l, uint32_t number, tide_stream *stream)
 
 static void drop(tide__staged_copy *l) {
   if (!l) return;
-  if (l->event && tide__sync_watched()) tide__observe_mark_gone(l->event);
+  if (l->event && tide__sync_watched()) TIDE_OBSERVE(mark_gone, l->event);
   if (l->event) tide__event_give(l->event, l->stream->device, 0);
   tide_stream_release(l->stream);
   free(l);

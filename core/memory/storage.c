@@ -100,7 +100,6 @@ static void header_free(tide_storage *s) {
 /* The class of a small size, or -1. Under AddressSanitizer every piece keeps its own bounds. */
 static int class_of(size_t bytes) {
 #if defined(__SANITIZE_ADDRESS__)
-  (void)bytes;
   return -1;
 #else
   if (bytes > smallest << (CLASSES - 1)) return -1;
@@ -339,7 +338,7 @@ void tide__replays_drop(tide__replays *replays) {
 static void finish(void *arg) {
   tide_storage *s = arg;
   bool live = tide__storage_live(s);
-  if (tide__sync_watched() && s->tracked) tide__observe_storage_gone(s);
+  if (tide__sync_watched() && s->tracked) TIDE_OBSERVE(storage_gone, s);
   if (s->foreign) {
     if (s->release) s->release(s->user);
   } else if (s->device < 0 && s->ptr) {

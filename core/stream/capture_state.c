@@ -45,7 +45,7 @@ static tide_status make_room(tide__capture *c) {
 
 tide_status tide__capture_start(tide__capture *c, tide_stream *stream, int mode, const tide_backend *b) {
   TIDE_TRY(make_room(c));
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   tide_status status = b->capture_begin(stream->impl, mode);
   if (status == TIDE_OK) {
     c->mode = mode, c->device = stream->device, c->on = true;
@@ -55,7 +55,6 @@ tide_status tide__capture_start(tide__capture *c, tide_stream *stream, int mode,
     atomic_fetch_add(&tide__sync_watch, 1);
     add_stream(c, stream);
   }
-  pthread_mutex_unlock(&lock);
   return status;
 }
 
@@ -124,9 +123,8 @@ tide_status tide__capture_legacy(const tide_stream *stream, const char *what) {
 static tide_status join(tide__capture *c, tide_stream *stream, const char *what) {
   TIDE_TRY(tide__capture_legacy(stream, what));
   TIDE_TRY(make_room(c));
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   add_stream(c, stream);
-  pthread_mutex_unlock(&lock);
   return TIDE_OK;
 }
 

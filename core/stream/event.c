@@ -94,7 +94,7 @@ void tide__event_give(void *event, int device, uint32_t flags) {
 }
 
 void tide__event_shutdown(void) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
     const tide_backend *b = tide__backend_peek(d);
     for (int f = 0; f <= CAPTURED; f++) {
@@ -103,7 +103,6 @@ void tide__event_shutdown(void) {
       cache[d][f].item = NULL, cache[d][f].count = cache[d][f].room = 0;
     }
   }
-  pthread_mutex_unlock(&lock);
 }
 
 /* ---- events ---- */
@@ -143,7 +142,7 @@ void tide_event_retain(tide_event *event) {
 
 void tide_event_release(tide_event *event) {
   if (!event || !tide__ref_drop(&event->refs)) return;
-  if (tide__sync_watched()) tide__observe_mark_gone(event);
+  if (tide__sync_watched()) TIDE_OBSERVE(mark_gone, event);
   if (event->impl && event->epoch == tide__epoch_now())
     tide__event_give(event->impl, event->device, event->captured ? CAPTURED : event->flags);
   tide__quota_give_object(event->quota, TIDE__EVENT_COST);
@@ -167,7 +166,7 @@ tide_status tide_event_record(tide_event *event, tide_stream *stream) {
   if (status == TIDE_OK) {
     event->impl = impl, event->device = stream->device, event->captured = tide__capture_id(stream);
     event->stream = stream->id, event->number = tide__progress_now(stream);
-    if (tide__sync_watched()) tide__observe_recorded(event, stream);
+    if (tide__sync_watched()) TIDE_OBSERVE(recorded, event, stream);
   } else if (!event->impl)
     tide__event_give(impl, stream->device, event->flags);
   return status;
@@ -185,7 +184,7 @@ tide_status tide_event_query(bool *done, tide_event *event) {
   TIDE_TRY(tide__backend(&b, event->device)); /* fails if the device is lost */
   *done = atomic_load_explicit(&event->passed, memory_order_relaxed);
   if (*done) {
-    if (tide__sync_watched()) tide__observe_host_event(event);
+    if (tide__sync_watched()) TIDE_OBSERVE(host_event, event);
     return TIDE_OK;
   }
   TIDE_TRY(b->event_query(done, event->impl));
@@ -193,7 +192,7 @@ tide_status tide_event_query(bool *done, tide_event *event) {
   /* One that other processes know may be recorded there at any moment. */
   if (!(event->flags & TIDE_EVENT_INTERPROCESS)) atomic_store_explicit(&event->passed, true, memory_order_relaxed);
   if (tide__sync_watched()) tide__progress_reached_id(event->stream, event->number);
-  if (tide__sync_watched()) tide__observe_host_event(event);
+  if (tide__sync_watched()) TIDE_OBSERVE(host_event, event);
   return TIDE_OK;
 }
 
@@ -206,7 +205,7 @@ tide_status tide_event_synchronize(tide_event *event) {
   TIDE_TRY(tide__backend(&b, event->device));
   TIDE_TRY(b->event_sync(event->impl));
   tide__progress_reached_id(event->stream, event->number);
-  if (tide__sync_watched()) tide__observe_host_event(event);
+  if (tide__sync_watched()) TIDE_OBSERVE(host_event, event);
   tide__after_wait();
   return TIDE_OK;
 }
@@ -300,7 +299,7 @@ tide_status tide_stream_wait_event(tide_stream *stream, tide_event *event) {
   tide__order_waited(stream, NULL, 0);
   if (!tide__sync_watched()) return TIDE_OK;
   tide__progress_behind(stream, event->stream, event->number);
-  tide__observe_waits_event(stream, event);
+  TIDE_OBSERVE(waits_event, stream, event);
   return TIDE_OK;
 }
 
@@ -316,7 +315,7 @@ tide_status tide__point_set(tide__point *out, tide_stream *stream, const char *w
   if (status != TIDE_OK)
     tide__point_drop(out);
   else if (tide__sync_watched())
-    tide__observe_recorded(event, stream);
+    TIDE_OBSERVE(recorded, event, stream);
   return status;
 }
 
@@ -331,12 +330,12 @@ tide_status tide__point_wait(tide_stream *stream, const tide__point *point, cons
   TIDE_TRY(tide__backend(&b, stream->device));
   TIDE_TRY(b->event_wait(stream->impl, point->event));
   tide__order_waited(stream, point->place, point->then);
-  if (tide__sync_watched()) tide__observe_waits_mark(stream, point->event);
+  if (tide__sync_watched()) TIDE_OBSERVE(waits_mark, stream, point->event);
   return TIDE_OK;
 }
 
 void tide__point_drop(const tide__point *point) {
-  if (tide__sync_watched()) tide__observe_mark_gone(point->event);
+  if (tide__sync_watched()) TIDE_OBSERVE(mark_gone, point->event);
   tide__event_give(point->event, point->device, point->captured ? CAPTURED : 0);
 }
 

@@ -2,6 +2,7 @@
 #ifndef TIDE_STREAM_HANDLE_H
 #define TIDE_STREAM_HANDLE_H
 
+#include "base/lock.h"
 #include "base/quota.h"
 #include "runtime/runtime.h"
 

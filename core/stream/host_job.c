@@ -69,7 +69,7 @@ tide_status tide_host_job_begin(tide_host_job *job, tide_stream *stream) {
   if (job->begun) return tide__fail(TIDE_STATE, "host_job_begin: the job was begun before, expected a new one");
   TIDE_TRY(job->backend->meet_arrive(stream->impl, job->place));
   job->begun = true;
-  if (tide__sync_watched()) tide__observe_recorded(job, stream);
+  if (tide__sync_watched()) TIDE_OBSERVE(recorded, job, stream);
   tide__order_waited(stream, NULL, 0);
   return TIDE_OK;
 }
@@ -79,9 +79,8 @@ tide_status tide_host_job_ready(bool *ready, const tide_host_job *job) {
   TIDE_GIVEN("host_job_ready", job);
   tide_error error;
   if (tide__device_lost(&error, job->device)) return tide__fail_again(&error);
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   *ready = !job->failure && (!job->begun || !job->place || job->backend->meet_arrived(job->place));
-  pthread_mutex_unlock(&lock);
   return TIDE_OK;
 }
 
@@ -91,7 +90,7 @@ tide_status tide_host_job_wait(tide_host_job *job, tide_stream *stream) {
   bool waits = job->failure || !job->ended;
   job->awaited |= waits;
   pthread_mutex_unlock(&lock);
-  if (tide__sync_watched()) tide__observe_waits_mark(stream, job);
+  if (tide__sync_watched()) TIDE_OBSERVE(waits_mark, stream, job);
   if (!waits) return TIDE_OK;
   TIDE_TRY(job->backend->meet_wait(stream->impl, job->place));
   tide__order_waited(stream, NULL, 0);
@@ -124,7 +123,7 @@ static tide_status raise_failure(int device) {
 
 void tide_host_job_end(tide_host_job *job, tide_status status, const char *message) {
   if (!job) return;
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   char *failure = status != TIDE_OK && (job->awaited || job->begun) && job->place && message ? strdup(message) : NULL;
   if (failure && !job->ended) {
     job->ended = true, job->failure = failure, job->status = status;
@@ -134,7 +133,6 @@ void tide_host_job_end(tide_host_job *job, tide_status status, const char *messa
     free(failure);
     if (!job->ended) open_place(job);
   }
-  pthread_mutex_unlock(&lock);
 }
 
 static void close_place(tide_host_job *job) {
@@ -150,12 +148,11 @@ void tide_host_job_release(tide_host_job *job) {
   pthread_mutex_lock(&lock);
   close_place(job);
   pthread_mutex_unlock(&lock);
-  if (tide__sync_watched()) tide__observe_mark_gone(job);
+  if (tide__sync_watched()) TIDE_OBSERVE(mark_gone, job);
   free(job);
 }
 
 void tide__host_job_shutdown(void) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   while (all) close_place(all);
-  pthread_mutex_unlock(&lock);
 }

@@ -10,17 +10,13 @@
 
 #include "capture_state.h"
 
-static _Atomic(const tide__observer *) slots[TIDE__OBSERVERS];
+_Atomic(const tide__observer *) tide__observers[TIDE__OBSERVERS];
 static _Thread_local tide__operation now;
 
 void tide__observer_set(tide__observer_slot slot, const tide__observer *observer) {
-  const tide__observer *before = atomic_exchange(&slots[slot], observer);
+  const tide__observer *before = atomic_exchange(&tide__observers[slot], observer);
   atomic_fetch_add(&tide__sync_watch, (observer != NULL) - (before != NULL));
 }
-
-#define EACH(o)                                                                                                        \
-  for (int slot = 0; slot < TIDE__OBSERVERS; slot++)                                                                   \
-    for (const tide__observer *o = atomic_load_explicit(&slots[slot], memory_order_acquire); o; o = NULL)
 
 void tide__observe_operands(void) {
   tide__early = TIDE_OK;
@@ -50,45 +46,12 @@ tide_status tide__observe_launch(tide_stream *stream, uint32_t site, tide__launc
   now.subject = subject;
   find_writes(what);
   if (stream->capture) tide__capture_touches(&now);
-  EACH(o) if (o->before) TIDE_TRY(o->before(&now));
+  TIDE__EACH_OBSERVER(o) if (o->before) TIDE_TRY(o->before(&now));
   if (stream->capture) tide__capture_launching(&now);
   return TIDE_OK;
 }
 
 void tide__observe_queued(tide_status status) {
   tide__capture_launched(status);
-  EACH(o) if (o->after) o->after(&now, status);
+  TIDE_OBSERVE(after, &now, status);
 }
-
-void tide__observe_recorded(const void *mark, const tide_stream *stream) {
-  EACH(o) if (o->recorded) o->recorded(mark, stream);
-}
-
-void tide__observe_waits_event(const tide_stream *stream, const tide_event *event) {
-  EACH(o) if (o->waits_event) o->waits_event(stream, event);
-}
-
-void tide__observe_waits_mark(const tide_stream *stream, const void *mark) {
-  EACH(o) if (o->waits_mark) o->waits_mark(stream, mark);
-}
-
-void tide__observe_host_waits(const char *what) { EACH(o) if (o->host_waits) o->host_waits(what); }
-
-void tide__observe_host_event(const tide_event *event) { EACH(o) if (o->host_event) o->host_event(event); }
-
-void tide__observe_host_stream(const tide_stream *stream) { EACH(o) if (o->host_stream) o->host_stream(stream); }
-
-void tide__observe_host_device(int device) { EACH(o) if (o->host_device) o->host_device(device); }
-
-void tide__observe_mark_gone(const void *mark) { EACH(o) if (o->mark_gone) o->mark_gone(mark); }
-
-void tide__observe_storage_gone(tide_storage *s) { EACH(o) if (o->storage_gone) o->storage_gone(s); }
-
-void tide__observe_memory_settled(void) { EACH(o) if (o->memory_settled) o->memory_settled(); }
-
-void tide__observe_rebound(uint64_t capture, int input, const tide_storage *from, const tide_storage *to,
-                           int64_t shift) {
-  EACH(o) if (o->rebound) o->rebound(capture, input, from, to, shift);
-}
-
-void tide__observe_capture_gone(uint64_t capture) { EACH(o) if (o->capture_gone) o->capture_gone(capture); }

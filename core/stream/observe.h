@@ -67,6 +67,13 @@ typedef struct tide__observer {
 typedef enum tide__observer_slot { TIDE__SANITIZER, TIDE__PROFILER, TIDE__OBSERVERS } tide__observer_slot;
 /* NULL: nobody. Calls of the one before may still be under way on other threads. */
 void tide__observer_set(tide__observer_slot slot, const tide__observer *observer);
+extern _Atomic(const tide__observer *) tide__observers[TIDE__OBSERVERS];
+#define TIDE__EACH_OBSERVER(o)                                                                                         \
+  for (int slot_ = 0; slot_ < TIDE__OBSERVERS; slot_++)                                                                \
+    for (const tide__observer *o = atomic_load_explicit(&tide__observers[slot_], memory_order_acquire); o; o = NULL)
+/* Tells every observer that has the function of this name. */
+#define TIDE_OBSERVE(name, ...)                                                                                        \
+  do { TIDE__EACH_OBSERVER(o_) if (o_->name) o_->name(__VA_ARGS__); } while (0)
 
 /* An operation is told in these steps, by one thread: its operands, that it is about to be queued, that it was. */
 void tide__observe_operands(void);                                         /* none so far */
@@ -99,20 +106,6 @@ tide_status tide__watch_begin(tide_stream *stream, uint32_t number);
 void tide__watch_end(tide_stream *stream, uint32_t number);
 void tide__watch_interrupt(int device);
 void tide__watch_shutdown(void);
-
-void tide__observe_recorded(const void *mark, const tide_stream *stream);
-void tide__observe_waits_event(const tide_stream *stream, const tide_event *event);
-void tide__observe_waits_mark(const tide_stream *stream, const void *mark);
-void tide__observe_host_waits(const char *what);
-void tide__observe_host_event(const tide_event *event);
-void tide__observe_host_stream(const tide_stream *stream);
-void tide__observe_host_device(int device);
-void tide__observe_mark_gone(const void *mark);
-void tide__observe_storage_gone(tide_storage *s);
-void tide__observe_memory_settled(void);
-void tide__observe_capture_gone(uint64_t capture);
-void tide__observe_rebound(uint64_t capture, int input, const tide_storage *from, const tide_storage *to,
-                           int64_t shift);
 
 /* event.c: may other processes record it? */
 bool tide__event_shared(const tide_event *event);

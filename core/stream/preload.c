@@ -46,14 +46,13 @@ static void join(loading *l) {
 }
 
 void tide__preload_stop(void) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   atomic_store(&quit, true);
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
     join(&devices[d]);
     devices[d].complete = false;
   }
   atomic_store(&quit, false);
-  pthread_mutex_unlock(&lock);
 }
 
 static void watch_exit(void) { atexit(tide__preload_stop); }
@@ -78,7 +77,7 @@ static tide_status begin(loading *l, const tide_backend *b, int device) {
 /* Begins where nobody has, and takes what a thread that is done has to say. */
 static tide_status look(int *loaded, int *all, int device, const tide_backend *b) {
   loading *l = &devices[device];
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   tide_status status = begin(l, b, device);
   if (l->begun && atomic_load(&l->over)) {
     join(l);
@@ -86,7 +85,6 @@ static tide_status look(int *loaded, int *all, int device, const tide_backend *b
     if (!l->complete) status = tide__fail(l->status, "%s", l->message);
   }
   *loaded = atomic_load(&l->loaded), *all = l->all;
-  pthread_mutex_unlock(&lock);
   return status;
 }
 

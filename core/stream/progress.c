@@ -41,7 +41,7 @@ static void set_steps(int device) {
 
 struct tide__progress *tide__progress_new(tide_stream *stream) {
   const tide_backend *b = tide__backend_peek(stream->device);
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   struct tide__progress *p = atomic_load_explicit(&stream->progress, memory_order_relaxed);
   if (!p && b && (p = calloc(1, sizeof *p))) {
     p->backend = b, p->stream = stream;
@@ -56,7 +56,6 @@ struct tide__progress *tide__progress_new(tide_stream *stream) {
     set_steps(stream->device);
     atomic_store_explicit(&stream->progress, p, memory_order_release);
   }
-  pthread_mutex_unlock(&lock);
   return p;
 }
 
@@ -72,17 +71,15 @@ static void drop(struct tide__progress *p) {
 }
 
 void tide__progress_free(tide_stream *stream) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   struct tide__progress *p = atomic_load_explicit(&stream->progress, memory_order_relaxed);
   if (p) drop(p);
-  pthread_mutex_unlock(&lock);
 }
 
 /* Streams that a program still holds go on as headers and launch nothing. */
 void tide__progress_shutdown(void) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   while (all) drop(all);
-  pthread_mutex_unlock(&lock);
 }
 
 /* Is a before b? The distance is far below half of the numbers there are. */
@@ -134,23 +131,20 @@ void tide__progress_reached(tide_stream *stream, uint32_t number) {
     raise_done(p, number);
     return;
   }
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   reached(p, number);
-  pthread_mutex_unlock(&lock);
 }
 
 void tide__progress_reached_id(uint64_t stream, uint32_t number) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   struct tide__progress *p = find(stream);
   if (p) reached(p, number);
-  pthread_mutex_unlock(&lock);
 }
 
 bool tide__progress_is_done(uint64_t stream, uint32_t number) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   const struct tide__progress *p = find(stream);
   bool done = !p || !before(atomic_load_explicit(&p->done, memory_order_relaxed), number);
-  pthread_mutex_unlock(&lock);
   return done;
 }
 
@@ -158,31 +152,28 @@ bool tide__progress_is_done(uint64_t stream, uint32_t number) {
 void tide__progress_behind(tide_stream *stream, uint64_t other, uint32_t number) {
   struct tide__progress *p = atomic_load_explicit(&stream->progress, memory_order_acquire);
   if (!p && !(p = tide__progress_new(stream))) return;
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   unsigned i = p->behind_at++ % (sizeof p->behind / sizeof *p->behind);
   p->behind[i].stream = other, p->behind[i].number = number;
   p->behind[i].own = atomic_load_explicit(&p->launched, memory_order_relaxed);
-  pthread_mutex_unlock(&lock);
 }
 
 int tide__progress_list(tide__reached *list, int room, int device) {
   int n = 0;
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   for (struct tide__progress *p = all; p && n < room; p = p->next) {
     uint32_t launched = atomic_load_explicit(&p->launched, memory_order_relaxed);
     if (p->stream->device == device && launched != atomic_load_explicit(&p->done, memory_order_relaxed))
       list[n++] = (tide__reached){p->stream->id, launched};
   }
-  pthread_mutex_unlock(&lock);
   return n;
 }
 
 void tide__progress_reached_all(const tide__reached *list, int n) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   for (struct tide__progress *p = all; p && n; p = p->next)
     for (int i = 0; i < n; i++)
       if (p->stream->id == list[i].stream) reached(p, list[i].number);
-  pthread_mutex_unlock(&lock);
 }
 
 /* ---- suspects ---- */
@@ -232,7 +223,7 @@ static void add_suspect(tide__suspects *out, int from, const struct tide__progre
 
 void tide__suspects_find(tide__suspects *out, int device) {
   out->n = out->more = 0, out->all = true;
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   for (struct tide__progress *p = all; p; p = p->next) {
     uint32_t first, last;
     if (p->stream->device != device) continue;
@@ -241,7 +232,6 @@ void tide__suspects_find(tide__suspects *out, int device) {
     for (uint32_t k = first + 1; !before(last, k); k++)
       add_suspect(out, from, p, atomic_load_explicit(&p->entry[k % TIDE__PROGRESS_RING], memory_order_relaxed));
   }
-  pthread_mutex_unlock(&lock);
 }
 
 const char *tide__launch_name(tide__launch what, int detail) {

@@ -20,7 +20,7 @@ tide_status tide_stream_query(bool *done, tide_stream *s) {
   if (!*done) return tide__overdue(s->device);
   tide__progress_reached(s, launched);
   atomic_store_explicit(&s->order.done, now, memory_order_relaxed);
-  if (tide__sync_watched()) tide__observe_host_stream(s);
+  if (tide__sync_watched()) TIDE_OBSERVE(host_stream, s);
   return TIDE_OK;
 }
 

@@ -82,13 +82,12 @@ static void *take_idle(int device, int priority) {
 }
 
 static bool keep_idle(void *impl, int device, int priority) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   bool room = idle[device].count < MOST_IDLE;
   if (room) {
     int i = idle[device].count++;
     idle[device].item[i].impl = impl, idle[device].item[i].priority = priority;
   }
-  pthread_mutex_unlock(&lock);
   return room;
 }
 
@@ -143,14 +142,13 @@ tide_status tide_stream_new(tide_stream **out, int device, int priority) {
 
 /* The stream of ours that has this handle, retained, or NULL. One whose last reference has just gone is not taken. */
 static tide_stream *ours(const tide_backend *b, int device, uint64_t handle) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   tide_stream *s = handle ? alive : NULL;
   while (s && (s->device != device || b->stream_handle(s->impl) != handle)) s = s->next;
   int64_t refs = s ? atomic_load_explicit(&s->refs, memory_order_relaxed) : 0;
   while (refs > 0 &&
          !atomic_compare_exchange_weak_explicit(&s->refs, &refs, refs + 1, memory_order_relaxed, memory_order_relaxed))
     ;
-  pthread_mutex_unlock(&lock);
   return refs > 0 ? s : NULL;
 }
 
@@ -246,14 +244,13 @@ void tide_stream_release(tide_stream *s) {
     free(s);
     return;
   }
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   if (s->prev) s->prev->next = s->next;
   if (s->next) s->next->prev = s->prev;
   if (alive == s) alive = s->next;
   s->prev = NULL;
   s->next = ended, ended = s;
   atomic_store_explicit(&any_ended, true, memory_order_relaxed);
-  pthread_mutex_unlock(&lock);
 }
 
 /* Frees an ended stream if its work is done; a query that fails means that its device is lost. */
@@ -295,7 +292,7 @@ void tide__stream_reap(void) {
 /* What has ended and is not reaped yet may be at work. Those of somebody else are in no list: they may be gone. */
 bool tide__streams_idle(int device, uint64_t id) {
   const tide_backend *b = tide__backend_peek(device);
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   bool found = id == 0, idle_now = b && !tide__device_lost(NULL, device);
   for (tide_stream *s = ended; s && idle_now; s = s->next)
     if (s->device == device && (id == 0 || s->id == id)) idle_now = false;
@@ -304,7 +301,6 @@ bool tide__streams_idle(int device, uint64_t id) {
     found = true;
     if (b->stream_query(&idle_now, s->impl) != TIDE_OK) idle_now = false;
   }
-  pthread_mutex_unlock(&lock);
   return found && idle_now;
 }
 

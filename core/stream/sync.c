@@ -33,7 +33,7 @@ tide_sync_debug tide_sync_debug_get(void) {
 
 tide_status tide__sync_slow(const char *what, bool asked) {
   TIDE_TRY(tide__capture_refuse(what));
-  tide__observe_host_waits(what);
+  TIDE_OBSERVE(host_waits, what);
   int mode = atomic_load_explicit(&mode_now, memory_order_relaxed);
   if (asked || mode == TIDE_SYNC_DEFAULT) return TIDE_OK;
   char where[160], text[400];

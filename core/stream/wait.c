@@ -28,7 +28,7 @@ static tide_status wait_for(int device) {
   int n = tide__progress_list(reached, 64, device);
   TIDE_TRY(b->device_sync(device));
   tide__progress_reached_all(reached, n);
-  if (tide__sync_watched()) tide__observe_host_device(device);
+  if (tide__sync_watched()) TIDE_OBSERVE(host_device, device);
   return TIDE_OK;
 }
 
@@ -62,7 +62,7 @@ tide_status tide_stream_synchronize(tide_stream *s) {
   uint32_t launched = tide__progress_now(s);
   TIDE_TRY(b->stream_sync(s->impl));
   tide__progress_reached(s, launched);
-  if (tide__sync_watched()) tide__observe_host_stream(s);
+  if (tide__sync_watched()) TIDE_OBSERVE(host_stream, s);
   tide__after_wait();
   return TIDE_OK;
 }

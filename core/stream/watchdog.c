@@ -155,7 +155,7 @@ tide_status tide__watch_begin(tide_stream *stream, uint32_t number) {
   const tide_backend *b = tide__backend_peek(stream->device);
   if (!quota || !number || !b || !b->kernels_stop || !b->progress_note) return TIDE_OK;
   TIDE_TRY(b->progress_note(stream->impl, number - 1));
-  pthread_mutex_lock(&dog.lock);
+  TIDE_LOCKED(&dog.lock);
   watched *w = find(stream, quota);
   if (!w && start() && (w = calloc(1, sizeof *w))) {
     w->quota = tide__quota_retain(quota), w->stream = stream;
@@ -166,7 +166,6 @@ tide_status tide__watch_begin(tide_stream *stream, uint32_t number) {
   }
   if (w) w->last = number;
   pthread_cond_signal(&dog.wake);
-  pthread_mutex_unlock(&dog.lock);
   return w ? TIDE_OK : tide__fail(TIDE_MEMORY, "kernel: no host memory to watch it");
 }
 

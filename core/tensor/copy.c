@@ -87,7 +87,7 @@ static tide_status fetch(tide__queue *q, void *target, const void *source, size_
   tide_status status = q->backend->copy_to_host(q->stream->impl, target, source, bytes, false);
   if (status == TIDE_OK) tide__launch_over(q->stream, q->number);
   if (tide__sync_watched()) tide__observe_queued(status);
-  if (status == TIDE_OK && tide__sync_watched()) tide__observe_host_stream(q->stream);
+  if (status == TIDE_OK && tide__sync_watched()) TIDE_OBSERVE(host_stream, q->stream);
   return status;
 }
 
@@ -126,7 +126,7 @@ static tide_status transfer(const tide_tensor *dst, const tide_tensor *src, bool
   if (!pinned || non_blocking) return TIDE_OK;
   TIDE_TRY(q.backend->stream_sync(impl));
   tide__progress_reached(q.stream, q.number);
-  if (tide__sync_watched()) tide__observe_host_stream(q.stream);
+  if (tide__sync_watched()) TIDE_OBSERVE(host_stream, q.stream);
   tide__after_wait();
   return TIDE_OK;
 }
@@ -257,7 +257,7 @@ tide_status tide__item_now(tide_scalar *out, const tide_tensor *x) {
   if (tide__sync_watched()) tide__observe_queued(status);
   TIDE_TRY(status);
   tide__progress_reached(q.stream, launched);
-  if (tide__sync_watched()) tide__observe_host_stream(q.stream);
+  if (tide__sync_watched()) TIDE_OBSERVE(host_stream, q.stream);
   *out = tide__scalar_unpack(bits, (tide_dtype)x->dtype);
   return TIDE_OK;
 }

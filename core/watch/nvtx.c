@@ -48,7 +48,7 @@ static int module_table(int module, function ***out, unsigned *size) {
   return 1;
 }
 
-static void set_injection_version(uint32_t version) { (void)version; }
+static void set_injection_version(uint32_t version) {}
 
 static const void *export_table(uint32_t id) {
   static const callbacks_table callbacks = {sizeof callbacks, module_table};
@@ -221,10 +221,9 @@ uint64_t tide_nvtx_range_start(const char *text) {
   r->since = time_if_recording();
   r->listener = tide_nvtx_available() ? tell_start(text) : 0;
   memcpy(r->text, text, bytes);
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   r->next = free_ranges;
   free_ranges = r;
-  pthread_mutex_unlock(&lock);
   return id;
 }
 
@@ -245,10 +244,9 @@ tide_status tide_nvtx_range_end(uint64_t id) {
 }
 
 void tide__nvtx_flush_free(void) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   for (free_range *r = free_ranges; r; r = r->next) {
     tide__profile_range(TIDE__FREE_RANGE, r->text, 0, r->since, tide__profile_clock());
     r->since = 0;
   }
-  pthread_mutex_unlock(&lock);
 }

@@ -96,18 +96,9 @@ static void host_waited(void) {
   if (!what || mine.wait_site != tide__site_now()) return;
   tide__profile_range(TIDE__WAIT, what, mine.wait_site, mine.wait_since, tide__profile_clock());
 }
-static void host_stream(const tide_stream *stream) {
-  (void)stream;
-  host_waited();
-}
-static void host_event(const tide_event *event) {
-  (void)event;
-  host_waited();
-}
-static void host_device(int device) {
-  (void)device;
-  host_waited();
-}
+static void host_stream(const tide_stream *stream) { host_waited(); }
+static void host_event(const tide_event *event) { host_waited(); }
+static void host_device(int device) { host_waited(); }
 
 /* ---- beginning and ending ---- */
 

@@ -95,14 +95,13 @@ static int way_of(uint64_t number, int device) {
   int now = atomic_load_explicit(&way, memory_order_acquire);
   const tide_backend *b = now == UNDECIDED ? tide__backend_peek(device) : NULL;
   if (!b) return now;
-  pthread_mutex_lock(&start_lock);
+  TIDE_LOCKED(&start_lock);
   if (atomic_load(&way) == UNDECIDED && atomic_load(&recording) == number) decide(number, b);
-  pthread_mutex_unlock(&start_lock);
   return atomic_load(&way);
 }
 
 void tide__profile_device_open(uint64_t number, uint32_t flags) {
-  pthread_mutex_lock(&start_lock);
+  TIDE_LOCKED(&start_lock);
   atomic_store(&way, UNDECIDED);
   atomic_store(&recording, number);
   flags_now = flags;
@@ -110,7 +109,6 @@ void tide__profile_device_open(uint64_t number, uint32_t flags) {
     const tide_backend *b = tide__backend_peek(d);
     if (b) decide(number, b);
   }
-  pthread_mutex_unlock(&start_lock);
 }
 
 /* ---- events ---- */
@@ -139,15 +137,10 @@ static bool place_base(int device, const tide_backend *b) {
 }
 
 static bool has_base(uint64_t number, int device, const tide_backend *b) {
-  pthread_mutex_lock(&start_lock);
-  if (atomic_load(&recording) != number) {
-    pthread_mutex_unlock(&start_lock);
-    return false;
-  }
+  TIDE_LOCKED(&start_lock);
+  if (atomic_load(&recording) != number) return false;
   if (!base[device].time && !place_base(device, b)) base[device].time = 1;
-  bool placed = base[device].event != NULL;
-  pthread_mutex_unlock(&start_lock);
-  return placed;
+  return base[device].event != NULL;
 }
 
 static void *record_now(const tide_stream *stream, const tide_backend *b) {

@@ -145,8 +145,7 @@ tide_status tide__recording_begin(tide_profile **out, const char *what, uint32_t
 }
 
 void tide__recording_end(tide_profile *p) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   p->wall = tide__profile_clock() - p->begun;
   current = NULL;
-  pthread_mutex_unlock(&lock);
 }

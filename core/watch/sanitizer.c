@@ -153,11 +153,10 @@ static tide_status before(const tide__operation *op) {
 /* What was noted of an operation that was not queued after all. */
 static void after(const tide__operation *op, tide_status status) {
   if (status == TIDE_OK || !concerned(op)) return;
-  pthread_mutex_lock(&tide__sanitizer_lock);
+  TIDE_LOCKED(&tide__sanitizer_lock);
   for (int i = 0; i < op->n; i++)
     if (concerns(&op->access[i])) tide__history_forget(op->access[i].x->storage);
   if (op->graph) tide__history_clear();
-  pthread_mutex_unlock(&tide__sanitizer_lock);
 }
 
 /* ---- waits and ends ---- */
@@ -180,27 +179,23 @@ static void host_stream(const tide_stream *stream) { NOTE(tide__clock_host_strea
 static void host_device(int device) { NOTE(tide__clock_host_device(device)); }
 
 static void mark_gone(const void *mark) {
-  pthread_mutex_lock(&tide__sanitizer_lock);
+  TIDE_LOCKED(&tide__sanitizer_lock);
   tide__clock_mark_gone(mark);
-  pthread_mutex_unlock(&tide__sanitizer_lock);
 }
 
 static void storage_gone(tide_storage *s) {
-  pthread_mutex_lock(&tide__sanitizer_lock);
+  TIDE_LOCKED(&tide__sanitizer_lock);
   tide__history_end(s);
-  pthread_mutex_unlock(&tide__sanitizer_lock);
 }
 
 static void memory_settled(void) {
-  pthread_mutex_lock(&tide__sanitizer_lock);
+  TIDE_LOCKED(&tide__sanitizer_lock);
   tide__reuse_clear();
-  pthread_mutex_unlock(&tide__sanitizer_lock);
 }
 
 static void capture_gone(uint64_t capture) {
-  pthread_mutex_lock(&tide__sanitizer_lock);
+  TIDE_LOCKED(&tide__sanitizer_lock);
   tide__footprint_forget(capture);
-  pthread_mutex_unlock(&tide__sanitizer_lock);
 }
 
 static void rebound(uint64_t capture, int input, const tide_storage *from, const tide_storage *to, int64_t shift) {
@@ -224,38 +219,33 @@ static const tide__observer observer = {.before = before,
                                         .rebound = rebound};
 
 void tide__sanitizer_forget(void) {
-  pthread_mutex_lock(&tide__sanitizer_lock);
+  TIDE_LOCKED(&tide__sanitizer_lock);
   tide__history_clear();
   tide__clock_clear();
-  pthread_mutex_unlock(&tide__sanitizer_lock);
 }
 
 tide_status tide_sanitizer_enable(tide_sanitizer_action wanted) {
   if ((unsigned)wanted > TIDE_SANITIZER_WARN)
     return tide__fail(TIDE_VALUE, "sanitizer_enable: unknown action, got %d, expected 0 or 1", (int)wanted);
-  pthread_mutex_lock(&tide__sanitizer_lock);
+  TIDE_LOCKED(&tide__sanitizer_lock);
   tide__race_clear();
   action = wanted;
   on = true;
   tide__observer_set(TIDE__SANITIZER, &observer); /* under the lock: who notes an access will tell its waits too */
-  pthread_mutex_unlock(&tide__sanitizer_lock);
   return TIDE_OK;
 }
 
 void tide_sanitizer_disable(void) {
-  pthread_mutex_lock(&tide__sanitizer_lock);
+  TIDE_LOCKED(&tide__sanitizer_lock);
   on = false;
   tide__observer_set(TIDE__SANITIZER, NULL);
   tide__history_clear();
   tide__clock_clear();
-  pthread_mutex_unlock(&tide__sanitizer_lock);
 }
 
 bool tide_sanitizer_is_enabled(void) {
-  pthread_mutex_lock(&tide__sanitizer_lock);
-  bool is = on;
-  pthread_mutex_unlock(&tide__sanitizer_lock);
-  return is;
+  TIDE_LOCKED(&tide__sanitizer_lock);
+  return on;
 }
 
 void tide__sanitizer_start(void) {

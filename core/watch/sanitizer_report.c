@@ -150,25 +150,20 @@ void tide__race_clear(void) {
 }
 
 int tide_sanitizer_errors(void) {
-  pthread_mutex_lock(&tide__sanitizer_lock);
-  int n = count;
-  pthread_mutex_unlock(&tide__sanitizer_lock);
-  return n;
+  TIDE_LOCKED(&tide__sanitizer_lock);
+  return count;
 }
 
 bool tide_sanitizer_error(tide_race *out, int i) {
-  pthread_mutex_lock(&tide__sanitizer_lock);
+  TIDE_LOCKED(&tide__sanitizer_lock);
   bool there = i >= 0 && i < count;
   if (there) *out = list[i].race;
-  pthread_mutex_unlock(&tide__sanitizer_lock);
   return there;
 }
 
 int64_t tide_sanitizer_count(void) {
-  pthread_mutex_lock(&tide__sanitizer_lock);
-  int64_t n = total;
-  pthread_mutex_unlock(&tide__sanitizer_lock);
-  return n;
+  TIDE_LOCKED(&tide__sanitizer_lock);
+  return total;
 }
 
 /* ---- the thread's error ---- */
