@@ -39,11 +39,6 @@ static void read_scalars(lua_State *L, const tide_jit *j, int arg, tide_scalar *
   }
 }
 
-static int fail_tensor(lua_State *L, const tide_jit *j, int k, int arg, const char *kind) {
-  return ltide_error(L, kind, "%s: argument %d: got %s, expected a tensor (numbers are given by name)",
-                     tide_jit_name(j), k + 1, ltide_typename(L, arg));
-}
-
 static bool has_scalar(const tide_jit *j, const char *name) {
   for (int k = 0; k < tide_jit_scalars(j); k++)
     if (!strcmp(tide_jit_scalar_name(j, k), name)) return true;
@@ -82,7 +77,10 @@ static void read_tensors(lua_State *L, ltide_state *S, const tide_jit *j, int fi
                 tide_jit_inputs(j));
   for (int k = 0; k < n; k++) {
     ltide_tensor *x = ltide_test_handle(L, S, first + k);
-    if (!x || !x->t) fail_tensor(L, j, k, first + k, x ? "StateError" : "ArgumentError");
+    if (!x || !x->t)
+      ltide_error(L, x ? "StateError" : "ArgumentError",
+                  "%s: argument %d: got %s, expected a tensor (numbers are given by name)", tide_jit_name(j), k + 1,
+                  ltide_typename(L, first + k));
     in[k] = x->t;
   }
 }

@@ -517,30 +517,20 @@ static int call_method(lua_State *L, const char *name) {
 static int lkernel_replace(lua_State *L) { return call_method(L, "kernel/kernel.replace"); }
 static int lkernel_source(lua_State *L) { return call_method(L, "kernel/kernel.text_of"); }
 
-static bool is_ready(lua_State *L) {
-  lua_settop(L, 1);
-  ltide_script_push(L, "kernel/specialize.c.specials_ready");
-  lua_pushvalue(L, 1);
-  lua_call(L, 1, 1);
-  return lua_toboolean(L, -1);
-}
-
 static int lkernel_ready(lua_State *L) {
   ltide_enter(L);
-  ltide_check_kernel(L, 1);
+  const ltide_kernel *k = ltide_check_kernel(L, 1);
   ltide_no_options(L, 1);
-  return ltide_give_boolean(L, is_ready(L));
+  return ltide_give_boolean(L, ltide_specials_ready(L, k, false));
 }
 
 static int lkernel_wait(lua_State *L) {
   ltide_state *S = ltide_enter(L);
-  ltide_check_kernel(L, 1);
+  const ltide_kernel *k = ltide_check_kernel(L, 1);
   ltide_no_options(L, 1);
-  if (ltide_may_yield(L, S) && !is_ready(L)) return lua_settop(L, 1), ltide_yield_again(L, lkernel_wait);
   lua_settop(L, 1);
-  ltide_script_push(L, "kernel/specialize.c.specials_wait");
-  lua_pushvalue(L, 1);
-  lua_call(L, 1, 0);
+  if (ltide_may_yield(L, S) && !ltide_specials_ready(L, k, false)) return ltide_yield_again(L, lkernel_wait);
+  ltide_specials_ready(L, k, true);
   return 1;
 }
 

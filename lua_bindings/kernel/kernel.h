@@ -57,6 +57,8 @@ typedef struct ltide_kernel {
 ltide_kernel *ltide_check_kernel(lua_State *L, int arg);
 /* specialize.c */
 void ltide_specials_free(ltide_kernel *k);
+/* Is all of it compiled for the device where it ran last, or else would run? `wait`: until it is. */
+bool ltide_specials_ready(lua_State *L, const ltide_kernel *k, bool wait);
 /* Makes what this call needs, by kernel/kernel.lua: of the kernel at `at`, for the n arguments from `first` on. */
 void ltide_special_make(lua_State *L, int at, int ndim, tide_kernel_layout layout, int first, int n);
 extern const luaL_Reg ltide_kernel_script[];

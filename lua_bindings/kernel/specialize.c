@@ -13,16 +13,12 @@
 
 /* {==== What is there */
 
-static void special_free(ltide_special *s) {
-  tide_kernel_free(s->kernel);
-  free(s);
-}
-
 static void list_free(ltide_special **list) {
   while (*list) {
     ltide_special *s = *list;
     *list = s->next;
-    special_free(s);
+    tide_kernel_free(s->kernel);
+    free(s);
   }
 }
 
@@ -35,18 +31,14 @@ void ltide_specials_free(ltide_kernel *k) {
 
 /* {==== Reading a description, which is at `d` */
 
-static lua_Integer integer_of(lua_State *L, int d, const char *key) {
-  ltide_rawfield(L, d, key);
-  lua_Integer i = lua_tointeger(L, -1);
+/* An integer; of a boolean 1 or 0, of a list how long it is. */
+static int integer_of(lua_State *L, int d, const char *key) {
+  int type = ltide_rawfield(L, d, key);
+  lua_Integer i = type == LUA_TTABLE     ? (lua_Integer)lua_rawlen(L, -1)
+                  : type == LUA_TBOOLEAN ? lua_toboolean(L, -1)
+                                         : lua_tointeger(L, -1);
   lua_pop(L, 1);
-  return i;
-}
-
-static bool flag_of(lua_State *L, int d, const char *key) {
-  ltide_rawfield(L, d, key);
-  bool on = lua_toboolean(L, -1);
-  lua_pop(L, 1);
-  return on;
+  return (int)i;
 }
 
 /* It lives as long as the table. */
@@ -55,13 +47,6 @@ static const char *text_of(lua_State *L, int d, const char *key) {
   const char *text = lua_tostring(L, -1);
   lua_pop(L, 1);
   return text;
-}
-
-static int length_of(lua_State *L, int d, const char *key) {
-  ltide_rawfield(L, d, key);
-  int n = (int)lua_rawlen(L, -1);
-  lua_pop(L, 1);
-  return n;
 }
 
 static void read_block(lua_State *L, int d, const char *key, int64_t *out) {
@@ -87,8 +72,8 @@ static void read_operand(lua_State *L, int d, tide_kernel_operand *o) {
   int k = 0;
   while (k < 3 && kind && strcmp(kind, kinds[k])) k++;
   *o = (tide_kernel_operand){.name = text_of(L, d, "name"), .kind = (tide_kernel_kind)k, .dtype = dtype_of(L, d)};
-  o->ndim = (int)integer_of(L, d, "ndim");
-  o->reads = flag_of(L, d, "reads"), o->writes = flag_of(L, d, "writes");
+  o->ndim = integer_of(L, d, "ndim");
+  o->reads = integer_of(L, d, "reads"), o->writes = integer_of(L, d, "writes");
   o->row = (uint8_t)integer_of(L, d, "row"), o->rows = (uint8_t)integer_of(L, d, "rows");
 }
 
@@ -98,7 +83,7 @@ static uint16_t code_of(const tide_kernel_operand *o) {
 }
 
 static int read_operands(lua_State *L, int d, tide_kernel_operand *list) {
-  int n = length_of(L, d, "operands");
+  int n = integer_of(L, d, "operands");
   if (n > TIDE_KERNEL_OPERANDS)
     ltide_error(L, "NotSupportedError",
                 "kernel: got %d tensors and numbers, with those from outside, expected at most %d", n,
@@ -119,8 +104,8 @@ static void read_outers(lua_State *L, int d, ltide_special *s, const tide_kernel
     lua_rawgeti(L, -1, i + 1);
     int at = lua_gettop(L);
     ltide_outer *o = &s->outer[i];
-    o->upvalue = (int)integer_of(L, at, "upvalue"), o->at = (int)integer_of(L, at, "at");
-    o->fields = (int)integer_of(L, at, "fields");
+    o->upvalue = integer_of(L, at, "upvalue"), o->at = integer_of(L, at, "at");
+    o->fields = integer_of(L, at, "fields");
     ltide_rawfield(L, at, "fixed");
     o->fixed = lua_topointer(L, -1);
     lua_pop(L, 1);
@@ -161,20 +146,20 @@ static int script_kernel_add(lua_State *L) {
   tide_kernel_text t = {.struct_size = sizeof t, .name = k->name, .operands = operand, .operands_count = n};
   t.device = text_of(L, D, "device"), t.host = text_of(L, D, "host"), t.source = text_of(L, D, "source");
   t.code = text_of(L, D, "code");
-  t.turns = flag_of(L, D, "turns"), t.layout = (tide_kernel_layout)integer_of(L, D, "layout"),
-  t.waits = flag_of(L, D, "waits");
-  t.unordered = flag_of(L, D, "unordered"), t.ndim = (int)integer_of(L, D, "ndim");
-  t.rounds = (int)integer_of(L, D, "rounds");
+  t.turns = integer_of(L, D, "turns"), t.layout = (tide_kernel_layout)integer_of(L, D, "layout"),
+  t.waits = integer_of(L, D, "waits");
+  t.unordered = integer_of(L, D, "unordered"), t.ndim = integer_of(L, D, "ndim");
+  t.rounds = integer_of(L, D, "rounds");
   read_block(L, D, "block", t.block), read_block(L, D, "host_block", t.host_block);
-  t.lines_count = length_of(L, D, "lines"), t.lines = read_lines(L, D, t.lines_count);
+  t.lines_count = integer_of(L, D, "lines"), t.lines = read_lines(L, D, t.lines_count);
   lua_getiuservalue(L, 1, 2);
   int lists = lua_gettop(L), number = (int)lua_rawlen(L, lists) + 1;
   ltide_rawfield(L, D, "places");
   lua_rawseti(L, lists, number);
-  ltide_special *s = new_special(L, (int)integer_of(L, D, "args"), length_of(L, D, "outers"));
+  ltide_special *s = new_special(L, integer_of(L, D, "args"), integer_of(L, D, "outers"));
   s->rounds = t.rounds;
   memcpy(s->block, t.block, sizeof s->block);
-  s->number = number, s->layout = t.layout, s->ndim = t.ndim, s->results = (int)integer_of(L, D, "results");
+  s->number = number, s->layout = t.layout, s->ndim = t.ndim, s->results = integer_of(L, D, "results");
   for (int i = 0; i < s->args; i++) s->code[i] = code_of(&operand[i]);
   read_outers(L, D, s, operand);
   for (int i = 0; i < s->results; i++) s->dtype[i] = operand[n - s->results + i].dtype;
@@ -246,23 +231,19 @@ static int script_kernel_drop(lua_State *L) {
 
 static int default_device(void) { return tide_is_available() ? tide_current_device() : TIDE_CPU; }
 
-/* specials_ready(k): is all of it compiled for the device where it ran last, or else would run? */
-static int script_specials_ready(lua_State *L) {
-  const ltide_kernel *k = ltide_check_kernel(L, 1);
-  bool all = true;
+bool ltide_specials_ready(lua_State *L, const ltide_kernel *k, bool wait) {
+  bool all = true, ready = true;
   for (const ltide_special *s = k->specials; s; s = s->next) {
-    bool ready;
-    ltide_try(L, tide_kernel_ready(&ready, s->kernel, s->ran ? s->device : default_device()));
+    int device = s->ran ? s->device : default_device();
+    ltide_try(L, wait ? tide_kernel_wait(s->kernel, device) : tide_kernel_ready(&ready, s->kernel, device));
     all = all && ready;
   }
-  return ltide_give_boolean(L, all);
+  return all;
 }
 
-static int script_specials_wait(lua_State *L) {
-  const ltide_kernel *k = ltide_check_kernel(L, 1);
-  for (const ltide_special *s = k->specials; s; s = s->next)
-    ltide_try(L, tide_kernel_wait(s->kernel, s->ran ? s->device : default_device()));
-  return 0;
+/* specials_ready(k) */
+static int script_specials_ready(lua_State *L) {
+  return ltide_give_boolean(L, ltide_specials_ready(L, ltide_check_kernel(L, 1), false));
 }
 
 /* env_of(f): the table that the globals of its text are in. */
@@ -297,5 +278,5 @@ static int script_runs_native(lua_State *L) { return ltide_give_boolean(L, ltide
 
 static int script_default_device(lua_State *L) { return ltide_give_integer(L, default_device()); }
 
-const luaL_Reg ltide_kernel_script[] = LTIDE_SCRIPT(kernel_add, kernel_new, kernel_drop, specials_ready, specials_wait,
-                                                    runs_native, reduction_of, default_device, env_of, dtype_name);
+const luaL_Reg ltide_kernel_script[] = LTIDE_SCRIPT(kernel_add, kernel_new, kernel_drop, specials_ready, runs_native,
+                                                    reduction_of, default_device, env_of, dtype_name);

@@ -9,6 +9,7 @@
  *
  * Invariant: a value made here has floats in all of its fields. */
 #include <math.h>
+#include <string.h>
 
 #include "call/fields.h"
 #include "call/row.h"
@@ -71,6 +72,11 @@ static int script_seal(lua_State *L) { return lua_settop(L, 2), lua_setmetatable
 static int script_metatables(lua_State *L) { return lua_rawgetp(L, LUA_REGISTRYINDEX, &key_empty), 1; }
 /* filled(metatables): they are. */
 static int script_filled(lua_State *L) { return lua_settop(L, 1), lua_rawsetp(L, LUA_REGISTRYINDEX, &key_small), 0; }
+/* written(text): the function that a text of the chunk is. */
+static int script_written(lua_State *L) {
+  const char *text = lua_tostring(L, 1);
+  return luaL_loadbufferx(L, text, strlen(text), "=[tide kernel/vectors.lua]", "t") == LUA_OK ? 1 : lua_error(L);
+}
 static int script_sqrt(lua_State *L) { return lua_pushnumber(L, sqrt(lua_tonumber(L, 1))), 1; }
 
 #define PATH         "tide."
@@ -90,7 +96,7 @@ static void share(lua_State *L, const char *name) {
 }
 
 void ltide_open_vectors(lua_State *L, ltide_state *S) {
-  static const luaL_Reg given[] = LTIDE_SCRIPT(seal, sqrt, metatables, filled);
+  static const luaL_Reg given[] = LTIDE_SCRIPT(seal, sqrt, metatables, filled, written);
   static const char *const shared[] = {"dot", "cross", "clamp", "transpose"};
   (void)S;
   ltide_register_rows(L, "tide", rows);

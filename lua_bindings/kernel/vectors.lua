@@ -9,7 +9,7 @@
 -- Invariant: a value has all of its components, and what an operator returns is a new one.
 
 local M = ...
-local metatables, seal, sqrt, filled = use("kernel/vectors.c", "metatables", "seal", "sqrt", "filled")
+local metatables, seal, sqrt, filled, written = use("kernel/vectors.c", "metatables", "seal", "sqrt", "filled", "written")
 local is_tensor, sizes_of = use("tensor/compose.c", "is_tensor", "sizes_of")
 local small = metatables()
 local vec2, vec3, vec4, quat = small.vec2, small.vec3, small.vec4, small.quat
@@ -78,92 +78,25 @@ local function other(sign, a, b)
   return refuse_operands(sign, a, b)
 end
 
-function vec2.__add(a, b)
-  local p, q = getmeta(a), getmeta(b)
-  if p == q then return new2(a.x + b.x, a.y + b.y) end
-  if type(b) == "number" then return new2(a.x + b, a.y + b) end
-  if type(a) == "number" then return new2(a + b.x, a + b.y) end
-  return other("+", a, b)
+-- The operators of vectors of n components. They are written out for these, as a call for each would cost more than the operator.
+local function fill_vector(meta, new, n)
+  local function parts(form)
+    local list = {}
+    for k = 1, n do list[k] = replace(form, "@", fields[k]) end
+    return join(list, ", ")
+  end
+  local operator = "local getmeta, type, new, other = ... return function(a, b)"
+    .. " if getmeta(a) == getmeta(b) then return new(" .. parts "a.@ % b.@" .. ") end"
+    .. " if type(b) == 'number' then return new(" .. parts "a.@ % b" .. ") end"
+    .. " if type(a) == 'number' then return new(" .. parts "a % b.@" .. ") end"
+    .. " return other('%', a, b) end"
+  for name, sign in next, { __add = "+", __sub = "-", __mul = "*", __div = "/" } do
+    meta[name] = written(replace(operator, "%", sign))(getmeta, type, new, other)
+  end
 end
-function vec2.__sub(a, b)
-  local p, q = getmeta(a), getmeta(b)
-  if p == q then return new2(a.x - b.x, a.y - b.y) end
-  if type(b) == "number" then return new2(a.x - b, a.y - b) end
-  if type(a) == "number" then return new2(a - b.x, a - b.y) end
-  return other("-", a, b)
-end
-function vec2.__mul(a, b)
-  local p, q = getmeta(a), getmeta(b)
-  if p == q then return new2(a.x * b.x, a.y * b.y) end
-  if type(b) == "number" then return new2(a.x * b, a.y * b) end
-  if type(a) == "number" then return new2(a * b.x, a * b.y) end
-  return other("*", a, b)
-end
-function vec2.__div(a, b)
-  local p, q = getmeta(a), getmeta(b)
-  if p == q then return new2(a.x / b.x, a.y / b.y) end
-  if type(b) == "number" then return new2(a.x / b, a.y / b) end
-  if type(a) == "number" then return new2(a / b.x, a / b.y) end
-  return other("/", a, b)
-end
-
-function vec3.__add(a, b)
-  local p, q = getmeta(a), getmeta(b)
-  if p == q then return new3(a.x + b.x, a.y + b.y, a.z + b.z) end
-  if type(b) == "number" then return new3(a.x + b, a.y + b, a.z + b) end
-  if type(a) == "number" then return new3(a + b.x, a + b.y, a + b.z) end
-  return other("+", a, b)
-end
-function vec3.__sub(a, b)
-  local p, q = getmeta(a), getmeta(b)
-  if p == q then return new3(a.x - b.x, a.y - b.y, a.z - b.z) end
-  if type(b) == "number" then return new3(a.x - b, a.y - b, a.z - b) end
-  if type(a) == "number" then return new3(a - b.x, a - b.y, a - b.z) end
-  return other("-", a, b)
-end
-function vec3.__mul(a, b)
-  local p, q = getmeta(a), getmeta(b)
-  if p == q then return new3(a.x * b.x, a.y * b.y, a.z * b.z) end
-  if type(b) == "number" then return new3(a.x * b, a.y * b, a.z * b) end
-  if type(a) == "number" then return new3(a * b.x, a * b.y, a * b.z) end
-  return other("*", a, b)
-end
-function vec3.__div(a, b)
-  local p, q = getmeta(a), getmeta(b)
-  if p == q then return new3(a.x / b.x, a.y / b.y, a.z / b.z) end
-  if type(b) == "number" then return new3(a.x / b, a.y / b, a.z / b) end
-  if type(a) == "number" then return new3(a / b.x, a / b.y, a / b.z) end
-  return other("/", a, b)
-end
-
-function vec4.__add(a, b)
-  local p, q = getmeta(a), getmeta(b)
-  if p == q then return new4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w) end
-  if type(b) == "number" then return new4(a.x + b, a.y + b, a.z + b, a.w + b) end
-  if type(a) == "number" then return new4(a + b.x, a + b.y, a + b.z, a + b.w) end
-  return other("+", a, b)
-end
-function vec4.__sub(a, b)
-  local p, q = getmeta(a), getmeta(b)
-  if p == q then return new4(a.x - b.x, a.y - b.y, a.z - b.z, a.w - b.w) end
-  if type(b) == "number" then return new4(a.x - b, a.y - b, a.z - b, a.w - b) end
-  if type(a) == "number" then return new4(a - b.x, a - b.y, a - b.z, a - b.w) end
-  return other("-", a, b)
-end
-function vec4.__mul(a, b)
-  local p, q = getmeta(a), getmeta(b)
-  if p == q then return new4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w) end
-  if type(b) == "number" then return new4(a.x * b, a.y * b, a.z * b, a.w * b) end
-  if type(a) == "number" then return new4(a * b.x, a * b.y, a * b.z, a * b.w) end
-  return other("*", a, b)
-end
-function vec4.__div(a, b)
-  local p, q = getmeta(a), getmeta(b)
-  if p == q then return new4(a.x / b.x, a.y / b.y, a.z / b.z, a.w / b.w) end
-  if type(b) == "number" then return new4(a.x / b, a.y / b, a.z / b, a.w / b) end
-  if type(a) == "number" then return new4(a / b.x, a / b.y, a / b.z, a / b.w) end
-  return other("/", a, b)
-end
+fill_vector(vec2, new2, 2)
+fill_vector(vec3, new3, 3)
+fill_vector(vec4, new4, 4)
 
 function vec2.__unm(a) return new2(-a.x, -a.y) end
 function vec3.__unm(a) return new3(-a.x, -a.y, -a.z) end
