@@ -12,41 +12,15 @@
 
 #include "jit.h"
 
-static struct {
-  CUresult (*create)(unsigned n, CUjit_option *options, void **values, CUlinkState *out);
-  CUresult (*add)(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned n,
-                  CUjit_option *options, void **values);
-  CUresult (*complete)(CUlinkState state, void **image, size_t *size);
-  CUresult (*destroy)(CUlinkState state);
-} driver;
-
-static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
-static const char *driver_lacks;
-
-static void driver_open(void) {
-  const cuda_symbol wanted[] = {{&driver.create, "cuLinkCreate_v2"},
-                                {&driver.add, "cuLinkAddData_v2"},
-                                {&driver.complete, "cuLinkComplete"},
-                                {&driver.destroy, "cuLinkDestroy"}};
-  driver_lacks = tide__cuda_find(wanted, sizeof wanted / sizeof *wanted);
-}
-
-static tide_status ready(void) {
-  pthread_once(&driver_once, driver_open);
-  if (!driver_lacks) return TIDE_OK;
-  return tide__cuda_host->fail(TIDE_LIBRARY, "jit: the driver lacks %s, expected one for CUDA 12 or later",
-                               driver_lacks);
-}
-
 /* The driver tells no patch level: the size of its file stands for it. */
 tide_status tide__driver_identify(char *path, size_t path_size, char *version, size_t version_size) {
   int number = 0, runtime;
   struct stat s = {0};
   Dl_info info;
   void *address;
-  TIDE_TRY(ready());
+  TIDE_TRY(tide__cuda_driver_ready());
   TIDE_TRY(tide__cuda_versions(&number, &runtime));
-  memcpy(&address, &driver.create, sizeof address);
+  memcpy(&address, &tide__cuda_driver.link_create, sizeof address);
   bool found = dladdr(address, &info) && info.dli_fname;
   snprintf(path, path_size, "%s", found ? info.dli_fname : "");
   if (!found || stat(path, &s)) s.st_size = 0;
@@ -68,12 +42,13 @@ static CUresult assemble(tide_image *out, const char *source, char *log, unsigne
   CUjit_option names[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void *values[] = {log, (void *)(uintptr_t)log_size}, *image = NULL;
   CUlinkState state = NULL;
-  CUresult rc = driver.create(2, names, values, &state);
+  const tide__driver *d = &tide__cuda_driver;
+  CUresult rc = d->link_create(2, names, values, &state);
   if (rc) return rc;
-  rc = driver.add(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)source, strlen(source) + 1, "tide", 0, NULL, NULL);
-  if (!rc) rc = driver.complete(state, &image, &out->size);
+  rc = d->link_add(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)source, strlen(source) + 1, "tide", 0, NULL, NULL);
+  if (!rc) rc = d->link_complete(state, &image, &out->size);
   if (!rc && (out->bytes = malloc(out->size))) memcpy(out->bytes, image, out->size);
-  driver.destroy(state);
+  d->link_destroy(state);
   return rc;
 }
 
@@ -82,7 +57,7 @@ enum { LOG = 4096 };
 tide_status tide__driver_assemble(tide_image *out, char **log, const char *source, const char *const *options, int n,
                                   const char *arch) {
   (void)options, (void)n;
-  TIDE_TRY(ready());
+  TIDE_TRY(tide__cuda_driver_ready());
   int device = device_of(arch);
   if (device < 0) return tide__cuda_host->fail(TIDE_LIBRARY, "jit: no device of %s is open", arch);
   char *text = calloc(1, LOG);

@@ -12,26 +12,30 @@
 
 #include "nvrtc_kernel.inc"
 
-static struct {
-  CUresult (*load)(CUmodule *out, const void *image);
-  CUresult (*unload)(CUmodule module);
-  CUresult (*function)(CUfunction *out, CUmodule module, const char *name);
-  CUresult (*get_attribute)(int *out, CUfunction_attribute which, CUfunction function);
-  CUresult (*set_attribute)(CUfunction function, CUfunction_attribute which, int value);
-  CUresult (*launch)(const CUlaunchConfig *config, CUfunction function, void **params, void **extra);
-} driver;
+tide__driver tide__cuda_driver;
 
 static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
 static const char *driver_lacks;
 
 static void driver_open(void) {
-  const cuda_symbol wanted[] = {{&driver.load, "cuModuleLoadData"},
-                                {&driver.unload, "cuModuleUnload"},
-                                {&driver.function, "cuModuleGetFunction"},
-                                {&driver.get_attribute, "cuFuncGetAttribute"},
-                                {&driver.set_attribute, "cuFuncSetAttribute"},
-                                {&driver.launch, "cuLaunchKernelEx"}};
+  const cuda_symbol wanted[] = {{&tide__cuda_driver.load, "cuModuleLoadData"},
+                                {&tide__cuda_driver.unload, "cuModuleUnload"},
+                                {&tide__cuda_driver.function, "cuModuleGetFunction"},
+                                {&tide__cuda_driver.get_attribute, "cuFuncGetAttribute"},
+                                {&tide__cuda_driver.set_attribute, "cuFuncSetAttribute"},
+                                {&tide__cuda_driver.launch, "cuLaunchKernelEx"},
+                                {&tide__cuda_driver.link_create, "cuLinkCreate_v2"},
+                                {&tide__cuda_driver.link_add, "cuLinkAddData_v2"},
+                                {&tide__cuda_driver.link_complete, "cuLinkComplete"},
+                                {&tide__cuda_driver.link_destroy, "cuLinkDestroy"}};
   driver_lacks = tide__cuda_find(wanted, sizeof wanted / sizeof *wanted);
+}
+
+tide_status tide__cuda_driver_ready(void) {
+  pthread_once(&driver_once, driver_open);
+  if (!driver_lacks) return TIDE_OK;
+  return tide__cuda_host->fail(TIDE_LIBRARY, "jit: the driver lacks %s, expected one for CUDA 12 or later",
+                               driver_lacks);
 }
 
 static tide_status arch(char *text, size_t size, int device) {
@@ -45,14 +49,11 @@ static tide_status arch(char *text, size_t size, int device) {
 
 static tide_status load(void **module, const void *image, size_t bytes, int device) {
   (void)bytes;
-  pthread_once(&driver_once, driver_open);
-  if (driver_lacks)
-    return tide__cuda_host->fail(TIDE_LIBRARY, "jit: the driver lacks %s, expected one for CUDA 12 or later",
-                                 driver_lacks);
+  TIDE_TRY(tide__cuda_driver_ready());
   enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   cuda_scope scope = cuda_enter(device);
   cudaThreadExchangeStreamCaptureMode(&mode);
-  int rc = (int)driver.load((CUmodule *)module, image);
+  int rc = (int)tide__cuda_driver.load((CUmodule *)module, image);
   cudaThreadExchangeStreamCaptureMode(&mode);
   cuda_leave(scope);
   return tide__cuda_check(device, "jit", rc);
@@ -60,19 +61,19 @@ static tide_status load(void **module, const void *image, size_t bytes, int devi
 
 static void unload(void *module, int device) {
   cuda_scope scope = cuda_enter(device);
-  driver.unload(module);
+  tide__cuda_driver.unload(module);
   cuda_leave(scope);
 }
 
 static int attribute(CUfunction function, CUfunction_attribute which) {
   int value = 0;
-  return driver.get_attribute(&value, which, function) ? 0 : value;
+  return tide__cuda_driver.get_attribute(&value, which, function) ? 0 : value;
 }
 
 static tide_status function(void **out, tide_function_info *info, void *module, const char *name, int device) {
   CUfunction f = NULL;
   cuda_scope scope = cuda_enter(device);
-  int rc = (int)driver.function(&f, module, name);
+  int rc = (int)tide__cuda_driver.function(&f, module, name);
   if (!rc)
     *info = (tide_function_info){.max_threads = attribute(f, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
                                  .registers = attribute(f, CU_FUNC_ATTRIBUTE_NUM_REGS),
@@ -116,8 +117,8 @@ static tide_status launch(tide_stream *stream, void *handle, const tide_launch *
   cuda_scope scope = cuda_enter(s->device);
   CUresult rc = CUDA_SUCCESS;
   if (a->shared > PLAIN_SHARED)
-    rc = driver.set_attribute(handle, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)a->shared);
-  if (!rc) rc = driver.launch(&config, handle, params, NULL);
+    rc = tide__cuda_driver.set_attribute(handle, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)a->shared);
+  if (!rc) rc = tide__cuda_driver.launch(&config, handle, params, NULL);
   cuda_leave(scope);
   return tide__cuda_check(s->device, "launch", (int)rc);
 }

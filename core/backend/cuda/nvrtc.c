@@ -28,6 +28,7 @@ static tide__nvrtc nvrtc;
 
 static pthread_once_t nvrtc_once = PTHREAD_ONCE_INIT;
 static char nvrtc_problem[512], nvrtc_path[1024];
+static int nvrtc_version; /* 1205: 12.5 */
 
 /* A compilation takes and frees 10 MB. The C library would give them back to the system each time, and 1500 page faults
  * are a sixth of the time; what it keeps follows the largest block that it has seen freed. */
@@ -50,6 +51,9 @@ static void grow_heap(void) {
 static void nvrtc_open(void) {
   if (!tide__library_open(&nvrtc, TIDE__LIBRARY_nvrtc, nvrtc_problem, sizeof nvrtc_problem)) return;
   keep_heap();
+  int major = 0, minor = 0, rc = nvrtc.version(&major, &minor);
+  if (rc) snprintf(nvrtc_problem, sizeof nvrtc_problem, "NVRTC tells no version: %s", nvrtc.error_string(rc));
+  nvrtc_version = 100 * major + minor;
   Dl_info info;
   void *address;
   memcpy(&address, &nvrtc.version, sizeof address);
@@ -64,14 +68,11 @@ static tide_status nvrtc_ready(void) {
 
 /* NVRTC tells no patch level: the size of its file stands for it. */
 tide_status tide__nvrtc_identify(char *path, size_t path_size, char *version, size_t version_size) {
-  int major = 0, minor = 0;
   struct stat s = {0};
   TIDE_TRY(nvrtc_ready());
-  int rc = nvrtc.version(&major, &minor);
-  if (rc) return tide__cuda_host->fail(TIDE_LIBRARY, "jit: NVRTC tells no version: %s", nvrtc.error_string(rc));
   if (stat(nvrtc_path, &s)) s.st_size = 0;
   snprintf(path, path_size, "%s", nvrtc_path);
-  snprintf(version, version_size, "nvrtc %d.%d %lld", major, minor, (long long)s.st_size);
+  snprintf(version, version_size, "nvrtc %d.%d %lld", nvrtc_version / 100, nvrtc_version % 100, (long long)s.st_size);
   return TIDE_OK;
 }
 
@@ -113,12 +114,6 @@ static void choose_include(choice *c, const char *source) {
   c->list[c->count++] = c->include;
 }
 
-/* The option that leaves out what no kernel of ours uses and so halves the time; older ones refuse it. */
-static bool knows_minimal(void) {
-  int major = 0, minor = 0;
-  return nvrtc.version(&major, &minor) == 0 && (major > 12 || (major == 12 && minor >= 5));
-}
-
 /* Kernels that core writes, whose names are no expressions. */
 static bool is_plain_name(const char *name) {
   return !strcmp(name, "tide_kernel") || !strncmp(name, TIDE_JOINED, sizeof TIDE_JOINED - 1);
@@ -130,8 +125,7 @@ static _Atomic bool asserted;
 /* Without NVRTC's header: its functions are the compiler's own since version 13, as our text asserts for some. NULL:
  * it cannot be, or there is no memory. malloc'ed. */
 static char *bare_text(const char *source, const char *name) {
-  int major = 0, minor = 0;
-  bool can = is_plain_name(name) && !strstr(source, "#include") && nvrtc.version(&major, &minor) == 0 && major >= 13;
+  bool can = is_plain_name(name) && !strstr(source, "#include") && nvrtc_version >= 1300;
   const char *asserts = atomic_load(&asserted) ? "" : TEXT_asserts;
   size_t size = strlen(TEXT_bare) + strlen(asserts) + strlen(source) + 1;
   char *text = can ? malloc(size) : NULL;
@@ -198,7 +192,8 @@ tide_status tide__nvrtc_compile(tide_image *out, char **log, const char *source,
   c.list[c.count++] = c.arch;
   choose_include(&c, source);
   for (int i = 0; i < n && c.count < OPTIONS - 2; i++)
-    if (strcmp(options[i], "--minimal") != 0 || knows_minimal()) c.list[c.count++] = options[i];
+    if (strcmp(options[i], "--minimal") != 0 || nvrtc_version >= 1205) /* it leaves out what no kernel of ours uses */
+      c.list[c.count++] = options[i];
   char *bare = bare_text(source, out->name);
   if (bare) {
     c.list[c.count++] = "-D__CUDA_RUNTIME_H__";

@@ -40,15 +40,15 @@ static const struct {
 #include "tide/op.def"
 };
 
+enum { KIND_B = 'i', KIND_U = 'i', KIND_I = 'i', KIND_F = 'f', WIDE_B = 0, WIDE_U = 0, WIDE_I = 'l', WIDE_F = 'd' };
+enum { KIND_C = 0, WIDE_C = 0 };
 static const struct {
   const char *name;
-  char kind; /* of the registers: i, l, f, d */
+  char kind; /* of the registers: i, l, f, d; 0: there is none */
   uint8_t bytes;
-} dtypes[TIDE_DTYPE_COUNT] = {
-    [TIDE_BOOL] = {"bool", 'i', 1},       [TIDE_UINT8] = {"uint8", 'i', 1},       [TIDE_INT8] = {"int8", 'i', 1},
-    [TIDE_INT16] = {"int16", 'i', 2},     [TIDE_INT32] = {"int32", 'i', 4},       [TIDE_INT64] = {"int64", 'l', 8},
-    [TIDE_FLOAT16] = {"float16", 'f', 2}, [TIDE_BFLOAT16] = {"bfloat16", 'f', 2}, [TIDE_FLOAT32] = {"float32", 'f', 4},
-    [TIDE_FLOAT64] = {"float64", 'd', 8},
+} dtypes[] = {
+#define DTYPE(name, NAME, type, size, kind, alias) {#name, size > 4 ? WIDE_##kind : KIND_##kind, size},
+#include "tide/dtype.def"
 };
 
 static const char *register_type(char kind) {
@@ -526,7 +526,7 @@ static void add_stores(writer *w) {
 /* Is each value of a dtype that is known here? */
 static bool can_write(const tide_fused_program *p) {
   for (int i = 0; i < p->nodes; i++)
-    if (!dtypes[p->node[i].dtype].name || !dtypes[p->node[i].compute].name) return false;
+    if (!dtypes[p->node[i].dtype].kind || !dtypes[p->node[i].compute].kind) return false;
   return true;
 }
 
