@@ -6,6 +6,7 @@
  *
  * Invariant: the configuration changes only while the epoch is even. */
 #include "base.h"
+#include "own.h"
 #include "quota.h"
 
 #include <stdarg.h>
@@ -155,3 +156,16 @@ void tide__warn(const char *message) {
 
 void tide__fault_alloc(int64_t n) { atomic_store(&tide__fault_left, n); }
 bool tide__fault_hit(void) { return atomic_fetch_sub(&tide__fault_left, 1) == 1; }
+
+/* ---- lists ---- */
+
+bool tide__grow(void *list, int *room, int count, size_t item) {
+  void *now;
+  if (count < *room) return true;
+  memcpy(&now, list, sizeof now);
+  int wider = *room ? 2 * *room : 4;
+  if (!(now = realloc(now, (size_t)wider * item))) return false;
+  memcpy(list, &now, sizeof now);
+  *room = wider;
+  return true;
+}

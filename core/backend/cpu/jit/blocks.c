@@ -283,12 +283,8 @@ static void draw(const tide__block_run *r, const tide__inst *i) {
   r->lanes->philox(r->words, REG(0), VARIES(0), NULL, 0, apart, n);
 }
 
-/* The words of one lane become those of all where only now a lane has a counter of its own. */
 static void more(const tide__block_run *r, const tide__inst *i) {
-  const int64_t apart = r->stride;
-  if (i->type == 'm')
-    for (int k = 0; k < 4; k++) r->lanes->fill[2](r->words + k * apart, r->words + k * apart, r->n);
-  r->lanes->philox(r->words, REG(0), VARIES(0), REG(1), VARIES(1), apart, r->n);
+  r->lanes->philox(r->words, REG(0), VARIES(0), REG(1), VARIES(1), r->stride, r->n);
 }
 
 static tide_philox words_of(const tide__block_run *r, int64_t l) {

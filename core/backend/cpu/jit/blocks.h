@@ -89,7 +89,7 @@ void tide__lanes_fill_avx512(void);
 /* ---- programs ---- */
 
 /* What else an instruction may be. Operands, by letters: w r m registers of lanes, s of all lanes, W R M X either (X:
- * of any type), k a mask, L where it goes on, n a number, a an access. */
+ * of any type), k a mask, L where it goes on, n a number, i a site, d a dim of the grid, a an access. */
 #define TIDE_BLOCK_CODES                                                                                               \
   CODE(lane, "")                                                                                                       \
   CODE(end, "")                                                                                                        \
@@ -99,10 +99,10 @@ void tide__lanes_fill_avx512(void);
   CODE(real, "snn")   /* n * 2^n */                                                                                    \
   CODE(special, "sn") /* 0 NaN, 1 and -1 infinite, 2 minus zero */                                                     \
   CODE(boolean, "sn")                                                                                                  \
-  CODE(first, "sn") /* the place of lane 0 in a dim; of a block of threads the place before it */                      \
-  CODE(block, "sn") /* which block, in a dim */                                                                        \
-  CODE(place, "wn") /* of each lane, in a dim */                                                                       \
-  CODE(thread, "wn")                                                                                                   \
+  CODE(first, "sd") /* the place of lane 0 in a dim; of a block of threads the place before it */                      \
+  CODE(block, "sd") /* which block, in a dim */                                                                        \
+  CODE(place, "wd") /* of each lane, in a dim */                                                                       \
+  CODE(thread, "wd")                                                                                                   \
   CODE(fill_w, "ws")                                                                                                   \
   CODE(fill_r, "rs")                                                                                                   \
   CODE(fill_m, "ms")                                                                                                   \
@@ -120,25 +120,25 @@ void tide__lanes_fill_avx512(void);
   CODE(mask_less, "kkmL")                                                                                              \
   CODE(mask_drop, "kk")         /* the second one's lanes leave the first */                                           \
   CODE(widen, "k")              /* what is behind the end of a mask works on as many strips as before it */            \
-  CODE(for_begin, "sssssnL")    /* at, left, from, to, step, site; on to L where there is nothing to do */             \
+  CODE(for_begin, "sssssiL")    /* at, left, from, to, step, site; on to L where there is nothing to do */             \
   CODE(for_next, "sssL")        /* at, left, step; back to L */                                                        \
-  CODE(each_begin, "kkXwWWWnL") /* mask, of mask, at, left, from, to, step, site */                                    \
-  CODE(each_next, "kXwWL")      /* mask, at, left, step; to L where no lane is left */                                 \
-  CODE(idiv, "XWWnk")                                                                                                  \
-  CODE(imod, "XWWnk")                                                                                                  \
+  CODE(each_begin, "kkWwWWWiL") /* mask, of mask, at, left, from, to, step, site */                                    \
+  CODE(each_next, "kWwWL")      /* mask, at, left, step; to L where no lane is left */                                 \
+  CODE(idiv, "WWWik")                                                                                                  \
+  CODE(imod, "WWWik")                                                                                                  \
   CODE(load, "Xak")                                                                                                    \
   CODE(store, "aXk")                                                                                                   \
   CODE(atomic, "XanXXk") /* old, access, kind, value, expected */                                                      \
-  CODE(loop, "XnXX")     /* of op.def: which function */                                                               \
-  CODE(math1, "XnX")                                                                                                   \
-  CODE(math2, "XnXX")                                                                                                  \
+  CODE(loop, "RnRR")     /* of op.def: which function */                                                               \
+  CODE(math1, "RnR")                                                                                                   \
+  CODE(math2, "RnRR")                                                                                                  \
   CODE(draw, "WWW") /* seed and two counters, into the words */                                                        \
   CODE(more, "WW")  /* seed and a counter, from the words into them */                                                 \
-  CODE(uniform, "X")                                                                                                   \
-  CODE(normal, "X")                                                                                                    \
-  CODE(between, "XWW")                                                                                                 \
-  CODE(barrier, "knn") /* the mask, the site, which mask it has to be */                                               \
-  CODE(sum, "XXknnn")  /* of the block: sum, value, mask, site, 1 where of a warp, which mask it has to be */
+  CODE(uniform, "R")                                                                                                   \
+  CODE(normal, "R")                                                                                                    \
+  CODE(between, "WWW")                                                                                                 \
+  CODE(barrier, "kin") /* the mask, the site, which mask it has to be */                                               \
+  CODE(sum, "XXkinn")  /* of the block: sum, value, mask, site, 1 where of a warp, which mask it has to be */
 
 typedef enum tide__block_code {
 #define CODE(name, operands) TIDE_BLOCK_##name,
@@ -150,7 +150,7 @@ typedef enum tide__block_code {
 typedef struct tide__inst {
   uint8_t code;
   bool scalar;  /* a lane operation on s registers */
-  uint8_t type; /* of the X operands: 'w', 'r' or 'm'; of more: 'm' where the words are those of one lane */
+  uint8_t type; /* of the X operands: 'w', 'r' or 'm' */
   uint8_t vary; /* bit j: operand j is a register of lanes */
   /* Registers: bytes from the arena's start; masks, accesses, places: which. A lane operation has bytes of a strip of
    * operand j in 4 + j. */

@@ -268,27 +268,19 @@ static void lane_index(int64_t *at, uint8_t *bad, const int64_t *index, int64_t 
 LANE_MASKS(mask_and, _mm512_and_si512(x, y))
 LANE_MASKS(mask_less, _mm512_andnot_si512(y, x))
 #else
-static int64_t lane_mask_and(uint8_t *d, const uint8_t *a, const uint8_t *b, int64_t blocks) {
-  int64_t sum = 0;
-  for (int64_t k = 0; k < blocks; k++) {
-    uint8_t some = 0;
-    for (int i = 0; i < TIDE_BLOCK; i++) d[TIDE_BLOCK * k + i] = a[TIDE_BLOCK * k + i] & b[TIDE_BLOCK * k + i];
-    for (int i = 0; i < TIDE_BLOCK; i++) some = (uint8_t)(some + d[TIDE_BLOCK * k + i]);
-    sum += some;
-  }
-  return sum;
-}
-
-static int64_t lane_mask_less(uint8_t *d, const uint8_t *a, const uint8_t *b, int64_t blocks) {
-  int64_t sum = 0;
-  for (int64_t k = 0; k < blocks; k++) {
-    uint8_t some = 0;
-    for (int i = 0; i < TIDE_BLOCK; i++) d[TIDE_BLOCK * k + i] = a[TIDE_BLOCK * k + i] & (b[TIDE_BLOCK * k + i] ^ 1);
-    for (int i = 0; i < TIDE_BLOCK; i++) some = (uint8_t)(some + d[TIDE_BLOCK * k + i]);
-    sum += some;
-  }
-  return sum;
-}
+#  define LANE_MASKS(name, join)                                                                                       \
+    static int64_t lane_##name(uint8_t *d, const uint8_t *a, const uint8_t *b, int64_t blocks) {                       \
+      int64_t sum = 0;                                                                                                 \
+      for (; blocks > 0; blocks--, d += TIDE_BLOCK, a += TIDE_BLOCK, b += TIDE_BLOCK) {                                \
+        uint8_t some = 0;                                                                                              \
+        for (int i = 0; i < TIDE_BLOCK; i++) d[i] = (join);                                                            \
+        for (int i = 0; i < TIDE_BLOCK; i++) some = (uint8_t)(some + d[i]);                                            \
+        sum += some;                                                                                                   \
+      }                                                                                                                \
+      return sum;                                                                                                      \
+    }
+LANE_MASKS(mask_and, a[i] & b[i])
+LANE_MASKS(mask_less, a[i] & (b[i] ^ 1))
 #endif
 
 #ifndef TIDE_ISA_AVX512

@@ -7,6 +7,7 @@
  *
  * Invariant: whatever the text, an instruction that was read has the operands that its row in blocks.h or blocks.def
  * asks for, all of them there, and the last one is an end. */
+#include "base/own.h"
 #include "blocks.h"
 
 #include <stdio.h>
@@ -21,7 +22,7 @@ typedef struct reader {
   int line;
   tide__blocks *to;
   tide__code *code;
-  int inst_room, access_room;
+  int inst_room, access_room, place_room;
   size_t shared; /* bytes of the arrays of a block */
   tide_status status;
 } reader;
@@ -95,10 +96,8 @@ static bool read_dtype(reader *r, uint8_t *out) {
 static tide__place *new_place(reader *r, char kind) {
   tide__blocks *b = r->to;
   if (b->places == MOST_PLACES) return refuse(r, "too many arrays"), NULL;
-  tide__place *list = realloc(b->place, sizeof *list * (size_t)(b->places + 1));
-  if (!list) return no_memory(r), NULL;
-  b->place = list;
-  tide__place *p = &list[b->places++];
+  if (!tide__grow(&b->place, &r->place_room, b->places, sizeof *b->place)) return no_memory(r), NULL;
+  tide__place *p = &b->place[b->places++];
   *p = (tide__place){.kind = kind};
   return p;
 }
@@ -313,6 +312,8 @@ static bool read_operand(reader *r, tide__inst *i, int j, char letter) {
     if ((i->code == TIDE_BLOCK_math1 || i->code == TIDE_BLOCK_math2) && j == 1)
       return read_function(r, i, i->code == TIDE_BLOCK_math1 ? 1 : 2);
     return read_between(r, &i->x[j], INT32_MIN, INT32_MAX);
+  case 'i': return read_between(r, &i->x[j], 0, r->to->sites);
+  case 'd': return read_between(r, &i->x[j], 0, r->to->ndim - 1);
   case 'k': return read_lettered(r, &i->x[j], 'k', r->code->masks, "no such mask");
   case 'a': return read_lettered(r, &i->x[j], 'a', r->code->accesses, "no such access");
   case 'L': return read_lettered(r, &i->x[j], 'L', INT32_MAX, "no label");
@@ -341,18 +342,7 @@ static bool check_inst(reader *r, tide__inst *i) {
   case TIDE_BLOCK_special: return i->wide >= -1 && i->wide <= 2 ? true : refuse(r, "no such number");
   case TIDE_BLOCK_real: return between(r, x[2], -4096, 4096);
   case TIDE_BLOCK_size: return between(r, x[1], 0, b->places - 1) && between(r, x[2], 0, b->place[x[1]].ndim - 1);
-  case TIDE_BLOCK_first:
-  case TIDE_BLOCK_block:
-  case TIDE_BLOCK_place:
-  case TIDE_BLOCK_thread: return between(r, x[1], 0, b->ndim - 1);
   case TIDE_BLOCK_compare: return between(r, x[5], 0, 5);
-  case TIDE_BLOCK_for_begin: return between(r, x[5], 0, b->sites);
-  case TIDE_BLOCK_each_begin:
-    return between(r, x[7], 0, b->sites) && (!i->type || i->type == 'w' ? true : refuse(r, "no integers"));
-  case TIDE_BLOCK_each_next: return !i->type || i->type == 'w' ? true : refuse(r, "no integers");
-  case TIDE_BLOCK_idiv:
-  case TIDE_BLOCK_imod:
-    return between(r, x[3], 0, b->sites) && (!i->type || i->type == 'w' ? true : refuse(r, "no integers"));
   case TIDE_BLOCK_load:
   case TIDE_BLOCK_store: {
     const tide__access *a = &r->code->access[x[i->code == TIDE_BLOCK_load]];
@@ -373,31 +363,18 @@ static bool check_inst(reader *r, tide__inst *i) {
   case TIDE_BLOCK_math2:
   case TIDE_BLOCK_loop: {
     const int all = i->vary & 1 ? (i->code == TIDE_BLOCK_math1 || !i->x[3] ? 5 : 13) : 0;
-    return (i->vary == all || i->vary == 13) && (!i->type || i->type == 'r') ? true
-                                                                             : refuse(r, "operands differ in kind");
+    return i->vary == all || i->vary == 13 ? true : refuse(r, "operands differ in kind");
   }
-  case TIDE_BLOCK_draw: return true;
-  case TIDE_BLOCK_uniform:
-  case TIDE_BLOCK_normal: return !i->type || i->type == 'r' ? true : refuse(r, "no floats");
-  case TIDE_BLOCK_between: return !i->type || i->type == 'w' ? true : refuse(r, "no integers");
-  case TIDE_BLOCK_barrier: return between(r, x[1], 0, r->to->sites) && between(r, x[2], 0, r->code->masks - 1);
+  case TIDE_BLOCK_barrier: return between(r, x[2], 0, r->code->masks - 1);
   case TIDE_BLOCK_sum:
-    return (i->vary & 1) && i->type != 'm' && between(r, x[3], 0, r->to->sites) &&
-                   between(r, x[5], 0, r->code->masks - 1)
-               ? true
-               : refuse(r, "no sum");
+    return (i->vary & 1) && i->type != 'm' && between(r, x[5], 0, r->code->masks - 1) ? true : refuse(r, "no sum");
   default: return true;
   }
 }
 
 static tide__inst *new_inst(reader *r) {
   tide__code *c = r->code;
-  if (c->insts == r->inst_room) {
-    const int room = r->inst_room ? 2 * r->inst_room : 64;
-    tide__inst *list = realloc(c->inst, sizeof *list * (size_t)room);
-    if (!list) return no_memory(r), NULL;
-    c->inst = list, r->inst_room = room;
-  }
+  if (!tide__grow(&c->inst, &r->inst_room, c->insts, sizeof *c->inst)) return no_memory(r), NULL;
   tide__inst *i = &c->inst[c->insts++];
   memset(i, 0, sizeof *i);
   return i;
@@ -421,12 +398,7 @@ static bool read_inst(reader *r, const char *word) {
 
 static bool read_access(reader *r) {
   tide__code *c = r->code;
-  if (c->accesses == r->access_room) {
-    const int room = r->access_room ? 2 * r->access_room : 16;
-    tide__access *list = realloc(c->access, sizeof *list * (size_t)room);
-    if (!list) return no_memory(r);
-    c->access = list, r->access_room = room;
-  }
+  if (!tide__grow(&c->access, &r->access_room, c->accesses, sizeof *c->access)) return no_memory(r);
   tide__access *a = &c->access[c->accesses++];
   memset(a, 0, sizeof *a);
   int place, tests, site;

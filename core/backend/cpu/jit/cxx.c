@@ -12,6 +12,7 @@
 #include "blocks.h"
 #include "fiber.h"
 #include "base/determinism.h"
+#include "base/own.h"
 #include "base/quota.h"
 
 #include <errno.h>
@@ -152,14 +153,10 @@ static tide_status identify(char *path, size_t path_size, char *version, size_t 
   TIDE_TRY(workshop_open(&w));
   char *argv[] = {path, "--version", NULL};
   size_t size = 0;
-  char *text = run(argv, w.log) == 0 ? slurp(w.log, &size) : NULL;
+  TIDE_FREED char *text = run(argv, w.log) == 0 ? slurp(w.log, &size) : NULL;
   workshop_close(&w);
-  if (!text || !size) {
-    free(text);
-    return tide__fail(TIDE_LIBRARY, "jit: %s does not run, expected a C++ compiler", path);
-  }
+  if (!text || !size) return tide__fail(TIDE_LIBRARY, "jit: %s does not run, expected a C++ compiler", path);
   snprintf(version, version_size, "%.*s", (int)strcspn(text, "\n"), text);
-  free(text);
   return TIDE_OK;
 }
 
