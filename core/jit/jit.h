@@ -2,6 +2,7 @@
 #ifndef TIDE_JIT_PRIVATE_H
 #define TIDE_JIT_PRIVATE_H
 
+#include "base/own.h"
 #include "tensor/tensor.h"
 #include "tide/jit.h"
 
@@ -19,7 +20,7 @@ typedef struct tide__tokens {
 /* CODE: without literals and directives. */
 typedef enum tide__token_kinds { TIDE_TOKENS_CODE, TIDE_TOKENS_ALL, TIDE_TOKENS_DIRECTIVES } tide__token_kinds;
 /* The tokens of a text, which ends at `end` or, where that is NULL, with its zero; comments are none. out->list is to
- * be freed. */
+ * be freed where that succeeds. */
 tide_status tide__tokenize(tide__tokens *out, const char *code, const char *end, tide__token_kinds kinds,
                            const char *what);
 static inline bool tide__token_is(const tide__token *w, const char *text) {
@@ -161,6 +162,15 @@ typedef struct tide__function {
 tide_status tide__jit_function(tide__function *out, const tide__jit_request *r, const tide_compiler *c, int device);
 /* Compilers run elsewhere on this thread while it is set, as they do where waits are refused. */
 extern _Thread_local bool tide__jit_elsewhere;
+static inline bool tide__jit_set_elsewhere(bool on) {
+  bool before = tide__jit_elsewhere;
+  tide__jit_elsewhere = on;
+  return before;
+}
+static inline void tide__jit_end_elsewhere(const bool *before) { tide__jit_elsewhere = *before; }
+/* Sets it until the block is left, once in a block. */
+#define TIDE_ELSEWHERE(on)                                                                                             \
+  __attribute__((cleanup(tide__jit_end_elsewhere), unused)) const bool elsewhere_before_ = tide__jit_set_elsewhere(on)
 /* The failure of a call whose function is not there yet. */
 tide_status tide__jit_pending(const char *what);
 /* Neither memory nor disk has it. */
@@ -180,6 +190,10 @@ void tide__jit_module_forked(void); /* in the child */
 
 /* ---- launch.c: the one way to a launch: begin, note each operand, launch ---- */
 
+/* The arguments of a launch. */
+typedef struct tide__packed {
+  _Alignas(16) char bytes[TIDE_LAUNCH_BYTES];
+} tide__packed;
 /* The compiler of the device. SUPPORT if it has none. */
 tide_status tide__jit_compiler(const tide_compiler **out, const char *what, int device);
 /* The device of the first tensor, or `otherwise`. */

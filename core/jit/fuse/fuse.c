@@ -43,12 +43,11 @@ tide_status tide_fused_new(tide_fused **out, const char *name, const tide_fuse_n
   tide_fused *f;
   TIDE_TRY(tide__fuse_begin(&f, name, numbers, numbers_n));
   tide_status status = fill(f, nodes, n, outputs, outputs_n);
-  if (status != TIDE_OK) {
+  if (status == TIDE_OK)
+    *out = f;
+  else
     tide_fused_free(f);
-    return status;
-  }
-  *out = f;
-  return TIDE_OK;
+  return status;
 }
 
 /* Those that the caller gave come first in the parts too. */
@@ -87,7 +86,6 @@ void tide_fused_free(tide_fused *f) {
   tide__fuse_drop_plans(f);
   tide__fuse_stages_free(f);
   free(f->problem);
-  free(f->name);
   free(f);
 }
 

@@ -42,7 +42,6 @@ typedef struct tide__fuse_plan {
 } tide__fuse_plan;
 
 struct tide_fused {
-  char *name;
   int nodes, inputs, outputs, numbers, slots;
   int given;      /* of the numbers: the first ones, which the caller has given */
   uint32_t fixed; /* of them: those that the kernel is made for */
@@ -65,7 +64,7 @@ struct tide_fused {
   _Alignas(16) char packed[16 * TIDE_FUSE_SCALARS]; /* the numbers, one in each slot */
   uint32_t epoch, made;                             /* of the runtime; of the accelerators when the plans were made */
   tide__fuse_plan *plans;
-  char *problem;
+  char *problem, name[];
 };
 
 void tide__fuse_set_numbers(tide_fused *f, const tide_scalar *numbers, int n); /* the first ones, and its stages' */

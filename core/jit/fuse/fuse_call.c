@@ -223,10 +223,8 @@ static tide_status find_function(tide__fuse_plan *p, tide_fused *f, bool wait) {
   const tide_compiler *c = p->assembled ? p->plan.compiler->assembler->compiler : p->plan.compiler;
   const tide__jit_request r = {.what = f->name, .source = source, .name = "tide_kernel", .ours = true};
   tide__function found = {0};
-  bool before = tide__jit_elsewhere;
-  tide__jit_elsewhere = !wait;
+  TIDE_ELSEWHERE(!wait);
   tide_status status = tide__jit_function(&found, &r, c, p->device);
-  tide__jit_elsewhere = before;
   p->plan.function = found.handle;
   p->source = source;
   if (found.handle || status != TIDE_OK) free(p->source), p->source = NULL;

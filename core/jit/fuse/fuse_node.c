@@ -197,12 +197,9 @@ tide_status tide__fuse_finish(tide_fused *f, const int *outputs, int n) {
 }
 
 tide_status tide__fuse_begin(tide_fused **out, const char *name, const tide_scalar *numbers, int n) {
-  tide_fused *f = calloc(1, sizeof *f);
-  if (f) f->name = strdup(name);
-  if (!f || !f->name) {
-    free(f);
-    return tide__fail(TIDE_MEMORY, "fuse: no host memory");
-  }
+  tide_fused *f = calloc(1, sizeof *f + strlen(name) + 1);
+  if (!f) return tide__fail(TIDE_MEMORY, "fuse: no host memory");
+  memcpy(f->name, name, strlen(name));
   f->epoch = atomic_load(&tide__epochs[0]), f->made = tide__epoch_now();
   f->numbers = f->given = n;
   if (n) memcpy(f->number, numbers, (size_t)n * sizeof *numbers);

@@ -284,27 +284,24 @@ static void add_bounds(tide__text *t, const tide_fused *f, const tide__fuse_shap
 }
 
 /* The whole around a body, which is freed. */
-static char *around(const tide_fused *f, const tide__fuse_shape *shape, const tide_compiler *c, char *body,
+static char *around(const tide_fused *f, const tide__fuse_shape *shape, const tide_compiler *c, char *taken,
                     const char *head) {
   tide__text t = {0};
-  char *helpers = body ? tide__fuse_helpers(body) : NULL;
-  if (helpers) {
-    tide__text_add(&t, "%s%s%s", c->text->prelude, c->text->with_small, helpers);
-    add_declarations(&t, f, shape);
-    tide__text_add(&t, "%s%sextern \"C\" __global__ void ", TEXT_joins,
-                   tide__text_names(body, "tide_spread") ? TEXT_spreads : "");
-    add_bounds(&t, f, shape);
-    if (shape->blocks > 1) tide__text_add(&t, "__attribute__((cluster_dims(%d, 1, 1))) ", shape->blocks);
-    tide__text_add(&t, "tide_kernel(const __grid_constant__ tide_args tide_a) {\n  tide_begin();\n%s%s%s%s",
-                   shape->blocks > 1 ? "  TIDE_ARRIVE;\n" : "", head, f->mail ? "  tide_wrong tide_w = {0};\n" : "",
-                   body);
-    if (f->mail)
-      tide__text_add(&t, "  if (tide_w.length) tide_report(tide_w, tide_a.c%d, tide_a.c%d);\n", f->mail - 1, f->mail);
-    tide__text_add(&t, "}\n");
-  }
-  free(body);
-  free(helpers);
-  return helpers ? tide__text_end(&t, "fuse") : NULL;
+  TIDE_FREED char *body = taken, *helpers = body ? tide__fuse_helpers(body) : NULL;
+  if (!helpers) return NULL;
+  tide__text_add(&t, "%s%s%s", c->text->prelude, c->text->with_small, helpers);
+  add_declarations(&t, f, shape);
+  tide__text_add(&t, "%s%sextern \"C\" __global__ void ", TEXT_joins,
+                 tide__text_names(body, "tide_spread") ? TEXT_spreads : "");
+  add_bounds(&t, f, shape);
+  if (shape->blocks > 1) tide__text_add(&t, "__attribute__((cluster_dims(%d, 1, 1))) ", shape->blocks);
+  tide__text_add(&t, "tide_kernel(const __grid_constant__ tide_args tide_a) {\n  tide_begin();\n%s%s%s%s",
+                 shape->blocks > 1 ? "  TIDE_ARRIVE;\n" : "", head, f->mail ? "  tide_wrong tide_w = {0};\n" : "",
+                 body);
+  if (f->mail)
+    tide__text_add(&t, "  if (tide_w.length) tide_report(tide_w, tide_a.c%d, tide_a.c%d);\n", f->mail - 1, f->mail);
+  tide__text_add(&t, "}\n");
+  return tide__text_end(&t, "fuse");
 }
 
 char *tide__fuse_rows_source(const tide_fused *f, const tide__fuse_shape *shape, const tide_compiler *c) {

@@ -217,9 +217,6 @@ char *tide__fuse_source(const tide_fused *f, const tide__special *s, const uint8
   for (int k = 0; k < f->slots; k++) types[k] = tide__fuse_slot_type(&f->slot[k]);
   for (int i = 0; i < f->nodes; i++) add_node(&t, f, i, s, order);
   for (int k = 0; k < f->outputs; k++) add_output(&t, f, k);
-  char *body = tide__text_end(&t, "fuse"), *before = body ? tide__fuse_helpers(body) : NULL, *source = NULL;
-  if (before) source = tide__jit_around(before, body, types, s, c);
-  free(before);
-  free(body);
-  return source;
+  TIDE_FREED char *body = tide__text_end(&t, "fuse"), *before = body ? tide__fuse_helpers(body) : NULL;
+  return before ? tide__jit_around(before, body, types, s, c) : NULL;
 }

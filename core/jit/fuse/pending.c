@@ -8,6 +8,7 @@
  * Invariants: a node lives as long as somebody can read its value or a node that needs it; a node whose value is there
  * is a leaf; fuse->lock is held while nodes change. Storages may be dropped by any thread at any time: they go to a
  * stack that whoever holds the lock empties. */
+#include "base/lock.h"
 #include "jit/fuse/pending.h"
 
 #include <stdio.h>
@@ -178,7 +179,7 @@ static tide_status settle(tide_storage *s) {
   return status;
 }
 
-/* The living nodes that read the storage, or without one a captured one, or all. A malloc'ed list. */
+/* The living nodes that read the storage, or without one a captured one, or all. *list is to be freed. */
 static tide_status find(tide__node ***list, int *count, tide_fuse *f, const tide_storage *s, bool captured) {
   uint32_t mark = ++f->mark;
   *list = NULL, *count = 0;
@@ -190,15 +191,7 @@ static tide_status find(tide__node ***list, int *count, tide_fuse *f, const tide
     if (!is) continue;
     n->mark = mark;
     if (tide__node_is_leaf(n) || !n->storage) continue;
-    if (*count == room) {
-      room = room ? 2 * room : 16;
-      tide__node **more = realloc(*list, (size_t)room * sizeof *more);
-      if (!more) {
-        free(*list);
-        return tide__fail(TIDE_MEMORY, "fuse: no host memory");
-      }
-      *list = more;
-    }
+    if (!tide__grow(list, &room, *count, sizeof **list)) return tide__fail(TIDE_MEMORY, "fuse: no host memory");
     (*list)[(*count)++] = n;
   }
   return TIDE_OK;
@@ -206,14 +199,11 @@ static tide_status find(tide__node ***list, int *count, tide_fuse *f, const tide
 
 static tide_status settle_readers(tide_fuse *f, const tide_storage *s, bool captured, tide__node *last,
                                   tide_tensor *into) {
-  tide__node **list;
+  TIDE_FREED tide__node **list = NULL;
   int n;
   tide__fuse_lock(f);
   tide_status status = find(&list, &n, f, s, captured);
-  if (status == TIDE_OK) {
-    status = tide__fuse_compute_all(f, list, n, last, into);
-    free(list);
-  }
+  if (status == TIDE_OK) status = tide__fuse_compute_all(f, list, n, last, into);
   tide__fuse_unlock(f);
   return status;
 }
@@ -227,13 +217,11 @@ tide_status tide__fuse_overwrite(tide_fuse *f, tide__node *n, tide_tensor *into)
 }
 
 static void lose(tide_fuse *f, const tide_storage *s) {
-  tide__node **list;
+  TIDE_FREED tide__node **list = NULL;
   int n;
   tide__fuse_lock(f);
-  if (find(&list, &n, f, s, false) == TIDE_OK) {
+  if (find(&list, &n, f, s, false) == TIDE_OK)
     for (int i = 0; i < n; i++) list[i]->is_lost = true;
-    free(list);
-  }
   tide__fuse_unlock(f);
 }
 
@@ -242,7 +230,7 @@ tide_fuse *tide__fuse_next(tide_fuse *f) {
   pthread_mutex_lock(&registry_lock);
   tide_fuse *next = registry;
   while (f && next && next != f) next = next->next;
-  next = !f ? registry : next ? next->next : registry;
+  next = f && next ? next->next : registry;
   if (next) atomic_fetch_add(&next->refs, 1);
   pthread_mutex_unlock(&registry_lock);
   if (f) tide__fuse_drop(f);
@@ -292,16 +280,12 @@ tide_status tide_fuse_new(tide_fuse **out, const char *name) {
   TIDE_GIVEN("fuse_new", out);
   TIDE_GIVEN("fuse_new", name);
   if (!tide__running()) return tide__fail(TIDE_STATE, "fuse_new: tide is not started, expected tide_init first");
-  tide_fuse *f = calloc(1, sizeof *f);
-  if (f) f->name = strdup(name);
-  if (!f || !f->name) {
-    free(f);
-    return tide__fail(TIDE_MEMORY, "fuse: no host memory");
-  }
+  tide_fuse *f = calloc(1, sizeof *f + strlen(name) + 1);
+  if (!f) return tide__fail(TIDE_MEMORY, "fuse: no host memory");
+  memcpy(f->name, name, strlen(name));
   atomic_init(&f->refs, 1);
-  pthread_mutex_lock(&registry_lock);
+  TIDE_LOCKED(&registry_lock);
   f->next = registry, registry = f;
-  pthread_mutex_unlock(&registry_lock);
   *out = f;
   return TIDE_OK;
 }

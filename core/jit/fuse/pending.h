@@ -91,8 +91,7 @@ struct tide_fuse {
   bool has_nodes;               /* they have their reference */
   _Atomic int refs;             /* the owner's, one for all nodes, and those of drops that are going on */
   _Atomic(tide__node *) dead;
-  struct tide_fuse *next; /* of the registry */
-  char *name;
+  struct tide_fuse *next;                        /* of the registry */
   tide__node *oldest, *newest, *leaf[8], *spare; /* spare: freed ones, by `newer` */
   int leaf_at, spares;
   uint64_t serial;
@@ -107,6 +106,7 @@ struct tide_fuse {
   int recipe_count;
   tide_fuse_kernel **trace; /* what has run since tide_fuse_trace_begin, with references */
   int trace_count, trace_room;
+  char name[];
 };
 
 /* ---- pending_node.c ---- */

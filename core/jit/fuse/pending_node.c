@@ -27,7 +27,6 @@ void tide__fuse_drop(tide_fuse *f) {
   }
   pthread_mutex_destroy(&f->lock.mutex);
   free(f->trace);
-  free(f->name);
   free(f);
 }
 

@@ -46,15 +46,7 @@ static bool is_written(const planner *p, int i) { return p->c->into && i == p->c
 
 static tide_fuse_kernel *add_step(planner *p) {
   tide__fuse_recipe *r = p->r;
-  if (r->steps == p->room) {
-    int room = p->room ? 2 * p->room : 4;
-    tide_fuse_kernel *more = realloc(r->step, (size_t)room * sizeof *more);
-    if (!more) {
-      p->failed = true;
-      return NULL;
-    }
-    r->step = more, p->room = room;
-  }
+  if (!tide__grow(&r->step, &p->room, r->steps, sizeof *r->step)) return NULL;
   tide_fuse_kernel *s = &r->step[r->steps++];
   memset(s, 0, sizeof *s);
   s->alone = -1;
@@ -145,27 +137,24 @@ static void make_kernel(planner *p, tide_fuse_kernel *s) {
 
 /* Of these nodes, with these results among them. */
 static void add_kernel(planner *p, const int32_t *event, int count, const int *results, int n) {
-  bool *needed = calloc((size_t)p->c->count, sizeof *needed);
-  int16_t *node = malloc((size_t)p->c->count * sizeof *node);
+  TIDE_FREED bool *needed = calloc((size_t)p->c->count, sizeof *needed);
+  TIDE_FREED int16_t *node = malloc((size_t)p->c->count * sizeof *node);
   tide_fuse_kernel *s = needed && node ? add_step(p) : NULL;
+  int computed = 0;
   p->failed = p->failed || !s;
-  if (s) {
-    int computed = 0;
-    memset(node, -1, (size_t)p->c->count * sizeof *node);
-    for (int k = 0; k < n; k++) mark(p, results[k], needed);
-    for (int i = 0; i < count; i++)
-      if (needed[event[i]]) add_computed(p, s, node, event[i]), computed++;
-    s->outputs = n;
-    for (int k = 0; k < n; k++) s->written[k] = node[results[k]], s->output[k] = results[k];
-    for (int k = 0; k < s->inputs; k++) s->bytes += tide__itemsize(node_at(p, s->input[k])->x.dtype);
-    for (int k = 0; k < n; k++) s->bytes += tide__itemsize(node_at(p, results[k])->x.dtype);
-    if (computed == 1)
-      s->alone = results[0]; /* one operation has a kernel already, which no other one is faster than */
-    else
-      make_kernel(p, s);
-  }
-  free(needed);
-  free(node);
+  if (!s) return;
+  memset(node, -1, (size_t)p->c->count * sizeof *node);
+  for (int k = 0; k < n; k++) mark(p, results[k], needed);
+  for (int i = 0; i < count; i++)
+    if (needed[event[i]]) add_computed(p, s, node, event[i]), computed++;
+  s->outputs = n;
+  for (int k = 0; k < n; k++) s->written[k] = node[results[k]], s->output[k] = results[k];
+  for (int k = 0; k < s->inputs; k++) s->bytes += tide__itemsize(node_at(p, s->input[k])->x.dtype);
+  for (int k = 0; k < n; k++) s->bytes += tide__itemsize(node_at(p, results[k])->x.dtype);
+  if (computed == 1)
+    s->alone = results[0]; /* one operation has a kernel already, which no other one is faster than */
+  else
+    make_kernel(p, s);
 }
 
 /* ---- groups ---- */
@@ -405,27 +394,20 @@ void tide__fuse_recipe_drop(tide__fuse_recipe *r) {
 
 static tide__fuse_recipe *make(tide_fuse *f, const tide__cone *c) {
   size_t n = (size_t)c->count;
-  planner *p = calloc(1, sizeof *p);
-  tide__fuse_recipe *r = calloc(1, sizeof *r);
-  if (p) p->kind = calloc(n, 1), p->here = calloc(n, sizeof *p->here), p->last = calloc(n, sizeof *p->last);
-  bool able = p && r && p->kind && p->here && p->last;
-  if (able) {
-    atomic_init(&r->refs, 1);
-    p->c = c, p->r = r, p->name = f->name;
-    for (int i = 0; i < c->count; i++)
-      for (int k = 0; k < 3; k++)
-        if (c->node[i]->in[k]) p->last[c->node[i]->in[k]->at] = i;
-    make_steps(p);
-  }
-  bool failed = !able || p->failed;
-  if (p) free(p->kind), free(p->here), free(p->last);
-  free(p);
-  for (int i = 0; r && i < r->steps && !failed; i++) r->step[i].recipe = r;
-  if (!failed) return r;
-  if (able)
-    tide__fuse_recipe_drop(r);
-  else
-    free(r);
+  TIDE_FREED uint8_t *kind = calloc(n, 1);
+  TIDE_FREED bool *here = calloc(n, sizeof *here);
+  TIDE_FREED int *last = calloc(n, sizeof *last);
+  tide__fuse_recipe *r = kind && here && last ? calloc(1, sizeof *r) : NULL;
+  planner p = {.c = c, .r = r, .name = f->name, .kind = kind, .here = here, .last = last};
+  if (!r) return NULL;
+  atomic_init(&r->refs, 1);
+  for (int i = 0; i < c->count; i++)
+    for (int k = 0; k < 3; k++)
+      if (c->node[i]->in[k]) last[c->node[i]->in[k]->at] = i;
+  make_steps(&p);
+  for (int i = 0; i < r->steps; i++) r->step[i].recipe = r;
+  if (!p.failed) return r;
+  tide__fuse_recipe_drop(r);
   return NULL;
 }
 

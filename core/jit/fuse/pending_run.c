@@ -183,13 +183,7 @@ static tide_status run_kernel(run *r, const tide_fuse_kernel *s) {
 static void note(tide_fuse *f, tide_fuse_kernel *k, int64_t elements) {
   enum { MOST = 256 };
   k->elements = elements;
-  if (f->trace_count == MOST) return;
-  if (f->trace_count == f->trace_room) {
-    int room = f->trace_room ? 2 * f->trace_room : 8;
-    tide_fuse_kernel **more = realloc(f->trace, (size_t)room * sizeof *more);
-    if (!more) return;
-    f->trace = more, f->trace_room = room;
-  }
+  if (f->trace_count == MOST || !tide__grow(&f->trace, &f->trace_room, f->trace_count, sizeof *f->trace)) return;
   tide_fuse_kernel_retain(f->trace[f->trace_count++] = k);
 }
 

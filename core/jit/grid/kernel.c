@@ -70,8 +70,8 @@ static tide_status fill(tide_kernel *p, const tide_kernel_text *t) {
   p->turns = t->turns, p->waits = t->waits, p->unordered = t->unordered, p->ndim = t->ndim;
   memcpy(p->block, t->block, sizeof p->block), memcpy(p->host_block, t->host_block, sizeof p->host_block);
   p->device = strdup(t->device), p->host = strdup(t->host);
-  if (t->code && !(p->code = strdup(t->code))) return tide__fail(TIDE_MEMORY, "%s: no host memory", p->what);
-  if (!p->device || !p->host || !copy_operands(p, t)) return tide__fail(TIDE_MEMORY, "%s: no host memory", p->what);
+  if (!p->device || !p->host || (t->code && !(p->code = strdup(t->code))) || !copy_operands(p, t))
+    return tide__fail(TIDE_MEMORY, "%s: no host memory", p->what);
   TIDE_TRY(lay_out(p, t));
   p->template = calloc((size_t)p->slots, sizeof *p->template);
   if (!p->template) return tide__fail(TIDE_MEMORY, "%s: no host memory", p->what);
@@ -122,7 +122,7 @@ static const char *const host_options[] = {"-fno-wrapv"};
 
 /* *out is NULL where it is being compiled elsewhere. */
 static tide_status compile(tide__function *out, const tide_kernel *p, const tide_compiler *c, int device) {
-  char *source = source_of(p, c);
+  TIDE_FREED char *source = source_of(p, c);
   if (!source) return TIDE_MEMORY;
   const tide__jit_request r = {.what = p->what,
                                .source = source,
@@ -131,9 +131,7 @@ static tide_status compile(tide__function *out, const tide_kernel *p, const tide
                                .ours = true,
                                .options = host_options,
                                .options_count = c->host};
-  tide_status status = tide__jit_function(out, &r, c, device);
-  free(source);
-  return status;
+  return tide__jit_function(out, &r, c, device);
 }
 
 static tide_status prepare(tide__kernel_loaded *l, const tide_kernel *p, int device) {
@@ -151,10 +149,8 @@ static tide_status prepare(tide__kernel_loaded *l, const tide_kernel *p, int dev
 static tide_status prepare_elsewhere(tide__kernel_loaded *l, const tide_kernel *p, int device) {
   uint32_t ended = atomic_load(&tide__jit_ended);
   if (l->asked && l->ended == ended) return TIDE_OK;
-  bool before = tide__jit_elsewhere;
-  tide__jit_elsewhere = true;
+  TIDE_ELSEWHERE(true);
   tide_status status = prepare(l, p, device);
-  tide__jit_elsewhere = before;
   l->asked = status == TIDE_OK, l->ended = ended;
   return status;
 }

@@ -23,6 +23,7 @@
  *
  * Invariant: a job is on the list until it is taken or dropped, both under the lock; only its own thread touches the
  * image of a running one. */
+#include "base/lock.h"
 #include "base/quota.h"
 #include "jit/jit.h"
 #include "os/os.h"
@@ -250,10 +251,9 @@ static void *worker(void *unused) {
 }
 
 int tide__jit_ahead_pending(void) {
-  pthread_mutex_lock(&ahead.lock);
+  TIDE_LOCKED(&ahead.lock);
   int n = 0;
   for (const job *j = ahead.jobs; j; j = j->next) n += j->state != DONE;
-  pthread_mutex_unlock(&ahead.lock);
   return n;
 }
 
@@ -281,8 +281,9 @@ static void start_worker(void) {
 }
 
 /* *j becomes NULL where it is on the list. While the threads are stopped none is started, as it would end at once and
- * count as one that runs. The lock is held. */
+ * count as one that runs. */
 static tide__ahead add(job **j, tide__wish wish) {
+  TIDE_LOCKED(&ahead.lock);
   if (ahead.quit) return TIDE_AHEAD_PENDING;
   if (ahead.waiting >= ahead.idle) start_worker();
   if (!ahead.started) return TIDE_AHEAD_NONE;
@@ -306,9 +307,7 @@ tide__ahead tide__jit_ahead(const tide__jit_request *r, const tide_compiler *c, 
   j->load = wish != TIDE_WISH_GUESS;
   pthread_once(&fork_once, watch_forks);
   watch_thread();
-  pthread_mutex_lock(&ahead.lock);
   tide__ahead result = add(&j, wish);
-  pthread_mutex_unlock(&ahead.lock);
   if (j) job_free(j);
   return result;
 }
@@ -336,9 +335,10 @@ static bool ask(job *j) {
   return true;
 }
 
-/* The lock is held. The job that is to be taken or dropped, NULL: there is none, or it is pending. */
+/* The job that is to be taken or dropped, NULL: there is none, or it is pending. */
 static job *unlink_ready(bool *pending, const tide__jit_request *r, const tide_compiler *c, const char *arch,
                          bool wait) {
+  TIDE_LOCKED(&ahead.lock);
   job **p = find(r, c, arch);
   for (; wait && *p && (*p)->state == RUNNING; p = find(r, c, arch)) pthread_cond_wait(&ahead.done, &ahead.lock);
   *pending = *p && !wait && ask(*p);
@@ -351,9 +351,7 @@ tide__ahead tide__jit_ahead_take(tide_image *out, const tide__jit_request *r, co
                                  bool wait) {
   bool pending;
   if (!atomic_load(&ahead.count)) return TIDE_AHEAD_NONE;
-  pthread_mutex_lock(&ahead.lock);
   job *j = unlink_ready(&pending, r, c, arch, wait);
-  pthread_mutex_unlock(&ahead.lock);
   if (!j) return pending ? TIDE_AHEAD_PENDING : TIDE_AHEAD_NONE;
   tide__ahead result = TIDE_AHEAD_NONE;
   if (j->state == DONE && j->image.bytes) {
@@ -369,7 +367,7 @@ tide__ahead tide__jit_ahead_take(tide_image *out, const tide__jit_request *r, co
 
 void tide__jit_ahead_stop(void) {
   pthread_t thread[WORKERS];
-  pthread_mutex_lock(&ahead.stopping);
+  TIDE_LOCKED(&ahead.stopping);
   pthread_mutex_lock(&ahead.lock);
   int started = ahead.started;
   memcpy(thread, ahead.thread, sizeof thread);
@@ -387,5 +385,4 @@ void tide__jit_ahead_stop(void) {
   atomic_fetch_add(&tide__jit_ended, 1); /* who was told to wait asks again */
   pthread_cond_broadcast(&ahead.done);
   pthread_mutex_unlock(&ahead.lock);
-  pthread_mutex_unlock(&ahead.stopping);
 }

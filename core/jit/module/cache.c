@@ -9,6 +9,7 @@
  * the record holds.
  *
  * Invariant: no lock is needed: files are complete when they get their name, and are never changed after. */
+#include "base/lock.h"
 #include "jit/jit.h"
 
 #include <errno.h>
@@ -80,18 +81,13 @@ static bool file_path(char *path, size_t size, const char *name) {
 
 enum { LARGEST = 64 << 20 };
 
-/* malloc'ed, with a zero after it; NULL if there is no such file or it cannot be read. What is no file but a pipe is
- * not waited for. */
 char *tide__jit_file(const char *path, size_t *size) {
   int file = tide__os_open(path, TIDE_OS_READ | TIDE_OS_NOW);
   tide__os_about s;
   if (file < 0) return NULL;
   char *bytes = NULL;
   if (!tide__os_look_at(&s, file) && s.kind == TIDE_OS_FILE && s.bytes < LARGEST) bytes = malloc((size_t)s.bytes + 1);
-  if (bytes && !tide__os_read(file, bytes, (size_t)s.bytes)) {
-    free(bytes);
-    bytes = NULL;
-  }
+  if (bytes && !tide__os_read(file, bytes, (size_t)s.bytes)) free(bytes), bytes = NULL;
   if (bytes) bytes[s.bytes] = 0, *size = (size_t)s.bytes;
   tide__os_close(file);
   return bytes;
@@ -169,25 +165,18 @@ int tide__jit_read(tide_image *out, const tide__jit_key *key) {
   char name[64], path[PATH_MAX];
   size_t size = 0;
   entry_name(name, sizeof name, key);
-  char *file = file_path(path, sizeof path, name) ? tide__jit_file(path, &size) : NULL;
+  TIDE_FREED char *file = file_path(path, sizeof path, name) ? tide__jit_file(path, &size) : NULL;
   if (!file) return TIDE_ENTRY_NONE;
   entry_head h;
-  bool good = size >= sizeof h;
-  if (good) {
-    memcpy(&h, file, sizeof h);
-    good = !memcmp(h.magic, magic, sizeof magic) && !memcmp(&h.key, key, sizeof *key) && h.size == size - sizeof h &&
-           memchr(h.name, 0, sizeof h.name);
-  }
-  if (good) {
-    tide__jit_key sum = sum_of(&h, file + sizeof h);
-    good = !memcmp(&sum, &h.sum, sizeof sum);
-  }
-  if (!good) {
-    free(file);
+  if (size < sizeof h) return TIDE_ENTRY_DAMAGED;
+  memcpy(&h, file, sizeof h);
+  if (memcmp(h.magic, magic, sizeof magic) != 0 || memcmp(&h.key, key, sizeof *key) != 0 || h.size != size - sizeof h ||
+      !memchr(h.name, 0, sizeof h.name))
     return TIDE_ENTRY_DAMAGED;
-  }
+  tide__jit_key sum = sum_of(&h, file + sizeof h);
+  if (memcmp(&sum, &h.sum, sizeof sum) != 0) return TIDE_ENTRY_DAMAGED;
   memmove(file, file + sizeof h, h.size);
-  out->bytes = file, out->size = h.size;
+  out->bytes = file, out->size = h.size, file = NULL;
   memcpy(out->name, h.name, sizeof h.name);
   return TIDE_ENTRY_FOUND;
 }
@@ -252,22 +241,17 @@ static void stamp_of(char *out, size_t size, const char *path) {
 static bool record_read(char *version, size_t size, const char *name, const char *where) {
   char path[PATH_MAX], stamp[64], *line[4];
   size_t length = 0;
-  char *text = file_path(path, sizeof path, name) ? tide__jit_file(path, &length) : NULL;
+  TIDE_FREED char *text = file_path(path, sizeof path, name) ? tide__jit_file(path, &length) : NULL;
   if (!text) return false;
   char *p = text;
-  bool good = true;
-  for (int i = 0; i < 4 && good; i++) {
+  for (int i = 0; i < 4; i++) {
     char *end = strchr(p, '\n');
-    good = end != NULL;
-    if (good) *end = 0, line[i] = p, p = end + 1;
+    if (!end) return false;
+    *end = 0, line[i] = p, p = end + 1;
   }
-  if (good) {
-    stamp_of(stamp, sizeof stamp, line[1]);
-    good = !strcmp(line[0], where) && (!stamp[0] || !strcmp(stamp, line[2])) && *line[3] && strlen(line[3]) < size;
-  }
-  if (good) snprintf(version, size, "%s", line[3]);
-  free(text);
-  return good;
+  stamp_of(stamp, sizeof stamp, line[1]);
+  if (strcmp(line[0], where) || (stamp[0] && strcmp(stamp, line[2])) || !*line[3]) return false;
+  return (size_t)snprintf(version, size, "%s", line[3]) < size;
 }
 
 static tide_status version_find(char *version, size_t size, const tide_compiler *c) {
@@ -279,32 +263,34 @@ static tide_status version_find(char *version, size_t size, const tide_compiler 
   atomic_store(&tide__jit_opened, true);
   TIDE_TRY(c->identify(path, sizeof path, version, size));
   stamp_of(stamp, sizeof stamp, path);
-  tide__text t = {0};
+  TIDE_FREED tide__text t = {0};
   tide__text_add(&t, "%s\n%s\n%s\n%s\n", where, path, stamp, version);
   if (!t.failed) write_file(name, t.at, t.length, NULL, 0);
-  free(t.at);
   return TIDE_OK;
 }
 
-bool tide__jit_version_known(const tide_compiler *c) {
+/* The place of its record, or of the next one; RECORDS: there are too many. The lock is held. */
+static int find_record(const tide_compiler *c) {
   int i = 0;
-  if (pthread_mutex_trylock(&known_lock)) return false;
   while (i < RECORDS && known[i].compiler && known[i].compiler != c) i++;
+  return i;
+}
+
+bool tide__jit_version_known(const tide_compiler *c) {
+  if (pthread_mutex_trylock(&known_lock)) return false;
+  int i = find_record(c);
   bool found = i == RECORDS || known[i].compiler;
   pthread_mutex_unlock(&known_lock);
   return found;
 }
 
 tide_status tide__jit_compiler_version(char *out, size_t size, const tide_compiler *c) {
-  tide_status status = TIDE_OK;
-  pthread_mutex_lock(&known_lock);
-  int i = 0;
-  while (i < RECORDS && known[i].compiler && known[i].compiler != c) i++;
+  TIDE_LOCKED(&known_lock);
+  int i = find_record(c);
   if (i < RECORDS && !known[i].compiler) {
-    status = version_find(known[i].version, sizeof known[i].version, c);
-    if (status == TIDE_OK) known[i].compiler = c;
+    TIDE_TRY(version_find(known[i].version, sizeof known[i].version, c));
+    known[i].compiler = c;
   }
-  if (status == TIDE_OK) snprintf(out, size, "%s", i < RECORDS ? known[i].version : "");
-  pthread_mutex_unlock(&known_lock);
-  return status;
+  snprintf(out, size, "%s", i < RECORDS ? known[i].version : "");
+  return TIDE_OK;
 }

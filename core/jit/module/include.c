@@ -69,10 +69,9 @@ static bool add_file(search *s, const char *folder, int in, const char *name, si
   if (n < 0 || n >= PATH_MAX || tide__os_look(&is, path) || is.kind != TIDE_OS_FILE) return true;
   char *slash = strrchr(path, '/');
   *slash = 0;
-  char *real = tide__os_real_path(*path ? path : "/");
+  TIDE_FREED char *real = tide__os_real_path(*path ? path : "/");
   if (!real) return false;
   snprintf(found, sizeof found, "%s/%s", real, slash + 1);
-  free(real);
   for (int i = 0; i < s->files; i++)
     if (!strcmp(s->file[i], found)) return true;
   return s->files < FILES && (s->file[s->files] = strdup(found)) && ++s->files;
@@ -80,9 +79,8 @@ static bool add_file(search *s, const char *folder, int in, const char *name, si
 
 /* False where a macro says what is included. */
 static bool add_included(search *s, const char *text, const char *folder) {
-  tide__tokens w;
+  TIDE_FREED tide__tokens w = {0};
   bool good = tide__tokenize(&w, text, NULL, TIDE_TOKENS_DIRECTIVES, "compile") == TIDE_OK;
-  if (!good) return false;
   for (int i = 0; i < w.count && good; i++) {
     const char *name;
     size_t n;
@@ -92,28 +90,26 @@ static bool add_included(search *s, const char *text, const char *folder) {
     for (int k = 0; k < s->folders && good && name[1] != '/'; k++)
       good = add_file(s, s->folder[k], s->length[k], name + 1, n - 1);
   }
-  free(w.list);
   return good;
 }
 
 static bool take_files(search *s) {
   for (int i = 0; i < s->files; i++) {
     size_t size = 0;
-    char *text = tide__jit_file(s->file[i], &size), folder[2 * PATH_MAX];
+    TIDE_FREED char *text = tide__jit_file(s->file[i], &size);
+    char folder[2 * PATH_MAX];
     if (!text) return false;
     tide__jit_hash(s->key, text, size);
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(s->file[i], '/') - s->file[i]), s->file[i]);
     s->bytes += size;
-    bool good = s->bytes < BYTES && add_included(s, text, folder);
-    free(text);
-    if (!good) return false;
+    if (s->bytes >= BYTES || !add_included(s, text, folder)) return false;
   }
   return true;
 }
 
 bool tide__jit_hash_includes(tide__jit_key *key, const char *source, const char *const *options, int n) {
   const char *code = strstr(source, "#line 1 \"code\"\n"); /* what stands before is ours */
-  search *s = calloc(1, sizeof *s);
+  TIDE_FREED search *s = calloc(1, sizeof *s);
   if (!s) return false;
   s->key = key;
   bool good = add_options(s, options, n);
@@ -122,6 +118,5 @@ bool tide__jit_hash_includes(tide__jit_key *key, const char *source, const char 
     good = add_variable(s, "CPATH") && add_variable(s, "CPLUS_INCLUDE_PATH") && add_included(s, code, ".") &&
            take_files(s);
   for (int i = 0; i < s->files; i++) free(s->file[i]);
-  free(s);
   return good;
 }

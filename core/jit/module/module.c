@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "base/lock.h"
 #include "base/quota.h"
 
 enum { BUCKETS = 256, ABI = 2 }; /* ABI: to be counted up when the same text must be compiled anew */
@@ -55,44 +56,40 @@ static made *find(const tide__jit_key *key, int device) {
 }
 
 static bool recall(tide__function *out, const tide__jit_key *key, int device) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   const made *m = find(key, device);
   if (m) *out = m->function;
-  pthread_mutex_unlock(&lock);
   return m != NULL;
 }
 
-/* Loads the image and adds it, unless another thread was faster. */
+/* Adds it, unless another thread was faster: gives what is there. */
+static made *add(tide__function *out, made *m) {
+  TIDE_LOCKED(&lock);
+  made *first = find(&m->key, m->device), **bucket = &table[m->key.h[0] % BUCKETS];
+  if (!first) m->next = *bucket, first = *bucket = m;
+  *out = first->function;
+  return first;
+}
+
+/* Loads the image and adds it. */
 static tide_status keep(tide__function *out, const tide_image *image, const tide__jit_key *key, const tide_compiler *c,
                         int device) {
-  made *m = calloc(1, sizeof *m);
+  TIDE_FREED made *m = calloc(1, sizeof *m);
   if (!m) return tide__fail(TIDE_MEMORY, "jit: no host memory");
   m->key = *key, m->device = device, m->compiler = c;
-  tide_status status = c->loader->load(&m->module, image->bytes, image->size, device);
-  if (status == TIDE_OK) {
-    status = c->loader->function(&m->function.handle, &m->function.info, m->module, image->name, device);
-    if (status != TIDE_OK) c->loader->unload(m->module, device);
-  }
-  if (status != TIDE_OK) {
-    free(m);
-    return status;
-  }
-  pthread_mutex_lock(&lock);
-  made *first = find(key, device);
-  if (!first) m->next = table[key->h[0] % BUCKETS], table[key->h[0] % BUCKETS] = m;
-  *out = (first ? first : m)->function;
-  pthread_mutex_unlock(&lock);
-  if (first) {
+  TIDE_TRY(c->loader->load(&m->module, image->bytes, image->size, device));
+  tide_status status = c->loader->function(&m->function.handle, &m->function.info, m->module, image->name, device);
+  if (status != TIDE_OK || add(out, m) != m)
     c->loader->unload(m->module, device);
-    free(m);
-  }
-  return TIDE_OK;
+  else
+    m = NULL; /* it is in the table */
+  return status;
 }
 
 /* After the backend was closed: a worker that was not waited for would otherwise run code that is gone. Before contexts
  * are reset: their modules go with them. */
 void tide__jit_unload(bool of_cpu) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   for (int i = 0; i < BUCKETS; i++)
     for (made **p = &table[i]; *p;) {
       made *m = *p;
@@ -104,7 +101,6 @@ void tide__jit_unload(bool of_cpu) {
       m->compiler->loader->unload(m->module, m->device);
       free(m);
     }
-  pthread_mutex_unlock(&lock);
 }
 
 /* ---- compiling ---- */
@@ -196,20 +192,17 @@ static tide_status run(tide_image *out, char **log, const char *source, const op
 }
 
 tide_status tide__jit_compile(tide_image *out, const tide__jit_request *r, const tide_compiler *c, const char *arch) {
-  char *log = NULL, text[900];
+  TIDE_FREED char *log = NULL;
+  char text[900];
   options o;
   TIDE_TRY(tide__quota_count(TIDE_QUOTA_COMPILES));
   TIDE_TRY(gather(&o, r, c));
   snprintf(out->name, sizeof out->name, "%s", r->name);
   tide_status status = run(out, &log, r->source, &o, c, arch);
-  if (status != TIDE_OK && log && r->ours && strstr(log, "error"))
-    status = fail_ours(r, log);
-  else if (status != TIDE_OK && log) {
-    explain(text, sizeof text, log);
-    status = tide__fail(TIDE_VALUE, "%s: the code does not compile: %s", r->what, text);
-  }
-  free(log);
-  return status;
+  if (status == TIDE_OK || !log) return status;
+  if (r->ours && strstr(log, "error")) return fail_ours(r, log);
+  explain(text, sizeof text, log);
+  return tide__fail(TIDE_VALUE, "%s: the code does not compile: %s", r->what, text);
 }
 
 static void name_joined(char *to, size_t size, int i) { snprintf(to, size, TIDE_JOINED "%d", i); }
@@ -229,7 +222,7 @@ static char *join(const tide__jit_request *const *r, int n) {
 tide_status tide__jit_compile_joined(tide_image *const *out, const tide__jit_request *const *r, int n,
                                      const tide_compiler *c, const char *arch) {
   tide_image image = {0};
-  char *log = NULL, *source = join(r, n);
+  TIDE_FREED char *log = NULL, *source = join(r, n);
   options o;
   bool copied = true;
   if (!source) return TIDE_MEMORY;
@@ -245,7 +238,6 @@ tide_status tide__jit_compile_joined(tide_image *const *out, const tide__jit_req
   }
   for (int i = 0; i < n && !copied; i++) free(out[i]->bytes), out[i]->bytes = NULL;
   if (status == TIDE_OK) free(image.bytes);
-  free(source), free(log);
   return copied ? status : TIDE_MEMORY;
 }
 

@@ -146,10 +146,10 @@ static void begin_ahead(const tide_jit *j) {
   const char *off = getenv("TIDE_KERNEL_AHEAD");
   if (!b || !b->compiler || !b->compiler->ahead || (off && !strcmp(off, "0"))) return;
   tide__special s = special_of(j, 0, (tide_dtype)atomic_load_explicit(&wanted, memory_order_relaxed));
-  char what[256], *source = source_of(j, &s, b->compiler);
+  TIDE_FREED char *source = source_of(j, &s, b->compiler);
+  char what[256];
   const tide__jit_request r = request_of(what, sizeof what, j, &s, source);
   if (source) tide__jit_ahead(&r, b->compiler, device, TIDE_WISH_GUESS);
-  free(source);
 }
 
 tide_status tide_jit_new(tide_jit **out, const char *code, const char *const *names, const tide_scalar *defaults,
@@ -158,21 +158,16 @@ tide_status tide_jit_new(tide_jit **out, const char *code, const char *const *na
   if (!out || !code || scalars < 0 || outputs < 0 || outputs > TIDE_JIT_TENSORS || (scalars && (!names || !defaults)))
     return tide__fail(TIDE_ARGUMENT, "jiterator: wrong arguments, expected code, names with defaults, 0 to %d outputs",
                       TIDE_JIT_TENSORS);
-  tide_jit *j = calloc(1, sizeof *j);
-  if (j) j->code = strdup(code);
-  if (!j || !j->code) {
-    free(j);
-    return tide__fail(TIDE_MEMORY, "jiterator: no host memory");
-  }
+  tide_jit *j = calloc(1, sizeof *j + strlen(code) + 1);
+  if (!j) return tide__fail(TIDE_MEMORY, "jiterator: no host memory");
+  memcpy(j->code, code, strlen(code));
   j->epoch = atomic_load(&tide__epochs[0]), j->made = tide__epoch_now();
   tide_status status = fill(j, names, defaults, scalars, outputs);
-  if (status != TIDE_OK) {
+  if (status == TIDE_OK)
+    begin_ahead(*out = j);
+  else
     tide_jit_free(j);
-    return status;
-  }
-  begin_ahead(j);
-  *out = j;
-  return TIDE_OK;
+  return status;
 }
 
 void tide__jit_plans_drop(tide_jit *j) {
@@ -186,7 +181,6 @@ void tide__jit_plans_drop(tide_jit *j) {
 void tide_jit_free(tide_jit *j) {
   if (!j) return;
   tide__jit_plans_drop(j);
-  free(j->code);
   free(j);
 }
 
@@ -217,35 +211,30 @@ void tide__jit_scalars_pack(char *to, const tide_jit *j, const tide_scalar *scal
 }
 
 static tide_status plan_compile(tide__jit_plan *p, const tide_jit *j, const tide_compiler *c, int device) {
-  char what[256], *source = source_of(j, &p->special, c);
+  TIDE_FREED char *source = source_of(j, &p->special, c);
+  char what[256];
   if (!source) return TIDE_MEMORY;
   const tide__jit_request r = request_of(what, sizeof what, j, &p->special, source);
   tide__function f = {0}; /* also where not even the architecture is known */
-  tide_status status = tide__jit_function(&f, &r, c, device);
-  free(source);
+  TIDE_TRY(tide__jit_function(&f, &r, c, device));
   p->function = f.handle;
-  return status;
+  return TIDE_OK;
 }
 
 tide_status tide__jit_plan_make(const tide__jit_plan **out, tide_jit *j, uint64_t key, const tide_tensor *const *in,
                                 tide_dtype common, int device, int ndim) {
   const tide_compiler *c;
   TIDE_TRY(tide__jit_compiler(&c, j->what, device));
-  tide__jit_plan *p = calloc(1, sizeof *p);
+  TIDE_FREED tide__jit_plan *p = calloc(1, sizeof *p);
   if (!p) return tide__fail(TIDE_MEMORY, "jiterator: no host memory");
-  p->key = key, p->common = common;
+  *out = NULL, p->key = key, p->common = common;
   p->special = special_of(j, ndim, common);
   for (int k = 0; k < j->inputs; k++) p->special.dtype[j->outputs + k] = in[k]->dtype;
   note_wanted(&p->special);
   tide__jit_plan_begin(p, c);
   tide__jit_scalars_pack(p->scalars, j, j->scalar, common);
-  tide_status status = plan_compile(p, j, c, device);
-  if (status != TIDE_OK || !p->function) {
-    free(p);
-    *out = NULL;
-    return status;
-  }
-  p->next = j->plans, j->plans = p;
-  *out = p;
+  TIDE_TRY(plan_compile(p, j, c, device));
+  if (!p->function) return TIDE_OK;
+  p->next = j->plans, *out = j->plans = p, p = NULL;
   return TIDE_OK;
 }

@@ -21,10 +21,6 @@ typedef struct tide__jit_plan {
 /* launch.c: what follows from `special`. */
 void tide__jit_plan_begin(tide__jit_plan *p, const tide_compiler *c);
 
-/* The arguments of a launch. */
-typedef struct tide__packed {
-  _Alignas(16) char bytes[TIDE_LAUNCH_BYTES];
-} tide__packed;
 /* What an elementwise kernel works on. ndim 0: flat, without size and stride. */
 typedef struct tide__work {
   int64_t numel, size[TIDE_MAX_DIMS];
@@ -38,7 +34,6 @@ tide_status tide__jit_launch_work(const tide__jit_plan *p, char *packed, const t
                                   tide__work *w, int device, tide__launch what);
 
 struct tide_jit {
-  char *code;
   tide__signature signature;
   int inputs, outputs, scalars;
   bool by_value;
@@ -52,6 +47,7 @@ struct tide_jit {
   char what[192];       /* "jiterator: scale of demo.lua:3" */
   uint32_t epoch, made; /* of the runtime; of the accelerators when the plans were made */
   tide__jit_plan *plans;
+  char code[];
 };
 
 /* VALUE where a number is not an integer that the parameter can hold. */

@@ -272,9 +272,6 @@ tide_status tide_jit_ready(bool *out, tide_jit *j, tide_tensor *const *in, int n
     *out = true;
     return TIDE_OK;
   }
-  bool before = tide__jit_elsewhere;
-  tide__jit_elsewhere = true;
-  tide_status status = general_path(out, NULL, j, in, n, NULL, into);
-  tide__jit_elsewhere = before;
-  return status;
+  TIDE_ELSEWHERE(true);
+  return general_path(out, NULL, j, in, n, NULL, into);
 }

@@ -165,7 +165,7 @@ static tide_status compile(tide__raw_kernel_loaded *l, const tide_raw_kernel *k,
                                .offset = k->offset,
                                .plain = plain};
   const char *few[TIDE_RAW_KERNEL_OPTIONS];
-  char *source = tide__raw_source(&text, c);
+  TIDE_FREED char *source = tide__raw_source(&text, c);
   if (!source) return TIDE_MEMORY;
   const tide__jit_request r = {.what = k->what,
                                .source = source,
@@ -173,9 +173,7 @@ static tide_status compile(tide__raw_kernel_loaded *l, const tide_raw_kernel *k,
                                .options = c->host ? few : (const char *const *)k->options,
                                .options_count = c->host ? host_options(few, k) : k->options_count,
                                .raw = true};
-  tide_status status = tide__jit_function(&l->function, &r, c, device);
-  free(source);
-  return status;
+  return tide__jit_function(&l->function, &r, c, device);
 }
 
 /* l->ready stays false where it is being compiled on another thread. */
@@ -213,12 +211,10 @@ tide_status tide_raw_kernel_ready(bool *out, tide_raw_kernel *k, int device) {
   if (device == TIDE_CURRENT) device = first_device();
   if (device != TIDE_CPU) TIDE_TRY(tide__device_resolve(&device, device, "ready"));
   if (k->made != tide__epoch_now()) TIDE_TRY(tide__raw_kernel_renew(k));
-  bool before = tide__jit_elsewhere;
-  tide__jit_elsewhere = true;
-  tide_status status = prepare(&k->on[device + 1], k, device);
-  tide__jit_elsewhere = before;
-  if (status == TIDE_OK) *out = k->on[device + 1].ready;
-  return status;
+  TIDE_ELSEWHERE(true);
+  TIDE_TRY(prepare(&k->on[device + 1], k, device));
+  *out = k->on[device + 1].ready;
+  return TIDE_OK;
 }
 
 tide_status tide__raw_kernel_renew(tide_raw_kernel *k) {
@@ -270,21 +266,19 @@ static tide_status load_declared(tide_raw_kernel *k, const tide__signature *list
 
 static tide_status fill(tide_raw_kernel *k, const tide_raw_kernel_text *t) {
   char line[120];
-  tide__signature *list;
+  TIDE_FREED tide__signature *list = NULL;
   int count;
   tide__site_text(tide__site_now(), line, sizeof line);
   snprintf(k->what, sizeof k->what, "compile_kernel: %s%s%s", k->name, line[0] ? " of " : "", line);
   TIDE_TRY(copy_options(k, t->options, t->options_count));
   k->unordered = tide__parse_finds(NULL, k->source, unordered);
   TIDE_TRY(tide__parse_global(&list, &count, k->source, k->name, k->what));
-  tide_status status = t->params ? load_declared(k, list, count, t)
-                       : count   ? load_one_of(k, list, count)
-                                 : tide__fail(TIDE_VALUE,
-                                              "%s: the source has no such kernel, got %s, expected the name of a "
-                                                "__global__ function; where a macro makes it, params say what it takes",
-                                              k->what, k->name);
-  free(list);
-  return status;
+  if (t->params) return load_declared(k, list, count, t);
+  if (count) return load_one_of(k, list, count);
+  return tide__fail(TIDE_VALUE,
+                    "%s: the source has no such kernel, got %s, expected the name of a __global__ function; where a "
+                    "macro makes it, params say what it takes",
+                    k->what, k->name);
 }
 
 tide_status tide_raw_kernel_new(tide_raw_kernel **out, const tide_raw_kernel_text *t) {

@@ -140,10 +140,6 @@ static tide_status fail_sizes(const tide_raw_kernel *k, const tide__raw_kernel_l
 
 /* ---- launching ---- */
 
-typedef struct packed {
-  _Alignas(16) char bytes[TIDE_LAUNCH_BYTES];
-} packed;
-
 /* The device of the work: the stream's, else the first tensor's, else the current one. */
 static int device_of(const tide_grid *g, const tide_operand *args, int n) {
   enum { NONE = TIDE_CPU - 1 };
@@ -152,7 +148,7 @@ static int device_of(const tide_grid *g, const tide_operand *args, int n) {
 }
 
 /* Checks everything and packs it. */
-static tide_status pack(packed *to, tide_launch *a, const tide__raw_kernel_loaded **l, tide_raw_kernel *k,
+static tide_status pack(tide__packed *to, tide_launch *a, const tide__raw_kernel_loaded **l, tide_raw_kernel *k,
                         const tide_grid *g, const tide_operand *args, int n) {
   if (TIDE_UNLIKELY(k->made != tide__epoch_now())) TIDE_TRY(tide__raw_kernel_renew(k));
   if (TIDE_UNLIKELY(n != k->params))
@@ -185,7 +181,7 @@ static tide_status pack(packed *to, tide_launch *a, const tide__raw_kernel_loade
 }
 
 tide_status tide_raw_kernel_launch(tide_raw_kernel *k, const tide_grid *g, const tide_operand *args, int n) {
-  packed bytes;
+  tide__packed bytes;
   tide_launch a = {.moved = 0};
   tide__queue q;
   const tide__raw_kernel_loaded *l;
@@ -207,7 +203,7 @@ struct tide_raw_kernel_bound {
   bool unordered;
   _Atomic bool warned;
   uint16_t offset[TIDE_RAW_KERNEL_PARAMS], pointer[TIDE_RAW_KERNEL_PARAMS];
-  packed bytes;
+  tide__packed bytes;
 };
 
 tide_status tide_raw_kernel_bind(tide_raw_kernel_bound **out, tide_raw_kernel *k, const tide_grid *g,
@@ -220,10 +216,7 @@ tide_status tide_raw_kernel_bind(tide_raw_kernel_bound **out, tide_raw_kernel *k
   tide_status status = pack(&b->bytes, &b->b.launch, &l, k, g, args, n);
   for (int i = 0; i < n && status == TIDE_OK; i++)
     if (args[i].tensor) status = tide__jit_bound_keep(&b->b, args[i].tensor, k->offset[i], !k->param[i].read_only, n);
-  if (status != TIDE_OK) {
-    tide_raw_kernel_bound_free(b);
-    return status;
-  }
+  if (status != TIDE_OK) return tide_raw_kernel_bound_free(b), status;
   b->unordered = k->unordered;
   b->b.epoch = k->made, b->b.compiler = l->compiler, b->b.function = g->empty ? NULL : l->function.handle;
   memcpy(b->offset, k->offset, sizeof b->offset), memcpy(b->pointer, k->pointer, sizeof b->pointer);

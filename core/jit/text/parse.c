@@ -93,12 +93,7 @@ static const char *token_end(const char *p, bool line_start) {
 }
 
 static bool add_token(tide__tokens *out, const char *p, const char *end, int line) {
-  if (out->count == out->room) {
-    int room = out->room ? 2 * out->room : 256;
-    tide__token *list = realloc(out->list, (size_t)room * sizeof *list);
-    if (!list) return false;
-    out->list = list, out->room = room;
-  }
+  if (!tide__grow(&out->list, &out->room, out->count, sizeof *out->list)) return false;
   out->list[out->count++] = (tide__token){p, (int)(end - p), line};
   return true;
 }
@@ -121,7 +116,7 @@ tide_status tide__tokenize(tide__tokens *out, const char *code, const char *end,
     next = joined ? p + joined : blank ? p + 1 : token_end(p, line_start);
     if (end && next > end) next = end;
     if (!blank && is_kept(p, line_start, kinds) && !add_token(out, p, next, line)) {
-      free(out->list);
+      free(out->list), out->list = NULL;
       return tide__fail(TIDE_MEMORY, "%s: no host memory", what);
     }
     line_start = *p == '\n' || (line_start && (blank || is_comment(p)));
@@ -273,23 +268,21 @@ static void read_templates(tide__signature *out, const tide__tokens *w, int open
 }
 
 tide_status tide__parse_template(tide__signature *out, const char *code, const char *what) {
-  tide__tokens w;
-  TIDE_TRY(tide__tokenize(&w, code, NULL, TIDE_TOKENS_CODE, what));
-  tide_status status = TIDE_OK;
+  TIDE_FREED tide__tokens w = {0};
   bool found = false;
-  for (int i = 0; i + 1 < w.count && status == TIDE_OK; i++) {
+  TIDE_TRY(tide__tokenize(&w, code, NULL, TIDE_TOKENS_CODE, what));
+  for (int i = 0; i + 1 < w.count; i++) {
     if (is(&w.list[i], "{")) i = tide__closing(&w, i, false);
     if (i + 1 >= w.count || !is(&w.list[i], "template") || !is(&w.list[i + 1], "<")) continue;
     int end = tide__closing(&w, i + 1, true), open = end < w.count ? parameters_of(&w, end + 1) : -1;
     int body = open < 0 ? -1 : body_of(&w, tide__closing(&w, open, false));
     if (body < 0) continue;
     read_templates(out, &w, i + 1, end);
-    status = read_function(out, &w, end + 1, open, what);
+    TIDE_TRY(read_function(out, &w, end + 1, open, what));
     found = true;
     i = tide__closing(&w, body, false);
   }
-  free(w.list);
-  if (status != TIDE_OK || (found && out->template_type[0])) return status;
+  if (found && out->template_type[0]) return TIDE_OK;
   return tide__fail(TIDE_VALUE,
                     "%s: the code is not understood, got no function template%s, expected one such as "
                     "`template <typename T> T f(T x, T y, T alpha) { return x + alpha * y; }`",
@@ -357,25 +350,21 @@ static tide_status find_global(tide__signature *list, int *count, const tide__to
 
 tide_status tide__parse_global(tide__signature **out, int *count, const char *code, const char *name,
                                const char *what) {
-  tide__tokens w;
-  *count = 0, *out = NULL;
+  TIDE_FREED tide__tokens w = {0};
+  TIDE_FREED tide__signature *list = calloc(TIDE_JIT_KERNELS, sizeof *list);
+  *count = 0;
+  if (!list) return tide__fail(TIDE_MEMORY, "%s: no host memory", what);
   TIDE_TRY(tide__tokenize(&w, code, NULL, TIDE_TOKENS_CODE, what));
-  tide_status status = TIDE_OK;
-  if (!(*out = calloc(TIDE_JIT_KERNELS, sizeof **out))) status = tide__fail(TIDE_MEMORY, "%s: no host memory", what);
-  if (status == TIDE_OK) status = find_global(*out, count, &w, code, name, what);
-  free(w.list);
-  if (status != TIDE_OK) free(*out), *out = NULL;
-  return status;
+  TIDE_TRY(find_global(list, count, &w, code, name, what));
+  *out = list, list = NULL;
+  return TIDE_OK;
 }
 
 bool tide__parse_finds(tide__token *out, const char *code, const char *names) {
-  tide__tokens w;
-  bool found = false;
+  TIDE_FREED tide__tokens w = {0};
+  int i = 0;
   if (tide__tokenize(&w, code, NULL, TIDE_TOKENS_CODE, "compile") != TIDE_OK) return false;
-  for (int i = 0; i < w.count && !found; i++) {
-    found = tide__token_is_any(&w.list[i], names);
-    if (found && out) *out = w.list[i];
-  }
-  free(w.list);
-  return found;
+  while (i < w.count && !tide__token_is_any(&w.list[i], names)) i++;
+  if (i < w.count && out) *out = w.list[i];
+  return i < w.count;
 }

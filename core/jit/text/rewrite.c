@@ -45,10 +45,9 @@ static bool rewrite_division(rewriter *r, const tide__tokens *w, int i, const ch
 }
 
 static tide_status rewrite_macro(rewriter *r, const char *p, const char *end, const char *what) {
-  tide__tokens w;
+  TIDE_FREED tide__tokens w = {0};
   TIDE_TRY(tide__tokenize(&w, p, end, TIDE_TOKENS_ALL, what));
   for (int i = 2; i < w.count; i++) r->by |= rewrite_division(r, &w, i, "TIDE_BY ");
-  free(w.list);
   return TIDE_OK;
 }
 
@@ -133,12 +132,11 @@ static tide_status rewrite(rewriter *r, const tide__tokens *w, const tide__signa
 }
 
 char *tide__jit_rewrite(const char *code, const tide__signature *kernel, const char *what) {
-  tide__tokens w;
+  TIDE_FREED tide__tokens w = {0};
   rewriter r = {.from = code};
-  if (tide__tokenize(&w, code, NULL, TIDE_TOKENS_ALL, what) != TIDE_OK) return NULL;
-  tide_status status = rewrite(&r, &w, kernel, code, what);
-  free(w.list);
-  if (status == TIDE_OK) return tide__text_end(&r.text, what);
+  if (tide__tokenize(&w, code, NULL, TIDE_TOKENS_ALL, what) == TIDE_OK &&
+      rewrite(&r, &w, kernel, code, what) == TIDE_OK)
+    return tide__text_end(&r.text, what);
   free(r.text.at);
   return NULL;
 }

@@ -261,13 +261,12 @@ static void add_declarations(tide__text *t, const tide__special *s, const char *
 char *tide__jit_source(const tide__jit_text *j, const tide__special *s, const tide_compiler *c) {
   tide__text t = {0};
   const char *scalar_types[TIDE_JIT_SCALARS];
-  char *code = compiled_code(j->code, NULL, c, "jiterator");
+  TIDE_FREED char *code = compiled_code(j->code, NULL, c, "jiterator");
   if (!code) return NULL;
   for (int k = 0; k < s->scalars; k++) scalar_types[k] = scalar_type(j->scalar_kind[k]);
   tide__text_add(&t, "%s", names_std(j->code));
   add_prelude(&t, s, false, c);
   tide__text_add(&t, "#line 1 \"code\"\n%s\n#line 1 \"tide\"\n", code);
-  free(code);
   tide__text_add(&t, "typedef %s tide_t;\n", tide__jit_compute_type(s->common));
   bool is_costly = is_long(j->code, s, false), apart = is_costly && j->by_value && !c->host;
   add_declarations(&t, s, scalar_types, is_costly && !apart, c);
@@ -301,15 +300,13 @@ static const char known_headers[] =
 
 /* Does it include something that may use threadIdx, or wait? Yes where that cannot be told. */
 static bool includes_unknown(const char *code) {
-  tide__tokens w;
+  TIDE_FREED tide__tokens w = {0};
   const char *name;
   size_t n;
   bool unknown = tide__tokenize(&w, code, NULL, TIDE_TOKENS_DIRECTIVES, "compile_kernel") != TIDE_OK;
-  if (unknown) return true;
-  for (int i = 0; i < w.count && !unknown; i++)
+  for (int i = 0; !unknown && i < w.count; i++)
     unknown = tide__parse_include(&w.list[i], &name, &n) &&
               (!n || !tide__token_is_any(&(tide__token){name + 1, (int)n - 1, 0}, known_headers));
-  free(w.list);
   return unknown;
 }
 
@@ -395,9 +392,8 @@ static void add_raw(tide__text *t, const tide__raw_text *r, const tide_compiler 
 
 char *tide__raw_source(const tide__raw_text *r, const tide_compiler *c) {
   tide__text t = {0};
-  char *code = compiled_code(r->source, r->plain ? NULL : r->signature, c, "compile_kernel");
+  TIDE_FREED char *code = compiled_code(r->source, r->plain ? NULL : r->signature, c, "compile_kernel");
   if (!code) return NULL;
   add_raw(&t, r, c, code);
-  free(code);
   return tide__text_end(&t, "compile_kernel");
 }
