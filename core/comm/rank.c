@@ -77,6 +77,7 @@ static tide_status get_table(const tide_collective **out) {
   const tide_collective *t = tide__collective_table();
   if (!t || !t->rank_open)
     return tide__fail(TIDE_SUPPORT, "nccl: these devices have no collectives of several processes");
+  tide__os_default_variable("NCCL_RUNTIME_CONNECT", "0"); /* ranks connect while the communicator is made */
   *out = t;
   return TIDE_OK;
 }
@@ -85,7 +86,6 @@ tide_status tide_nccl_rank_id(unsigned char id[TIDE_NCCL_ID]) {
   const tide_collective *t;
   TIDE_GIVEN("nccl_rank_id", id);
   TIDE_TRY(get_table(&t));
-  tide__os_default_variable("NCCL_RUNTIME_CONNECT", "0"); /* ranks connect while the communicator is made */
   return t->rank_id(id);
 }
 

@@ -6,8 +6,9 @@
  * the result. As NCCL's, making a communicator waits for all ranks, an operation that another rank does not come to
  * hangs, and abort ends it.
  *
- * It is strict about calls while one is in progress. Ranks that do not fit hang, as they may with NCCL. A job that is
- * killed leaves its files: the next check of ranks removes them. */
+ * It is strict about calls while one is in progress, and about NCCL_RUNTIME_CONNECT, which every rank has to set. Ranks
+ * that do not fit hang, as they may with NCCL. A job that is killed leaves its files: the next check of ranks removes
+ * them. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -312,6 +313,7 @@ NCCL(ncclCommInitRankConfig, comm **out, int n, id name, int rank, void *config)
     int blocking;
   } *given = config;
   if (given->size < 20 || given->magic != 0xcafebeef || given->blocking != 1 || !devices.queue) return INVALID;
+  if (!getenv("NCCL_RUNTIME_CONNECT")) return USAGE;
   comm *c = calloc(1, sizeof *c);
   c->n = n, c->rank = rank, c->last = &c->first;
   atomic_init(&c->state, IN_PROGRESS);

@@ -11,13 +11,17 @@
 
 enum { N = 1000 };
 
-static tide_nccl_rank *make(void) {
-  unsigned char id[TIDE_NCCL_ID];
+/* name: as another rank would have sent it; NULL: a new one. */
+static tide_nccl_rank *make(const char *name) {
+  unsigned char id[TIDE_NCCL_ID] = {0};
   tide_nccl_rank *rank = NULL;
   bool ready = false;
-  OK(tide_nccl_rank_id(id));
+  if (name)
+    memcpy(id, name, strlen(name));
+  else
+    OK(tide_nccl_rank_id(id));
   OK(tide_nccl_rank_new(&rank, 0, id, 1, 0));
-  for (int i = 0; rank && !ready && i < 600000; i++) {
+  for (int i = 0; rank && !ready && !failures && i < 600000; i++) {
     OK(tide_nccl_rank_ready(&ready, rank));
     usleep(100);
   }
@@ -90,6 +94,14 @@ static void test_abort(tide_nccl_rank *rank) {
   tide_tensor_release(x);
 }
 
+/* A rank that makes no name connects as the first one does. */
+static void test_named(void) {
+  char name[40];
+  unsetenv("NCCL_RUNTIME_CONNECT");
+  snprintf(name, sizeof name, "tide-nccl-%d-named", (int)getpid());
+  tide_nccl_rank_release(make(name));
+}
+
 /* A communicator whose other rank does not come waits for nobody's release. */
 static void test_alone(void) {
   unsigned char id[TIDE_NCCL_ID];
@@ -118,7 +130,8 @@ int main(int argc, char **argv) {
   }
   CHECK(status == TIDE_OK);
   if (status != TIDE_OK) return printf("nccl_rank_test: %s\n", tide_error_get()->message), 1;
-  tide_nccl_rank *a = make(), *b = make(), *c = make();
+  if (!is_gpu) test_named();
+  tide_nccl_rank *a = make(NULL), *b = make(NULL), *c = make(NULL);
   tide_stream *s;
   OK(tide_stream_new(&s, 0, 0));
   if (a && b && c) {
