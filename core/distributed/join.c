@@ -52,6 +52,7 @@ static tide_status count_local(void) {
 static tide_status join(const tide__launch *launch) {
   int size, rank;
   TRY(tide__launch_open(launch));
+  if (!tide__launch_host_has_mpi()) TRY(tide__launch_check_pmi(launch));
   TRY(initialise());
   TRY_MPI(Comm_size, (mpi_const.world, &size));
   TRY_MPI(Comm_rank, (mpi_const.world, &rank));

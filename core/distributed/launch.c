@@ -60,6 +60,21 @@ tide_status tide__launch_check_alone(const tide__launch *launch) {
   return TIDE_STATE;
 }
 
+/* Open MPI ends a process of srun that has no PMI. One that was chosen by name is asked itself: an old Open MPI may
+ * know Slurm's own PMI, which sets no variables. */
+tide_status tide__launch_check_pmi(const tide__launch *launch) {
+  const char *chosen = getenv("TIDE_MPI_LIBRARY");
+  bool is_slurm = launch->variable && !strncmp(launch->variable, "SLURM", 5);
+  if (!is_slurm || strcmp(mpi_abi, "Open MPI") != 0 || getenv("PMIX_RANK") || (chosen && *chosen)) return TIDE_OK;
+  tide__dist_fail(TIDE_LIBRARY,
+                  "init_process_group: srun started this process (%s=%d) without PMI, so %s, a library of Open MPI, "
+                  "finds no other rank; expected srun --mpi=pmix tide script.lua (srun --mpi=list says which there "
+                  "are), mpirun -n %d tide script.lua, or TIDE_MPI_LIBRARY=%s to call it all the same",
+                  launch->variable, launch->size, mpi_file, launch->size, mpi_file);
+  tide__tell_elsewhere(host.error_get()->message, launch->rank > 0);
+  return TIDE_LIBRARY;
+}
+
 void tide__launch_own(void) {
   is_owner = true;
   setenv(owner, "1", 1);

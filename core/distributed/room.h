@@ -44,6 +44,8 @@ tide__launch tide__launch_read(void);
 tide_status tide__launch_check_alone(const tide__launch *launch);
 /* Opens the library of the launcher, or the one that TIDE_MPI_LIBRARY names. */
 tide_status tide__launch_open(const tide__launch *launch);
+/* With the library open: fails if Open MPI would end this process, because srun gives it no PMI. */
+tide_status tide__launch_check_pmi(const tide__launch *launch);
 /* From now on processes that this one starts see that the launcher's variables are not theirs. */
 void tide__launch_own(void);
 bool tide__launch_host_has_mpi(void); /* has the program called MPI_Init? */

@@ -205,12 +205,16 @@ local function variables()
   file:write "local d = tide.distributed d.init_process_group { backend = 'alone' } print('alone', d.get_world_size())"
   file:close()
   local case = write_case { 0, "print 'joined'" }
+  local srun = "SLURM_JOBID=5 SLURM_STEPID=0 SLURM_NODELIST=a SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0"
   for _, try in ipairs {
     { torchrun:format(0), case, 1, "case%.lua:%d+: init_process_group: RANK, WORLD_SIZE=2 and MASTER_ADDR are set .-mpirun %-n 2 .-tide %-%-ranks 2" },
     { torchrun:format(1), alone, 0, "alone\t1" },
     { "WORLD_SIZE=1 RANK=0 MASTER_ADDR=127.0.0.1", case, 0, "joined" },
     { "WORLD_SIZE=2", case, 0, "joined" },
-    { "SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0", case, 1, "started 2 processes %(SLURM_STEP_NUM_TASKS%).-srun %-%-mpi=pmix" },
+    { "TIDE_MPI_LIBRARY=libmpich.so.12 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0", case, 1, "started 2 processes %(SLURM_STEP_NUM_TASKS%).-srun %-%-mpi=pmix" },
+    -- Open MPI would end these itself, with "The application appears to have been direct launched".
+    { srun, case, 1, "case%.lua:%d+: init_process_group: .-SLURM_STEP_NUM_TASKS=2.-without PMI.-srun %-%-mpi=pmix" },
+    { srun, alone, 0, "^alone\t1" },
     { "FLUX_JOB_SIZE=2 FLUX_TASK_RANK=0", case, 1, "started 2 processes %(FLUX_JOB_SIZE%)" },
     { "PMIX_RANK=1", case, 1, "started 2 processes %(PMIX_RANK%)" },
     { "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 TIDE_MPI_LIBRARY=libmpich.so.12", case, 1, "they do not belong together" },
