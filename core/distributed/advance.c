@@ -31,17 +31,20 @@ static void fail_compared(tide_work *w) {
 static tide_status begin_check(tide_work *w) {
   uint64_t hash = tide__note_hash(&w->note);
   w->check[0] = hash, w->check[1] = ~hash;
-  memset(w->check_requests, 0, sizeof w->check_requests);
   w->is_checked = true;
-  uint64_t comm = w->group->check, type = mpi_const.uint64;
-  if (w->group->size > 2) {
-    TRY_MPI(Iallreduce, (w->check, w->greatest, 2, type, mpi_const.max, comm, &w->check_requests[0]));
-    return TIDE_OK;
-  }
-  int other = 1 - w->group->rank; /* a message each way takes half the time */
-  TRY_MPI(Irecv, (w->greatest, 2, type, other, TIDE__HASH_TAG, comm, &w->check_requests[0]));
-  TRY_MPI(Isend, (w->check, 2, type, other, TIDE__HASH_TAG, comm, &w->check_requests[1]));
+  if (tide__has_letters(w->group)) return tide__letters_post(w, hash);
+  w->check_count = 1;
+  TRY_MPI(Iallreduce,
+          (w->check, w->greatest, 2, mpi_const.uint64, mpi_const.max, w->group->check, &w->check_requests[0]));
   return TIDE_OK;
+}
+
+/* All hashes are here. */
+static bool agrees(const tide_work *w) {
+  bool equal = w->letters || (w->greatest[0] == w->check[0] && w->greatest[1] == w->check[1]);
+  for (int i = 0; w->letters && equal && i < w->group->size; i++)
+    equal = !memcmp(tide__letter(w, i), w->check, sizeof w->check[0]);
+  return equal;
 }
 
 /* Is the request done? */
@@ -65,10 +68,10 @@ static tide_status begin_notes(tide_work *w) {
   for (int i = 0; i < g->size; i++) {
     w->notes[i] = w->note;
     if (i == g->rank) continue;
-    TRY_MPI(Irecv, (&w->notes[i], n, mpi_const.byte, i, tag, g->check, &w->note_requests[w->note_count]));
-    w->note_count++;
-    TRY_MPI(Isend, (&w->note, n, mpi_const.byte, i, tag, g->check, &w->note_requests[w->note_count]));
-    w->note_count++;
+    TRY_MPI(Irecv, (&w->notes[i], n, mpi_const.byte, i, tag, g->check, &w->note_requests[w->check_count]));
+    w->check_count++;
+    TRY_MPI(Isend, (&w->note, n, mpi_const.byte, i, tag, g->check, &w->note_requests[w->check_count]));
+    w->check_count++;
   }
   return TIDE_OK;
 }
@@ -76,23 +79,19 @@ static tide_status begin_notes(tide_work *w) {
 /* *done: nothing is left to compare, or the work has failed. */
 static tide_status test_check(bool *done, tide_work *w) {
   int status[TIDE__MPI_STATUS];
-  *done = !w->is_checked;
-  if (*done) return TIDE_OK;
-  TRY(is_done(done, w->is_comparing ? &w->note_requests[w->note_count - 1] : &w->check_requests[0], status));
-  if (*done && !w->is_comparing && w->group->size == 2) TRY(is_done(done, &w->check_requests[1], status));
-  if (!*done) return TIDE_OK;
-  if (w->is_comparing && --w->note_count) return *done = false, TIDE_OK;
-  if (w->is_comparing) return fail_compared(w), TIDE_OK;
-  if (w->greatest[0] == w->check[0] && w->greatest[1] == w->check[1]) {
-    w->is_checked = false;
-    return TIDE_OK;
+  uint64_t *requests = w->is_comparing ? w->note_requests : w->check_requests;
+  for (*done = true; w->is_checked && w->check_count; w->check_count--) {
+    TRY(is_done(done, &requests[w->check_count - 1], status));
+    if (!*done) return TIDE_OK;
   }
-  *done = false;
-  return begin_notes(w);
+  if (w->is_checked && w->is_comparing) return fail_compared(w), TIDE_OK;
+  if (w->is_checked && !agrees(w)) return *done = false, begin_notes(w);
+  w->is_checked = false;
+  return TIDE_OK;
 }
 
 static bool is_compared(const tide_work *w) {
-  return tide__check != TIDE_RANK_CHECK_OFF && w->group->size > 1 && !tide__is_message(w);
+  return w->carried || (tide__check != TIDE_RANK_CHECK_OFF && w->group->size > 1 && !tide__is_message(w));
 }
 
 /* ---- going on ---- */
@@ -186,6 +185,8 @@ void tide__work_advance(tide_work *w) {
     status = tide__nccl_test(&done, w);
   if (status == TIDE_OK && done && w->head) status = tide__message_next(&done, w);
   if (status == TIDE_OK && done && w->connect) status = tide__connect_next(&done, w);
+  bool is_all = done && w->tested == w->count && compared && (mpi || !tide__is_message(w));
+  if (status == TIDE_OK && is_all && w->carried) status = tide__letters_join(w);
   if (status != TIDE_OK && w->is_checked) { /* perhaps because ranks do not agree, which says more */
     w->message = strdup(host.error_get()->message);
     w->status = status, w->seen = tide__dist_now();
@@ -193,7 +194,7 @@ void tide__work_advance(tide_work *w) {
     tide__work_fail(w, status);
   } else if (w->note.kind == TIDE_LEAVE_RANKS && is_busy()) {
     return; /* nothing ends before all that was begun */
-  } else if (done && w->tested == w->count && compared && (mpi || !tide__is_message(w))) {
+  } else if (is_all) {
     w->state = WORK_COMPLETE;
   }
 }
@@ -204,7 +205,8 @@ void tide__work_free(tide_work *w) {
   tide__side_clear(&w->in), tide__side_clear(&w->out);
   tide__group_release(w->group), tide__group_release(w->made);
   host.tensor_release(w->landing);
-  free(w->in_split), free(w->out_split), free(w->notes), free(w->note_requests), free(w->new_ranks), free(w->message);
+  free(w->letters), free(w->in_split), free(w->out_split), free(w->notes), free(w->note_requests), free(w->new_ranks),
+      free(w->message);
   if (w->requests != w->few) free(w->requests);
   tide__message_free(w);
   tide__connect_free(w);

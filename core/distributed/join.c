@@ -39,13 +39,27 @@ static tide_status fail_alone(const tide__launch *launch, int size) {
       is_open_mpi ? "openmpi" : "mpich", is_open_mpi ? "libmpich.so.12" : "libmpi.so.40");
 }
 
+/* Has this machine more ranks than processors that one of them may use? Launchers bind each rank to some of its own. */
+static tide_status count_processors(uint64_t local) {
+  unsigned char usable[1024];
+  int n = (int)sizeof usable, count = 0, flag = 0, status[TIDE__MPI_STATUS];
+  uint64_t request = 0;
+  for (int i = 0; i < n; i++) usable[i] = tide__os_may_use(i);
+  void *in = (void *)(intptr_t)mpi_const.in_place;
+  TRY_MPI(Iallreduce, (in, usable, n, mpi_const.uint8, mpi_const.max, local, &request));
+  while (!flag) TRY_MPI(Test, (&request, &flag, status));
+  for (int i = 0; i < n; i++) count += usable[i];
+  tide__crowded = tide__local_size > count;
+  return TIDE_OK;
+}
+
 static tide_status count_local(void) {
   uint64_t local = 0;
   TRY_MPI(Comm_split_type, (mpi_const.world, mpi_const.shared, 0, mpi_const.info_null, &local));
   TRY_MPI(Comm_rank, (local, &tide__local_rank));
   TRY_MPI(Comm_size, (local, &tide__local_size));
+  TRY(count_processors(local));
   TRY_MPI(Comm_free, (&local));
-  tide__crowded = tide__local_size > tide__os_processors(true);
   return TIDE_OK;
 }
 

@@ -132,18 +132,63 @@ static tide_status post_reduce(tide_work *w, const char *in, char *out, int64_t 
   return TIDE_OK;
 }
 
+/* In a small group each rank sends its values to all others. The first ones travel with the comparison: one message
+ * does both, and every receiver has room for it. What follows are pieces that are sent at once, too. */
+tide_status tide__letters_post(tide_work *w, uint64_t hash) {
+  const tide_group *g = w->group;
+  int64_t bytes = w->carried < TIDE__LETTER_BYTES ? w->carried : TIDE__LETTER_BYTES;
+  if (!(w->letters = malloc((size_t)(tide__letter_room(w) * g->size))))
+    return tide__dist_fail(TIDE_MEMORY, "%s: no memory for what ranks send", w->note.name);
+  char *own = tide__letter(w, g->rank);
+  memset(own, 0, TIDE__HEAD_BYTES), memcpy(own, &hash, sizeof hash);
+  if (w->carried) memcpy(own + TIDE__HEAD_BYTES, w->out.bytes, (size_t)w->carried);
+  for (int step = 0; step < 2; step++) {
+    for (int i = 0; i < g->size; i++) {
+      uint64_t *request = &w->check_requests[w->check_count];
+      if (i == g->rank) continue;
+      *request = 0;
+      if (!step)
+        TRY_MPI(Isend, (own, (int)(TIDE__HEAD_BYTES + bytes), mpi_const.byte, i, TIDE__HASH_TAG, g->check, request));
+      else
+        TRY_MPI(Irecv, (tide__letter(w, i), TIDE__HEAD_BYTES + TIDE__LETTER_BYTES, mpi_const.byte, i, TIDE__HASH_TAG,
+                        g->check, request));
+      w->check_count++;
+    }
+  }
+  return TIDE_OK;
+}
+
+static tide_status post_carried(tide_work *w) {
+  for (int64_t at = TIDE__LETTER_BYTES; at < w->carried; at += TIDE__LETTER_BYTES) {
+    int64_t bytes = w->carried - at < TIDE__LETTER_BYTES ? w->carried - at : TIDE__LETTER_BYTES;
+    for (int i = 0; i < w->group->size; i++) {
+      if (i == w->group->rank) continue;
+      TRY(recv_part(w, tide__letter(w, i) + TIDE__HEAD_BYTES + at, bytes, i));
+      TRY(send_part(w, tide__letter(w, w->group->rank) + TIDE__HEAD_BYTES + at, bytes, i));
+    }
+  }
+  return TIDE_OK;
+}
+
+/* On all ranks in the same order, for the same bits. */
+tide_status tide__letters_join(tide_work *w) {
+  int last = w->group->size - 1, n = (int)(w->carried / (int64_t)host.dtype_size(w->out.dtype));
+  uint64_t type = type_of(w->out.dtype), op = op_of(w->op, w->out.dtype);
+  memcpy(w->out.bytes, tide__letter(w, last) + TIDE__HEAD_BYTES, (size_t)w->carried);
+  while (last--) TRY_MPI(Reduce_local, (tide__letter(w, last) + TIDE__HEAD_BYTES, w->out.bytes, n, type, op));
+  return TIDE_OK;
+}
+
 /* Between two ranks a message each way moves what a collective moves, in pieces that are joined while others come. The
  * libraries' own take up to ten times as long. */
-enum { SMALL_PIECE = 2048, LARGE_PIECE = 1 << 18 };
-
-static int64_t pair_piece(int64_t bytes, int64_t size) {
-  int64_t most = bytes <= 4 * SMALL_PIECE ? SMALL_PIECE : LARGE_PIECE; /* small: sent without a word of the receiver */
+static int64_t pair_piece(int64_t size) {
+  int64_t most = 1 << 18;
   if (most > tide__most_bytes) most = tide__most_bytes;
   return most < size ? size : most / size * size;
 }
 
 static tide_status post_pair(tide_work *w, const char *from) {
-  int64_t size = (int64_t)host.dtype_size(w->out.dtype), bytes = w->out.numel * size, most = pair_piece(bytes, size);
+  int64_t size = (int64_t)host.dtype_size(w->out.dtype), bytes = w->out.numel * size, most = pair_piece(size);
   int other = 1 - w->group->rank;
   if (!bytes) return TIDE_OK;
   for (int64_t at = 0; at < bytes; at += most) {
@@ -156,7 +201,7 @@ static tide_status post_pair(tide_work *w, const char *from) {
 
 /* Both ranks have the operands in the same order, for the same bits: sums need no order. */
 tide_status tide__post_join(tide_work *w) {
-  int64_t size = (int64_t)host.dtype_size(w->out.dtype), bytes = w->out.numel * size, most = pair_piece(bytes, size);
+  int64_t size = (int64_t)host.dtype_size(w->out.dtype), bytes = w->out.numel * size, most = pair_piece(size);
   int64_t n = bytes - w->joined < most ? bytes - w->joined : most;
   char *landing = (char *)host.tensor_data(w->landing) + w->joined, *out = w->out.bytes + w->joined;
   bool is_second = w->group->rank == 1 && op_of(w->op, w->out.dtype) != mpi_const.sum;
@@ -244,6 +289,7 @@ tide_status tide__post(tide_work *w) {
   switch (w->note.kind) {
   case TIDE_BROADCAST_RANKS: return post_broadcast(w);
   case TIDE_ALL_REDUCE_RANKS:
+    if (w->carried) return post_carried(w);
     if (g->size == 2) return post_pair(w, w->out.bytes);
     return post_reduce(w, NULL, w->out.bytes, w->out.numel, -1);
   case TIDE_REDUCE_RANKS:

@@ -147,6 +147,7 @@ typedef enum tide__state {
 typedef struct tide__connect tide__connect;
 typedef struct tide__head tide__head;
 /* Of messages that are no script's, whose tags are below 32000: notes, by the number of their operation. */
+enum { TIDE__FEW_RANKS = 4, TIDE__HEAD_BYTES = 16, TIDE__LETTER_BYTES = 2048, TIDE__CARRIED_BYTES = 8192 };
 enum { TIDE__LONG_TAG = 32767, TIDE__NOTES_TAG = 32100, TIDE__NOTES_TAGS = 600, TIDE__HASH_TAG = 32766 };
 
 struct tide_work {
@@ -173,8 +174,11 @@ struct tide_work {
   tide_work *behind;
   int from;
   char *dropped;
-  /* The comparison: hash and its complement, here and the greatest of all ranks. */
-  uint64_t check[2], greatest[2], check_requests[2];
+  /* The comparison: hash and its complement, here and the greatest of all ranks. In a small group letters, one from
+   * each rank, which carry the values of a small all_reduce, too: `carried` bytes. */
+  uint64_t check[2], greatest[2], check_requests[2 * TIDE__FEW_RANKS];
+  char *letters;
+  int64_t carried;
   bool is_queued, is_checked, is_comparing;
   bool is_running; /* progress.c has it */
   bool is_awaited; /* by the host, or by a stream */
@@ -186,8 +190,8 @@ struct tide_work {
   tide_event *written; /* behind what the stream writes, or NULL */
   tide__note *notes;   /* of all ranks, when they do not agree */
   uint64_t *note_requests;
-  int note_count; /* of the requests that are not done */
-  double limit;   /* seconds that it may wait */
+  int check_count; /* of the comparison's requests that are not done */
+  double limit;    /* seconds that it may wait */
   double started, reported, seen;
   int tests;
   bool has_noted, has_noticed, is_new_group;
@@ -200,6 +204,14 @@ struct tide_work {
 /* post.c: begins the operation, whose bytes are there; bytes in pieces. join: two more requests are done. */
 tide_status tide__post(tide_work *work); /* no message */
 tide_status tide__post_join(tide_work *work);
+/* Letters: the hash and the first values, to all others; and the values of all ranks joined. */
+tide_status tide__letters_post(tide_work *work, uint64_t hash);
+tide_status tide__letters_join(tide_work *work);
+static inline int64_t tide__letter_room(const tide_work *w) {
+  return TIDE__HEAD_BYTES + (w->carried > TIDE__LETTER_BYTES ? w->carried : TIDE__LETTER_BYTES);
+}
+static inline char *tide__letter(const tide_work *w, int rank) { return w->letters + rank * tide__letter_room(w); }
+static inline bool tide__has_letters(const tide_group *g) { return g->size <= TIDE__FEW_RANKS; }
 void *tide__post_add(tide_work *work); /* a place for one more request, which is 0; NULL: no memory */
 /* The request is a place in an array that grows: MPI keeps no address of it. */
 #define POST(call, ...)                                                                                                \

@@ -144,6 +144,9 @@ static bool is_in_place(const tide_work *w) {
 }
 
 static tide_status make_landing(tide_work *w) {
+  int64_t bytes = tide__side_bytes(&w->out);
+  bool is_carried = w->note.kind == TIDE_ALL_REDUCE_RANKS && w->group->size > 1 && tide__has_letters(w->group);
+  if (is_carried && bytes <= TIDE__CARRIED_BYTES) return w->carried = bytes, TIDE_OK;
   bool joins = w->note.kind == TIDE_ALL_REDUCE_RANKS || w->note.kind == TIDE_REDUCE_SCATTER_RANKS;
   tide_options options = {w->out.dtype, TIDE_CPU, false, sizeof options};
   return joins && w->group->size == 2 ? host.empty(&w->landing, &w->out.numel, 1, &options) : TIDE_OK;

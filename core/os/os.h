@@ -35,6 +35,7 @@ void tide__os_wait_until(pthread_cond_t *condition, pthread_mutex_t *mutex, cons
 /* ---- the machine ---- */
 
 int tide__os_processors(bool usable); /* all, or the usable ones of this process; at least 1 */
+bool tide__os_may_use(int processor); /* counted from 0: may this process run there? */
 /* Of the machine, in bytes; 0 where nobody knows. */
 void tide__os_memory(size_t *unused, size_t *total);
 int64_t tide__os_cache(int level);             /* 2 or 3: bytes of a processor's cache; 0 where nobody knows */

@@ -47,6 +47,14 @@ int tide__os_processors(bool usable) {
   return n < 1 ? 1 : n > INT_MAX ? INT_MAX : (int)n;
 }
 
+bool tide__os_may_use(int processor) {
+#  ifdef CPU_COUNT
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return processor < CPU_SETSIZE && CPU_ISSET((size_t)processor, &set);
+#  endif
+  return processor < tide__os_processors(false);
+}
+
 void tide__os_memory(size_t *unused, size_t *total) {
   long page = sysconf(_SC_PAGESIZE), pages = sysconf(_SC_PHYS_PAGES), left = 0;
 #  ifdef _SC_AVPHYS_PAGES

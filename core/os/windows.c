@@ -34,6 +34,8 @@ int tide__os_processors(bool usable) {
   return info.dwNumberOfProcessors ? (int)info.dwNumberOfProcessors : 1;
 }
 
+bool tide__os_may_use(int processor) { return processor < tide__os_processors(true); }
+
 void tide__os_memory(size_t *unused, size_t *total) {
   MEMORYSTATUSEX status = {.dwLength = sizeof status};
   bool known = GlobalMemoryStatusEx(&status);

@@ -106,6 +106,20 @@ describe("distributed: collectives", function()
     end
   end)
 
+  it("adds what one message holds, and what takes several", function()
+    for level in ("off info detail"):gmatch "%a+" do
+      dist.set_debug_level(level)
+      for _, n in ipairs { 511, 512, 513, 1500, 2048, 2049 } do -- float32: one of 2048 bytes, pieces up to 8192
+        local x = tide.arange(n, here) % 97 + rank * 100
+        local work = dist.all_reduce(tide.ones(n, here), { async_op = true })
+        dist.all_reduce(x)
+        work:wait()
+        assert.is_true(tide.equal(x, (tide.arange(n, here) % 97) * size + 50 * size * (size - 1)))
+      end
+    end
+    dist.set_debug_level "info"
+  end)
+
   it("adds 16-bit floats as float32 and rounds once", function()
     if dist.get_backend() == "nccl" then return pending "NCCL rounds as it likes" end
     -- 2048 + 1 is 2048 in float16: sums that round at each step never come beyond.
