@@ -256,8 +256,9 @@ describe("examples of help", function()
         local of_tensor = row.path == "Tensor" or row.path == "tide"
         local joint = row.path:find "^tide%." and row.path:sub(6) .. "." or row.path .. ":"
         local heading = of_tensor and row.name or joint .. row.name
-        local expected = list[heading] or of_tensor and list[row.name:match "^(.*)_$"]
+        local expected = list[heading] or of_tensor and list[row.name:match "^(.*)_$"] or nil
         assert.are.equal(expected, row.example, heading)
+        assert.is_true(expected ~= nil or heading:find "^ffi" ~= nil, heading) -- which LuaJIT alone has
         count = count + 1
       end
     end
