@@ -5,8 +5,7 @@
  * touches global memory. That lets the next kernel in, which does likewise, and waits for the whole of the previous
  * one, with its writes, which in turn has waited for all before it. Library kernels and copies know nothing of this and
  * are ordered in full. */
-#ifndef TIDEK_LAUNCH_CUH
-#define TIDEK_LAUNCH_CUH
+#pragma once
 
 #include <cuda_runtime.h>
 #include <stdint.h>
@@ -116,4 +115,3 @@ template <class S, int N> struct alignas(sizeof(S) * N) Pack {
 };
 
 } // namespace tidek
-#endif

@@ -1,7 +1,6 @@
 /* mailbox.cuh: how a kernel reports a value that it cannot take: the first thread of all fills the device's mailbox,
  * which the host reads at its next wait. */
-#ifndef TIDEK_MAILBOX_CUH
-#define TIDEK_MAILBOX_CUH
+#pragma once
 
 #include "tidek.h"
 
@@ -25,4 +24,3 @@ static __device__ __noinline__ void report(const Mail &mail, int64_t value, int6
 }
 
 } // namespace tidek
-#endif

@@ -3,8 +3,7 @@
  * Each takes the stream and a struct of plan.h, queues its kernels and returns the cudaError_t of doing so, as an int.
  * The device of the stream is current. Scratch memory is given by the caller, who asks for its size first; `sms` is the
  * device's number of multiprocessors. */
-#ifndef TIDEK_H
-#define TIDEK_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -88,5 +87,4 @@ int tidek_sleep(cudaStream_t stream, int64_t cycles);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

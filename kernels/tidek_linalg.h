@@ -1,7 +1,6 @@
 /* tidek_linalg.h: the launchers of linalg.cu and linalg_small.cu, beside those of tidek.h. Each returns the cudaError_t
  * of queueing its kernel. type: 0 to 3, float32 to complex128. Matrices are stored by columns without gaps. */
-#ifndef TIDEK_LINALG_H
-#define TIDEK_LINALG_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
@@ -41,5 +40,4 @@ int tidek_narrow_columns(cudaStream_t stream, int type, void *to, const void *fr
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,6 +1,5 @@
 /* tidek_pack.h: the launcher of pack.cu, beside those of tidek.h. */
-#ifndef TIDEK_PACK_H
-#define TIDEK_PACK_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -15,5 +14,4 @@ int tidek_pack(cudaStream_t stream, const tide_pack_args *a);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

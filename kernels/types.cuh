@@ -4,8 +4,7 @@
  * worked on as. cast<D>(s) is the one definition of a conversion: floats to integers truncate through int64 (what does
  * not fit becomes the smallest int64, as on the CPU), to Bool is != 0, complex to real drops the imaginary part, and
  * what becomes a 16-bit float is a float32 first. */
-#ifndef TIDEK_TYPES_CUH
-#define TIDEK_TYPES_CUH
+#pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -106,7 +105,7 @@ template <class T, int N, class O>
 static __device__ __forceinline__ void load_any(T (&out)[N], const void *p, const O (&offset)[N], int dtype) {
   switch (dtype) {
 #define X(NAME, S)                                                                                                     \
-case NAME: _Pragma("unroll") for (int e = 0; e < N; e++) out[e] = cast<T>(((const S *)p)[offset[e]]); break;
+  case NAME: _Pragma("unroll") for (int e = 0; e < N; e++) out[e] = cast<T>(((const S *)p)[offset[e]]); break;
     TIDEK_STORAGES(X)
 #undef X
   }
@@ -115,7 +114,7 @@ case NAME: _Pragma("unroll") for (int e = 0; e < N; e++) out[e] = cast<T>(((cons
 template <class T> static __device__ __forceinline__ void store_any(void *p, int64_t offset, int dtype, T value) {
   switch (dtype) {
 #define X(NAME, S)                                                                                                     \
-case NAME: ((S *)p)[offset] = cast<S>(value); break;
+  case NAME: ((S *)p)[offset] = cast<S>(value); break;
     TIDEK_STORAGES(X)
 #undef X
   }
@@ -127,4 +126,3 @@ static inline int dtype_bytes(int dtype) {
 }
 
 } // namespace tidek
-#endif

@@ -2,8 +2,7 @@
  * is told. A NULL slot marked (optional) means "not supported". Handles are the backend's own; all calls may come from
  * any thread, with no current device assumed and none changed. A slot that fails returns a status and has called
  * host->fail with the reason, or for driver errors host->fail_driver. */
-#ifndef TIDE_BACKEND_H
-#define TIDE_BACKEND_H
+#pragma once
 
 #include "collective.h"
 #include "compiler.h"
@@ -79,5 +78,3 @@ struct tide_stream_head {
   int device;
 };
 static inline void *tide_stream_impl(const tide_stream *s) { return ((const struct tide_stream_head *)s)->impl; }
-
-#endif

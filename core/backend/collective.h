@@ -3,8 +3,7 @@
  * A communicator is for a list of devices, which are its ranks. A call queues one operation on a stream of each rank
  * and returns; core allows one call at a time. Calls that can hang are watched by core, which asks `health` and in the
  * end aborts. */
-#ifndef TIDE_COLLECTIVE_H
-#define TIDE_COLLECTIVE_H
+#pragma once
 
 #include "tide/nccl.h"
 
@@ -46,5 +45,3 @@ typedef struct tide_collective {
   tide_status (*rank_run)(int device, void *comm, const tide_collective_call *call); /* this rank's part is [0] */
   void (*rank_close)(int device, void *comm, bool abort);
 } tide_collective;
-
-#endif

@@ -3,8 +3,7 @@
  * Core writes the text, keeps what was made and decides when to make it; a backend brings the dialect (four pieces of
  * text), a compiler that it opens on first use, and loads and launches the result. An image is what the compiler gives,
  * as bytes: it can be kept in a file and loaded by another process with the same architecture. */
-#ifndef TIDE_COMPILER_H
-#define TIDE_COMPILER_H
+#pragma once
 
 #include "base/fused.h"
 
@@ -122,5 +121,3 @@ typedef struct tide_compiler {
   const tide_interpreter *interpreter; /* of a host; or NULL */
   const tide_assembler *assembler;     /* of an accelerator; or NULL */
 } tide_compiler;
-
-#endif

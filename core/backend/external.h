@@ -1,7 +1,6 @@
 /* external.h: what a backend makes of memory and semaphores of other APIs. The table is optional, and of it the part
  * for OpenGL. */
-#ifndef TIDE_BACKEND_EXTERNAL_H
-#define TIDE_BACKEND_EXTERNAL_H
+#pragma once
 
 #include "tide/external.h"
 
@@ -24,5 +23,3 @@ typedef struct tide_external {
   tide_status (*gl_unmap)(void *stream, void *gl);
   tide_status (*gl_write)(void *stream, void *gl, const void *src, size_t row, size_t rows); /* to a texture */
 } tide_external;
-
-#endif

@@ -1,7 +1,6 @@
 /* library.h: libraries that are opened at run time, as library.def lists them. Of each there is a struct tide__<id> of
  * its functions and a number TIDE__LIBRARY_<id>. */
-#ifndef TIDE_LIBRARY_H
-#define TIDE_LIBRARY_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -32,5 +31,3 @@ typedef enum tide__library {
 /* Opens the library and fills `calls`, its struct, which is filled for good. False: `problem` says what is missing and
  * what to install. To be called once; an open library stays until the process ends. */
 bool tide__library_open(void *calls, tide__library which, char *problem, size_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* nccl.h: what backends share of NCCL: its functions, its numbers, and communicators of several processes. */
-#ifndef TIDE_BACKEND_NCCL_H
-#define TIDE_BACKEND_NCCL_H
+#pragma once
 
 #include "backend.h"
 #include "library.h"
@@ -20,5 +19,3 @@ tide_status tide__nccl_rank_open(const tide_backend_host *host, void **out, int 
                                  int rank);
 tide_status tide__nccl_rank_ready(const tide_backend_host *host, bool *ready, int device, void *comm);
 void tide__nccl_rank_close(void *comm, bool abort);
-
-#endif

@@ -1,6 +1,5 @@
 /* registry.h: the kinds of device that this library has. Each registers itself, so no room names one. */
-#ifndef TIDE_REGISTRY_H
-#define TIDE_REGISTRY_H
+#pragma once
 
 #include "backend.h"
 
@@ -35,5 +34,3 @@ const tide_backend_kind *tide__backend_kind_wanted(const tide_config *config);
 /* Applies the text of CUDA_VISIBLE_DEVICES (NULL: not set) to the machine's devices: picked[i] becomes the machine's
  * index of visible device i. Returns how many are visible, at most `count`. */
 int tide__visible(int *picked, const char *text, char (*uuid)[TIDE_UUID_TEXT], int count);
-
-#endif

@@ -1,6 +1,5 @@
 /* tracer.h: what a backend offers that can tell when its devices did what. Part of the backend's table. */
-#ifndef TIDE_TRACER_H
-#define TIDE_TRACER_H
+#pragma once
 
 #include "tide/tide.h"
 
@@ -41,5 +40,3 @@ typedef struct tide_tracer {
   /* Tells profilers of other makers to begin or to end their collection. */
   tide_status (*control)(bool start);
 } tide_tracer;
-
-#endif

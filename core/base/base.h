@@ -2,8 +2,7 @@
  *
  * It stands on nothing. The other headers of base hold one thing each, and whoever needs it includes it; those that are
  * meant for C and CUDA alike (plan.h, random.h, special.h) include nothing of this. */
-#ifndef TIDE_CORE_BASE_H
-#define TIDE_CORE_BASE_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -151,5 +150,3 @@ typedef struct tide_random_args tide_random_args;
 void tide__random_limits(tide_random_args *a);
 extern const char *const tide__random_names[]; /* of each kind of random numbers */
 extern const char *const tide__linalg_names[]; /* of each routine */
-
-#endif

@@ -1,6 +1,5 @@
 /* biased_mutex.h: a mutex for one frequent owner, whose thread takes it without a locked instruction (core only). */
-#ifndef TIDE_BIASED_H
-#define TIDE_BIASED_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -53,5 +52,3 @@ static inline void tide__biased_unlock(tide__biased *l) {
     atomic_store_explicit(&l->inside[tide__thread_number], false, memory_order_release);
   }
 }
-
-#endif

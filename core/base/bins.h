@@ -1,6 +1,5 @@
 /* bins.h: the bin that a number falls in, as tide_index_args has it; for C and for CUDA. */
-#ifndef TIDE_BINS_H
-#define TIDE_BINS_H
+#pragma once
 
 #include "plan.h"
 #include "random.h"
@@ -31,6 +30,4 @@ TIDE_BIN(tide_bin_f64, double, int64_t)
 #ifdef __CUDACC__
 TIDE_BIN(tide_bin, float, int32_t)
 TIDE_BIN(tide_bin, double, int32_t)
-#endif
-
 #endif

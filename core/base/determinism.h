@@ -1,6 +1,5 @@
 /* determinism.h: what heeds tide_set_deterministic. */
-#ifndef TIDE_DETERMINISM_H
-#define TIDE_DETERMINISM_H
+#pragma once
 
 #include <stdio.h>
 
@@ -13,5 +12,3 @@ static inline bool tide__deterministic(void) {
 }
 /* Where there is no deterministic way: SUPPORT, or a warning where it is only asked to warn. */
 tide_status tide__determinism_refuse(const char *what, const char *why);
-
-#endif

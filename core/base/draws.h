@@ -1,6 +1,5 @@
 /* draws.h: random numbers that take more than a transformation of their bits, for C and for CUDA. */
-#ifndef TIDE_DRAWS_H
-#define TIDE_DRAWS_H
+#pragma once
 
 #include "special.h"
 
@@ -48,5 +47,3 @@ TIDE_FN int64_t tide_pick_place(const double *sums, int64_t n, double unit) {
   }
   return from;
 }
-
-#endif

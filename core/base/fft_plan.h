@@ -1,6 +1,5 @@
 /* fft_plan.h: the struct in which core hands Fourier transforms to a backend. */
-#ifndef TIDE_FFT_PLAN_H
-#define TIDE_FFT_PLAN_H
+#pragma once
 
 #include "plan.h"
 
@@ -28,5 +27,3 @@ typedef struct tide_fft_args {
   double scale;
   tide_fft_shape shape;
 } tide_fft_args;
-
-#endif

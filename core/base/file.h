@@ -1,6 +1,5 @@
 /* file.h: what core knows of files beyond tide/file.h. */
-#ifndef TIDE_FILE_PRIVATE_H
-#define TIDE_FILE_PRIVATE_H
+#pragma once
 
 #include "base.h"
 #include "tide/file.h"
@@ -9,5 +8,3 @@
 void tide__file_name(char *out, size_t size, const tide_file *file);
 /* Could a file be written there? Leaves nothing behind. */
 tide_status tide__file_check(const char *what, const char *path);
-
-#endif

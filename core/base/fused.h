@@ -1,8 +1,7 @@
 /* fused.h: fused operations as a list of nodes whose dtypes are known: the one form of them. core/jit/fuse makes the
  * list and writes the texts of kernels from it; an assembler's writer (cuda/ptx.c) and the loops of a host
  * (cpu/jit/fused.c) read it as it is, in the arguments of a launch. */
-#ifndef TIDE_BASE_FUSED_H
-#define TIDE_BASE_FUSED_H
+#pragma once
 
 #include "plan.h"
 #include "tide/fuse.h"
@@ -54,5 +53,3 @@ typedef struct tide_fused_program {
   tide_fused_number number[TIDE_FUSE_SCALARS];
   tide_fused_node node[TIDE_FUSED_NODES];
 } tide_fused_program;
-
-#endif

@@ -1,6 +1,5 @@
 /* json.h: strings as JSON has them. Private to core. */
-#ifndef TIDE_JSON_H
-#define TIDE_JSON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,5 +9,3 @@
  * escaped, because the text may be put into a page. */
 void tide__json_string(FILE *f, const char *text, size_t length);
 bool tide__utf8(const char *text, size_t length); /* is it? */
-
-#endif

@@ -1,8 +1,5 @@
 /* likely.h: what a branch most often does. Private to core. */
-#ifndef TIDE_LIKELY_H
-#define TIDE_LIKELY_H
+#pragma once
 
 #define TIDE_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define TIDE_UNLIKELY(x) __builtin_expect(!!(x), 0)
-
-#endif

@@ -1,6 +1,5 @@
 /* lock.h: a mutex that is held until the block is left, by any way. Private to core. */
-#ifndef TIDE_LOCK_H
-#define TIDE_LOCK_H
+#pragma once
 
 #include <pthread.h>
 
@@ -12,5 +11,3 @@ static inline void tide__unlock(pthread_mutex_t **mutex) { pthread_mutex_unlock(
 /* A declaration, once in a block. */
 #define TIDE_LOCKED(mutex)                                                                                             \
   __attribute__((cleanup(tide__unlock), unused)) pthread_mutex_t *held_until_here_ = tide__lock(mutex)
-
-#endif

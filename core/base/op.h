@@ -1,6 +1,5 @@
 /* op.h: the table of elementwise ops, as core reads it. Private to core. */
-#ifndef TIDE_OP_H
-#define TIDE_OP_H
+#pragma once
 
 #include "tide/tide.h"
 
@@ -28,5 +27,3 @@ typedef struct tide__op_traits {
 const tide__op_traits *tide__op_traits_get(tide_op op);
 /* The result dtype when all operands have one dtype that is computed in its own compute dtype; or TIDE_SLOW. */
 extern const uint8_t tide__rule_result[][TIDE_DTYPE_COUNT];
-
-#endif

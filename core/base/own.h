@@ -1,6 +1,5 @@
 /* own.h: memory that goes where its block is left, and lists that grow. Private to core. */
-#ifndef TIDE_OWN_H
-#define TIDE_OWN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -17,5 +16,3 @@ static inline void tide__freed(void *variable) {
 /* Makes room for another item behind the `count` ones of a list, whose pointer is at `list`. False: there is no memory,
  * and nothing has changed. */
 bool tide__grow(void *list, int *room, int count, size_t item);
-
-#endif

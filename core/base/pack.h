@@ -1,6 +1,5 @@
 /* pack.h: many pieces of memory copied by one launch. Clean for C and CUDA. */
-#ifndef TIDE_PACK_H
-#define TIDE_PACK_H
+#pragma once
 
 #include "plan.h"
 
@@ -18,5 +17,3 @@ typedef struct tide_pack_args {
   int32_t n;
   tide_pack_piece piece[TIDE_PACK_PIECES];
 } tide_pack_args;
-
-#endif

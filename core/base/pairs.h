@@ -10,8 +10,7 @@
  * logsumexp: the largest element m and the sum of exp(x - m). The smaller of two maxima is subtracted from the larger,
  * so that no exponential overflows; equal ones, infinities among them, have the distance 0. A NaN is never the maximum,
  * but makes the sum NaN. */
-#ifndef TIDE_PAIRS_H
-#define TIDE_PAIRS_H
+#pragma once
 
 #include "random.h"
 
@@ -38,5 +37,3 @@
   TIDE_FN T tide_logsumexp_end_##s(T most, T sum) { return most + log##f(sum); }
 TIDE_LOGSUMEXP(f32, float, f)
 TIDE_LOGSUMEXP(f64, double, )
-
-#endif

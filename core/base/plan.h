@@ -4,8 +4,7 @@
  * copy it and run it later; all device addresses stand in head.ptr, so that a backend may translate them. Dimensions
  * are collapsed and ordered from the outermost to the innermost by the strides of the output; dim ndim-1 is innermost.
  * Strides count elements and may be 0 (broadcast) or negative. An empty operation never reaches a backend. */
-#ifndef TIDE_PLAN_H
-#define TIDE_PLAN_H
+#pragma once
 
 #include <stdint.h>
 #include "tide/tide.h"
@@ -342,5 +341,3 @@ typedef struct tide_pairs_args {
   int32_t op, dtype;
   int64_t batch, n, m, k;
 } tide_pairs_args;
-
-#endif

@@ -1,6 +1,5 @@
 /* quota.h: what counts against the quota of the tide_current that is bound to the calling thread. */
-#ifndef TIDE_BASE_QUOTA_H
-#define TIDE_BASE_QUOTA_H
+#pragma once
 
 #include "base.h"
 #include "likely.h"
@@ -63,5 +62,3 @@ bool tide__quota_ends(void);                           /* must what runs here en
 tide_status tide__quota_waits(const char *what);       /* may the host wait where nobody asked it to? */
 tide_status tide__waits_refused(const char *what);     /* what tide_refuse_waits has set */
 tide_status tide__quota_interrupted(const char *what); /* the failure of what had to end, by a quota or by the host */
-
-#endif

@@ -5,8 +5,7 @@
  * 2 of group i / 2. Every call advances the generator's offset by 4. Nothing else enters, so the values depend on seed,
  * offset and i alone. All roundings are explicit (fma), so that integers and uniforms are equal bit for bit on every
  * kind of device. */
-#ifndef TIDE_RANDOM_H
-#define TIDE_RANDOM_H
+#pragma once
 
 #include <stdint.h>
 #include <math.h>
@@ -60,5 +59,3 @@ TIDE_FN uint64_t tide_spare_group(uint64_t i) { return i + ((uint64_t)1 << 48); 
  *   PICK         the first place of the line whose running sum is above unit of float64 times the last one
  * Values of float16, bfloat16 and integer dtypes are computed as float32, those of float64 as float64, those of POISSON
  * always. tide__random_limits says what keeps them inside the support of the kind when they are rounded. */
-
-#endif

@@ -1,6 +1,5 @@
 /* refs.h: reference counts. Private to core. */
-#ifndef TIDE_REFS_H
-#define TIDE_REFS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -16,5 +15,3 @@ static inline bool tide__ref_drop_some(_Atomic int64_t *refs, int64_t n) {
          atomic_fetch_sub_explicit(refs, n, memory_order_acq_rel) == n;
 }
 static inline bool tide__ref_drop(_Atomic int64_t *refs) { return tide__ref_drop_some(refs, 1); }
-
-#endif

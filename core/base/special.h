@@ -14,8 +14,7 @@
  *   ndtri    the quantile of the normal distribution, by AS 241 as erfinv.
  *   lgamma   the libraries' own, without the global variable that C's lgamma writes.
  *   log_add  log(exp(a) + exp(b)). Equal infinities have the distance 0; NaN passes. */
-#ifndef TIDE_SPECIAL_H
-#define TIDE_SPECIAL_H
+#pragma once
 
 #include <string.h>
 
@@ -288,5 +287,3 @@ TIDE_FN float tide_nextafter_narrow(float a, float b, int lost) {
   }
 TIDE_LOG_ADD(f32, float, f)
 TIDE_LOG_ADD(f64, double, )
-
-#endif

@@ -1,6 +1,5 @@
 /* try.h: the way out of a function whose call, or whose argument, was wrong. Private to core. */
-#ifndef TIDE_TRY_H
-#define TIDE_TRY_H
+#pragma once
 
 #include "tide/tide.h"
 
@@ -37,5 +36,3 @@ tide_status tide__fail_range(const char *what, const char *name, int value, int 
     if (__builtin_expect((unsigned)(value) >= (unsigned)(count), 0))                                                   \
       return tide__fail_range(what, #value, (int)(value), (int)(count));                                               \
   } while (0)
-
-#endif

@@ -1,6 +1,5 @@
 /* collective_ops.h: what the files of the operations of nccl.h share. Private. */
-#ifndef TIDE_CORE_COLLECTIVE_OPS_H
-#define TIDE_CORE_COLLECTIVE_OPS_H
+#pragma once
 
 #include "comm.h"
 #include "tide/nccl.h"
@@ -19,5 +18,3 @@ tide_status tide__collective_queue(tide__collective *o);
 tide_status tide__collective_peers(tide__collective *o);
 /* collective.c: what the backend is to do for values of that dtype. */
 void tide__collective_translate(tide_collective_call *call, tide_dtype dtype);
-
-#endif

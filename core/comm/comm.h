@@ -1,6 +1,5 @@
 /* comm.h: what the files about collectives share. Private. See comm.c for the design. */
-#ifndef TIDE_CORE_COMM_H
-#define TIDE_CORE_COMM_H
+#pragma once
 
 #include "tensor/tensor.h"
 #include "tide/comm.h"
@@ -107,5 +106,3 @@ void tide__ipc_shutdown(void);
 /* ---- external.c ---- */
 
 void tide__external_shutdown(void); /* nothing is queued, and no storage waits to be freed */
-
-#endif

@@ -1,6 +1,5 @@
 /* loader.h: what the files of the loader share: the copies that one batch needs, and their way to a device. */
-#ifndef TIDE_LOADER_PRIVATE_H
-#define TIDE_LOADER_PRIVATE_H
+#pragma once
 
 #include "tensor/tensor.h"
 #include "tide/loader.h"
@@ -44,5 +43,3 @@ void tide__loader_run(loader_batch *batch);
 void tide__loader_drop(loader_batch *batch);
 tide_status tide__loader_ring_new(loader_ring **out, tide_stream *stream, int64_t bytes);
 void tide__loader_ring_free(loader_ring *ring);
-
-#endif

@@ -1,7 +1,6 @@
 /* mpi.h: one table of functions for every MPI. Handles are 64-bit words here, whatever they are in the library: an int
  * of MPICH lies in the low half, so a handle may be written to a word that is 0. */
-#ifndef TIDE_DISTRIBUTED_MPI_H
-#define TIDE_DISTRIBUTED_MPI_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,5 +30,3 @@ extern char mpi_file[256];            /* by which name it was opened */
 bool tide__mpi_open(const char *name, char *problem, size_t size);
 /* "MPI_Iallreduce: MPI_ERR_TRUNCATE: message truncated", in `text`. */
 const char *tide__mpi_problem(char *text, size_t size, const char *function, int code);
-
-#endif

@@ -1,6 +1,5 @@
 /* room.h: what the files of this room share. Private to libtide_distributed.so. */
-#ifndef TIDE_DISTRIBUTED_ROOM_H
-#define TIDE_DISTRIBUTED_ROOM_H
+#pragma once
 
 #include <stdatomic.h>
 #include <time.h>
@@ -293,5 +292,3 @@ void tide__progress_add(tide_work *work);
 /* Without it. */
 tide_status tide__progress_failure(void); /* that nobody has heard of */
 void tide__progress_end(void);            /* waits for the thread */
-
-#endif

@@ -1,6 +1,5 @@
 /* graph.h: what core's files share about graphs and captures. Private. See graph.c for the design. */
-#ifndef TIDE_CORE_GRAPH_H
-#define TIDE_CORE_GRAPH_H
+#pragma once
 
 #include "tensor/tensor.h"
 
@@ -137,5 +136,3 @@ tide_status tide__bind_use(const tide__recording *recording, tide_stream *stream
 /* ---- capture.c ---- */
 
 extern const tide__capture_ops tide__graph_capture_ops;
-
-#endif

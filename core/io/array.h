@@ -1,7 +1,6 @@
 /* array.h: what the formats of arrays share: bytes that come from somewhere, types of elements, archives. Private to
  * this room. */
-#ifndef TIDE_IO_ARRAY_H
-#define TIDE_IO_ARRAY_H
+#pragma once
 
 #include <stdio.h>
 
@@ -113,5 +112,3 @@ typedef struct tide__archive_kind {
 void tide__entries_sort(tide_archive *a); /* by their places */
 extern const tide__archive_kind tide__npz, tide__safetensors;
 extern int64_t tide__npz_wide; /* the sizes and places that no 32 bits hold, in npz files; tests begin earlier */
-
-#endif

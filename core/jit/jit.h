@@ -1,6 +1,5 @@
 /* jit.h: what the files of run-time kernels share. Private to them. */
-#ifndef TIDE_JIT_PRIVATE_H
-#define TIDE_JIT_PRIVATE_H
+#pragma once
 
 #include "base/own.h"
 #include "tensor/tensor.h"
@@ -293,5 +292,3 @@ bool tide__jit_hash_includes(tide__jit_key *key, const char *source, const char 
 int tide__jit_ahead_pending(void);
 void tide__jit_ahead_stop(void);    /* waits for what compiles kernels on threads of its own; it may start again */
 void tide__jit_unload(bool of_cpu); /* drops the kernels that were made at run time on accelerators; of_cpu: all */
-
-#endif

@@ -1,6 +1,5 @@
 /* allocation_scope.h: what the allocator tells an allocation scope. */
-#ifndef TIDE_TALLY_H
-#define TIDE_TALLY_H
+#pragma once
 
 #include "memory.h"
 #include "tide/history.h"
@@ -8,5 +7,3 @@
 /* A block was allocated, or freed, under the allocation scope: it and its outer ones count that. */
 void tide__allocation_scope_add(tide_allocation_scope *scope, size_t bytes);
 void tide__allocation_scope_sub(tide_allocation_scope *scope, size_t bytes);
-
-#endif

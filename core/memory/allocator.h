@@ -1,6 +1,5 @@
 /* allocator.h: the structs of the caching allocator, shared by allocator*.c alone. */
-#ifndef TIDE_ALLOCATOR_H
-#define TIDE_ALLOCATOR_H
+#pragma once
 
 #include "base/biased_mutex.h"
 #include "base/quota.h"
@@ -372,5 +371,3 @@ void tide__release_undo(tide__allocator *a, const tide__leaving *leaving);
 tide_status tide__release(tide__allocator *a, const tide__leaving *leaving, tide_stream *stream);
 /* Gives every free piece back. */
 tide_status tide__allocator_release_cached(tide__allocator *a);
-
-#endif

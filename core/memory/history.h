@@ -1,6 +1,5 @@
 /* history.h: what allocator.c tells about its blocks: who asked for them, and the events of the memory history. */
-#ifndef TIDE_CORE_HISTORY_H
-#define TIDE_CORE_HISTORY_H
+#pragma once
 
 #include "allocation_scope.h"
 
@@ -39,5 +38,3 @@ static inline void tide__history_add(tide_memory_action action, int device, cons
 /* Copies the events, oldest first, each holding its allocation scope: *out is to be freed. */
 tide_status tide__history_copy(tide_memory_event **out, int64_t *events, int64_t *lost);
 void tide__history_shutdown(void);
-
-#endif

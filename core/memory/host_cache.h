@@ -1,6 +1,5 @@
 /* host_cache.h: the cache of large pieces of CPU memory, and the hooks behind it. */
-#ifndef TIDE_HOST_CACHE_H
-#define TIDE_HOST_CACHE_H
+#pragma once
 
 #include "memory.h"
 #include "tide/memory.h"
@@ -27,5 +26,3 @@ void tide__cpu_bytes_add(size_t by);
 static inline void tide__cpu_bytes_less(size_t by) {
   atomic_fetch_sub_explicit(&tide__cpu_bytes, by, memory_order_relaxed);
 }
-
-#endif

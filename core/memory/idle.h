@@ -1,6 +1,5 @@
 /* idle.h: what the caches of freed memory share: a cheap clock, their bounds, and when idle pieces go. */
-#ifndef TIDE_IDLE_H
-#define TIDE_IDLE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -20,5 +19,3 @@ static inline size_t tide__idle_cap(size_t live) {
   const size_t least = (size_t)256 << 20;
   return live / 4 > least ? live / 4 : least;
 }
-
-#endif

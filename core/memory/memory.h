@@ -1,6 +1,5 @@
 /* memory.h: the face of memory: storages, blocks, what waits to be freed. Private to core. */
-#ifndef TIDE_CORE_MEMORY_H
-#define TIDE_CORE_MEMORY_H
+#pragma once
 
 #include "stream/stream.h"
 #include "tide/memory.h"
@@ -274,5 +273,3 @@ static inline void tide__storage_use(tide_storage *s, tide_stream *stream) {
 /* As tide_storage_release, for a finaliser: nobody has said that the values are not needed any more. */
 void tide__storage_collect(tide_storage *s);
 void tide__storage_shutdown(void);
-
-#endif

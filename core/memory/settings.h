@@ -1,6 +1,5 @@
 /* settings.h: what may be set about memory, as the allocators read it. */
-#ifndef TIDE_SETTINGS_H
-#define TIDE_SETTINGS_H
+#pragma once
 
 #include "memory.h"
 
@@ -27,5 +26,3 @@ static inline int64_t tide__settings_max_split(const tide__settings *s) {
 }
 /* Rounded as roundup_power2_divisions says, or else to a multiple of `unit`. */
 size_t tide__settings_round(const tide__settings *s, size_t bytes, size_t unit);
-
-#endif

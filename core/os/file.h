@@ -2,8 +2,7 @@
  *
  * A file is a descriptor as C's streams have it (fdopen, fileno), on Windows too; programs that are started do not get
  * it. Where nothing else is said a function gives 0, or an errno. */
-#ifndef TIDE_OS_FILE_H
-#define TIDE_OS_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -98,5 +97,3 @@ enum { TIDE_OS_SHARES_PAGES = true, TIDE_OS_DESCRIPTORS = true };
 bool tide__os_share_pages(void *at, size_t bytes, int file);
 void tide__os_share_leave(void *at, size_t bytes); /* reserved addresses again */
 int tide__os_duplicate(int file);                  /* -1: it is none that is open */
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Threads, mutexes, conditions and clock_gettime are POSIX's everywhere: macOS has them, and MinGW brings them to
  * Windows. Everything that differs is behind these functions, in one file for each system. */
-#ifndef TIDE_OS_H
-#define TIDE_OS_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -89,5 +88,3 @@ void tide__os_library_close(void *library);
 const char *tide__os_library_problem(void); /* why the last call of these failed, on this thread */
 /* The full name of the file that the code at this address was loaded from; NULL: of the program. */
 bool tide__os_file_of(char *out, size_t size, const void *code);
-
-#endif

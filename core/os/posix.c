@@ -43,7 +43,6 @@ int tide__os_processors(bool usable) {
   cpu_set_t set;
   if (usable) n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 #  endif
-  (void)usable;
   return n < 1 ? 1 : n > INT_MAX ? INT_MAX : (int)n;
 }
 
@@ -69,7 +68,6 @@ int64_t tide__os_cache(int level) {
 #  ifdef _SC_LEVEL3_CACHE_SIZE
   bytes = sysconf(level == 2 ? _SC_LEVEL2_CACHE_SIZE : _SC_LEVEL3_CACHE_SIZE);
 #  endif
-  (void)level;
   return bytes < 0 ? 0 : bytes;
 }
 
@@ -95,7 +93,6 @@ void tide__os_huge(void *at, size_t bytes) {
 #  ifdef MADV_HUGEPAGE
   madvise(at, bytes, MADV_HUGEPAGE);
 #  else
-  (void)at, (void)bytes;
 #  endif
 }
 

@@ -260,7 +260,6 @@ int tide__os_exit_code(int status) { return WIFEXITED(status) ? WEXITSTATUS(stat
 /* A path to the file that is new in this process, because the loader takes equal paths for equal libraries: the bits of
  * a counter stand in it as "./" and ".//". */
 static void *load(int file, const char *name) {
-  (void)name;
   static _Atomic unsigned counter;
   char path[160];
   unsigned n = counter++;
@@ -270,10 +269,7 @@ static void *load(int file, const char *name) {
   return tide__os_library(path, true);
 }
 
-static int new_file(char *path, size_t size) {
-  (void)size;
-  return *path = 0, memfd_create("tide-kernel", MFD_CLOEXEC);
-}
+static int new_file(char *path, size_t size) { return *path = 0, memfd_create("tide-kernel", MFD_CLOEXEC); }
 #  else
 static void *load(int file, const char *name) { return (void)file, tide__os_library(name, true); }
 

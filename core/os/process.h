@@ -1,6 +1,5 @@
 /* process.h: other programs: starting, watching, stopping them. Private to core. */
-#ifndef TIDE_OS_PROCESS_H
-#define TIDE_OS_PROCESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -49,5 +48,3 @@ int tide__os_exit_code(int status);              /* -1: it did not end by itself
  * says why. */
 void *tide__os_code(const void *bytes, size_t n);
 void tide__os_code_close(void *library);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A switch saves what a call keeps and changes stacks: a few instructions on x86-64, swapcontext on other POSIX
  * systems, a fiber on Windows, which brings its own stack. */
-#ifndef TIDE_OS_STACK_H
-#define TIDE_OS_STACK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,10 +26,7 @@ void tide__os_place_end(tide__os_place *place);
 bool tide__os_place_enter(tide__os_place *own);
 void tide__os_place_leave(const tide__os_place *own);
 void tide__os_switch(void *to);
-static inline void tide__os_change(tide__os_place *from, tide__os_place *to) {
-  (void)from;
-  tide__os_switch(*to);
-}
+static inline void tide__os_change(tide__os_place *from, tide__os_place *to) { tide__os_switch(*to); }
 
 #else
 #  if defined(__x86_64__) && defined(__ELF__)
@@ -44,7 +40,6 @@ static inline TIDE_OS_UNWATCHED void tide__os_change(tide__os_place *from, tide_
 /* As if entry had been called from nowhere: its address is what the first switch returns to. */
 static inline TIDE_OS_UNWATCHED bool tide__os_place_begin(tide__os_place *place, char *top, size_t bytes,
                                                           void (*entry)(void)) {
-  (void)bytes;
   void **word = (void **)(void *)top;
   word[-1] = NULL;
   memcpy(&word[-2], &entry, sizeof entry);
@@ -74,6 +69,4 @@ static inline TIDE_OS_UNWATCHED bool tide__os_place_begin(tide__os_place *place,
 static inline void tide__os_place_end(tide__os_place *place) { (void)place; }
 static inline bool tide__os_place_enter(tide__os_place *own) { return own != NULL; }
 static inline void tide__os_place_leave(const tide__os_place *own) { (void)own; }
-#endif
-
 #endif

@@ -81,10 +81,7 @@ void *tide__os_reserve(size_t bytes) { return VirtualAlloc(NULL, bytes, MEM_RESE
 bool tide__os_back(void *at, size_t bytes) { return VirtualAlloc(at, bytes, MEM_COMMIT, PAGE_READWRITE) != NULL; }
 void tide__os_unback(void *at, size_t bytes) { VirtualFree(at, bytes, MEM_DECOMMIT); }
 
-void tide__os_unmap(void *at, size_t bytes) {
-  (void)bytes;
-  VirtualFree(at, 0, MEM_RELEASE);
-}
+void tide__os_unmap(void *at, size_t bytes) { VirtualFree(at, 0, MEM_RELEASE); }
 
 /* ---- processors ---- */
 

@@ -1,6 +1,5 @@
 /* windows.h: what MinGW's headers lack of C11 and POSIX; the compiler includes it before each file (-include). */
-#ifndef TIDE_OS_WINDOWS_H
-#define TIDE_OS_WINDOWS_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -17,5 +16,3 @@ static inline void *memmem(const void *in, size_t n, const void *what, size_t le
     if (!memcmp(p, what, length)) return (void *)(uintptr_t)p;
   return NULL;
 }
-
-#endif

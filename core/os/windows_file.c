@@ -257,10 +257,7 @@ void *tide__os_map_file(int file, size_t bytes, bool shared) {
   return map(handle_of(file), bytes, shared ? PAGE_READWRITE : PAGE_WRITECOPY, shared ? FILE_MAP_WRITE : FILE_MAP_COPY);
 }
 
-void tide__os_unmap_file(void *at, size_t bytes) {
-  (void)bytes;
-  UnmapViewOfFile(at);
-}
+void tide__os_unmap_file(void *at, size_t bytes) { UnmapViewOfFile(at); }
 
 /* ---- shared memory ---- */
 
@@ -301,15 +298,9 @@ void *tide__os_share_map(int file, size_t bytes) {
 
 void tide__os_share_unmap(void *at, size_t bytes) { tide__os_unmap_file(at, bytes); }
 
-bool tide__os_share_pages(void *at, size_t bytes, int file) {
-  (void)at, (void)bytes, (void)file;
-  return errno = ENOSYS, false;
-}
+bool tide__os_share_pages(void *at, size_t bytes, int file) { return errno = ENOSYS, false; }
 
 void tide__os_share_leave(void *at, size_t bytes) { (void)at, (void)bytes; }
 
-int tide__os_duplicate(int file) {
-  (void)file;
-  return errno = ENOSYS, -1;
-}
+int tide__os_duplicate(int file) { return errno = ENOSYS, -1; }
 #endif

@@ -1,10 +1,7 @@
 /* windows_file.h: what the files of this room for Windows share. */
-#ifndef TIDE_OS_WINDOWS_FILE_H
-#define TIDE_OS_WINDOWS_FILE_H
+#pragma once
 
 #include <stddef.h>
 
 int tide__os_errno(void); /* of the last call of Windows that failed; errno too */
 size_t tide__os_slashes(char *path, size_t size, size_t length); /* as other systems write it; 0: it was too long */
-
-#endif

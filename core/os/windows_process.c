@@ -224,7 +224,6 @@ static void leave(pid_t process) {
 
 int tide__os_start_leashed(pid_t *out, int *leash, const char *program, char *const *arguments, const char *output,
                            int seconds, int mebibytes) {
-  (void)seconds, (void)mebibytes;
   *leash = 0;
   return tide__os_start(out, program, arguments, NULL, output);
 }

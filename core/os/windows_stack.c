@@ -9,7 +9,6 @@
 #  pragma GCC diagnostic ignored "-Warray-bounds" /* of MinGW's GetCurrentFiber */
 
 bool tide__os_stacks_new(char **out, unsigned n, size_t bytes) {
-  (void)n, (void)bytes;
   *out = NULL; /* each fiber has its own */
   return true;
 }
@@ -24,7 +23,6 @@ static VOID CALLBACK begin(void *entry) {
 
 bool tide__os_place_begin(tide__os_place *place, char *top, size_t bytes, void (*entry)(void)) {
   void *address;
-  (void)top;
   memcpy(&address, &entry, sizeof address);
   tide__os_place_end(place);
   *place = CreateFiberEx(16384, bytes, FIBER_FLAG_FLOAT_SWITCH, begin, address);
@@ -46,7 +44,6 @@ bool tide__os_place_enter(tide__os_place *own) {
 }
 
 void tide__os_place_leave(const tide__os_place *own) {
-  (void)own;
   if (entered && --entered == 0) ConvertFiberToThread();
 }
 

@@ -1,6 +1,5 @@
 /* deferred.h: what finalisers let go. Private to core. See deferred.c for the design. */
-#ifndef TIDE_DEFERRED_H
-#define TIDE_DEFERRED_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -19,5 +18,3 @@ void tide__deferred_drain_slow(void);
 static inline void tide__deferred_drain(void) {
   if (atomic_load_explicit(&tide__deferred_last, memory_order_relaxed)) tide__deferred_drain_slow();
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* runtime.h: the face of runtime: which devices there are, and what waits for them. Private to core. */
-#ifndef TIDE_CORE_RUNTIME_H
-#define TIDE_CORE_RUNTIME_H
+#pragma once
 
 #include "backend/backend.h"
 #include "base/base.h"
@@ -62,5 +61,3 @@ void tide__device_current_set(tide__device_current_fn fn);
 /* What the opening of a device ends with: warns of one that is too old, runs what was deferred. */
 tide_status tide__opened(int device);
 void tide__defer_shutdown(void);
-
-#endif

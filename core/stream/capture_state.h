@@ -1,7 +1,6 @@
 /* capture_state.h: what streams know of captures: who captures what, and what must not happen meanwhile. Private to
  * core. What a capture records is graph/'s. */
-#ifndef TIDE_CAPTURE_STATE_H
-#define TIDE_CAPTURE_STATE_H
+#pragma once
 
 #include "handle.h"
 #include "tide/graph.h"
@@ -82,5 +81,3 @@ void tide__capture_shutdown(void);
 /* While it is held no capture begins and no stream joins one. */
 void tide__capture_lock(void);
 void tide__capture_unlock(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* handle.h: streams, events and waits. Private to core. */
-#ifndef TIDE_STREAM_HANDLE_H
-#define TIDE_STREAM_HANDLE_H
+#pragma once
 
 #include "base/lock.h"
 #include "base/quota.h"
@@ -145,5 +144,3 @@ tide_status tide__point_wait(tide_stream *stream, const tide__point *point, cons
 void tide__point_drop(const tide__point *point); /* whoever waits for it goes on waiting */
 void tide__event_reap(void);                     /* frees those of captures that have ended */
 void tide__event_shutdown(void);
-
-#endif

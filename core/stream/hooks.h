@@ -1,6 +1,5 @@
 /* hooks.h: what streams ask of the memory above them. Private to core. */
-#ifndef TIDE_STREAM_HOOKS_H
-#define TIDE_STREAM_HOOKS_H
+#pragma once
 
 #include "handle.h"
 #include "tide/history.h"
@@ -19,5 +18,3 @@ typedef struct tide__stream_hooks_table {
   void (*scope_release)(tide_allocation_scope *scope);
 } tide__stream_hooks_table;
 extern const tide__stream_hooks_table *tide__stream_hooks;
-
-#endif

@@ -1,8 +1,7 @@
 /* observe.h: what is told to those who watch every operation: the stream sanitizer and the profiler. Private to core.
  *
  * Everything here is called only while tide__sync_watched() says so, and costs nothing else. */
-#ifndef TIDE_OBSERVE_H
-#define TIDE_OBSERVE_H
+#pragma once
 
 #include "progress.h"
 
@@ -109,5 +108,3 @@ void tide__watch_shutdown(void);
 
 /* event.c: may other processes record it? */
 bool tide__event_shared(const tide_event *event);
-
-#endif

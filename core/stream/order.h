@@ -1,6 +1,5 @@
 /* order.h: which stream has waited for all that another one had. Private to core. */
-#ifndef TIDE_ORDER_H
-#define TIDE_ORDER_H
+#pragma once
 
 #include "progress.h"
 
@@ -16,5 +15,3 @@ void tide__order_watched(tide_stream *stream, uint64_t then);
 bool tide__order_is_watched(const tide_stream *stream);
 /* Somebody outside may queue work there from now on. */
 void tide__order_expose(const tide_stream *stream);
-
-#endif

@@ -1,6 +1,5 @@
 /* progress.h: what was launched on each stream and how far the stream has come. Private to core. */
-#ifndef TIDE_PROGRESS_H
-#define TIDE_PROGRESS_H
+#pragma once
 
 #include "handle.h"
 
@@ -120,5 +119,3 @@ void tide__suspects_find(tide__suspects *out, int device);
 const char *tide__suspects_sure(const tide__suspects *suspects);
 /* Lines of text about them, to be put behind an error's message. */
 void tide__suspects_text(char *text, size_t size, const tide__suspects *suspects);
-
-#endif

@@ -1,6 +1,5 @@
 /* stream.h: the face of stream: what other rooms include of it. Private to core. */
-#ifndef TIDE_CORE_STREAM_H
-#define TIDE_CORE_STREAM_H
+#pragma once
 
 #include "capture_state.h"
 #include "handle.h"
@@ -11,5 +10,3 @@
 
 void tide__stream_start(void); /* registers with the rooms below, once */
 void tide__preload_stop(void); /* waits for the one kernel that each device is loading; tide_preload begins again */
-
-#endif

@@ -1,6 +1,5 @@
 /* fft.h: plans of Fourier transforms as fft.c borrows them from fft_cache.c. */
-#ifndef TIDE_CORE_FFT_H
-#define TIDE_CORE_FFT_H
+#pragma once
 
 #include "handle.h"
 #include "tide/fft.h"
@@ -25,5 +24,3 @@ void tide__fft_give(tide__fft_entry *entry);
  * length changes. */
 tide_status tide__fft_of_real(tide_tensor **out, const tide_tensor *x, const int64_t *size, tide_dtype dtype,
                               const int *dims, const int64_t *n, int ndims, tide_fft_norm norm, const char *what);
-
-#endif

@@ -1,6 +1,5 @@
 /* handle.h: tensors and generators: the structs and what makes them. Private to core. */
-#ifndef TIDE_TENSOR_HANDLE_H
-#define TIDE_TENSOR_HANDLE_H
+#pragma once
 
 #include "memory/memory.h"
 
@@ -56,5 +55,3 @@ void tide__generator_retreat(uint64_t seed, uint64_t offset, tide_generator *g, 
 void tide__fft_shutdown(void);
 /* What a call with that plan, which a graph has captured, is to hold, since plans serve one call at a time; or NULL. */
 pthread_mutex_t *tide__fft_lock(int device, const void *plan);
-
-#endif

@@ -1,6 +1,5 @@
 /* index.h: what reading and writing by indexes share: one plan for all of them. */
-#ifndef TIDE_INDEX_H
-#define TIDE_INDEX_H
+#pragma once
 
 #include "tensor.h"
 
@@ -57,5 +56,3 @@ tide_status tide__written_check(const tide_tensor *x, const tide_tensor *into, c
 tide_status tide__written_begin(tide_tensor **target, const tide_tensor *x, const tide_tensor *into, tide_dtype dtype);
 tide_status tide__written_end(tide_tensor **out, tide_tensor *target, const tide_tensor *x, tide_tensor *into,
                               tide_status status, const char *what);
-
-#endif

@@ -1,7 +1,6 @@
 /* operand.h: what is told of the tensors that an operation touches: to observers, and by graphs' outputs. Private to
  * core. */
-#ifndef TIDE_OPERAND_H
-#define TIDE_OPERAND_H
+#pragma once
 
 #include "handle.h"
 
@@ -25,5 +24,3 @@ tide_status tide__observe_read_slow(const tide_tensor *x);
 static inline tide_status tide__observe_read(const tide_tensor *x) {
   return tide__sync_watched() && x->storage->tracked ? tide__observe_read_slow(x) : TIDE_OK;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* tensor.h: the face of tensor: handles, operands, and the small common steps of operations, inline where the hot path
  * goes. Private to core. */
-#ifndef TIDE_CORE_TENSOR_H
-#define TIDE_CORE_TENSOR_H
+#pragma once
 
 #include <math.h>
 #include <stdlib.h>
@@ -239,5 +238,3 @@ tide_dtype tide__promote_end(const tide__promotion *p);
 tide_dtype tide__scalar_dtype(tide_scalar s);
 /* VALUE if the number does not fit in dtype, for values that a user writes. */
 tide_status tide__scalar_check(tide_scalar s, tide_dtype dtype, const char *what);
-
-#endif

@@ -1,6 +1,5 @@
 /* profiler.h: what the files of the profiler share. Private to them. */
-#ifndef TIDE_PROFILER_PRIVATE_H
-#define TIDE_PROFILER_PRIVATE_H
+#pragma once
 
 #include "watch.h"
 #include "tide/profiler.h"
@@ -134,5 +133,3 @@ const char *tide__span_title(const tide_profile *p, const tide__span *s, char *t
 /* Records the open ranges of the calling thread, or those of no thread, up to now. */
 void tide__nvtx_flush(void);
 void tide__nvtx_flush_free(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* sanitizer.h: what the files of the stream sanitizer share; sanitizer.c tells the design. Private to them. All of it,
  * except what is of regions alone, is called with tide__sanitizer_lock held. */
-#ifndef TIDE_SANITIZER_PRIVATE_H
-#define TIDE_SANITIZER_PRIVATE_H
+#pragma once
 
 #include "tide/sanitizer.h"
 #include "watch.h"
@@ -132,5 +131,3 @@ int tide__race_note(tide_race *out, bool *fresh, const tide__touch *earlier, con
 void tide__race_clear(void);
 /* Fails with the race, for the calling thread; needs no lock. */
 tide_status tide__race_fail(const tide_race *race);
-
-#endif

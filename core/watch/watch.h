@@ -1,6 +1,5 @@
 /* watch.h: the face of watch: starting and ending those who watch every operation. Private to core. */
-#ifndef TIDE_CORE_WATCH_H
-#define TIDE_CORE_WATCH_H
+#pragma once
 
 #include "graph/graph.h"
 
@@ -8,5 +7,3 @@
 void tide__sanitizer_start(void);
 void tide__sanitizer_forget(void);
 void tide__profile_shutdown(void); /* drops a recording that nobody ended */
-
-#endif

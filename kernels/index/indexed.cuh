@@ -2,8 +2,7 @@
  * of a step, and the place that an index stands for.
  *
  * Invariant: a bad index touches no memory: the first one fills the mailbox, which the host reads at its next wait. */
-#ifndef TIDEK_INDEXED_CUH
-#define TIDEK_INDEXED_CUH
+#pragma once
 
 #include "base/bins.h"
 #include "mailbox.cuh"
@@ -119,4 +118,3 @@ cudaError_t order_scratch(size_t &bytes, const tide_index_args *a);
 int launch_ordered(cudaStream_t stream, const IndexArgs &r, const tide_index_args *a, void *scratch, size_t bytes);
 
 } // namespace tidek
-#endif

@@ -1,6 +1,5 @@
 /* sort.cuh: what the kernels that put lines in order share. */
-#ifndef TIDEK_SORT_CUH
-#define TIDEK_SORT_CUH
+#pragma once
 
 #include "types.cuh"
 #include "base/mathematics/order.h"
@@ -91,4 +90,3 @@ size_t radix_scratch(const tide_sort_args *a);
 int radix_sort(cudaStream_t stream, const tide_sort_args *a, void *scratch);
 
 } // namespace tidek
-#endif

@@ -6,8 +6,7 @@
  * are turns of the hyperbolic ones.
  *
  * Invariant: parts are never multiplied by a zero that stands for "none", so that an infinity does not become NaN. */
-#ifndef TIDEK_COMPLEX_CUH
-#define TIDEK_COMPLEX_CUH
+#pragma once
 
 namespace tidek {
 
@@ -248,4 +247,3 @@ template <class T> TIDEK_LONG bool tide_isclose(C a, C b, C rtol, C atol, C equa
 
 #undef C
 } // namespace tidek
-#endif

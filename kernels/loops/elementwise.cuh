@@ -7,8 +7,7 @@
  *
  * Invariant: a fast_kernel's vector accesses are aligned for every row, because the launcher has checked all pointers
  * and outer strides; a last, incomplete tile of a row goes element by element. */
-#ifndef TIDEK_ELEMENTWISE_CUH
-#define TIDEK_ELEMENTWISE_CUH
+#pragma once
 
 #include "opmath.cuh"
 
@@ -204,10 +203,10 @@ __global__ void __launch_bounds__(THREADS) any_kernel(const __grid_constant__ An
     out[e] = Op::apply(in[0][e], in[Op::n > 1][e], in[Op::n > 2 ? 2 : 0][e], a.p[0], a.p[1], a.p[2]);
   int stored = a.dtype[0];
 #define X(NAME, S)                                                                                                     \
-case NAME:                                                                                                             \
-  _Pragma("unroll") for (int e = 0; e < ANY; e++) if (start + e * THREADS < a.n)((S *)a.ptr[0])[offset[0][e]] =        \
-      cast<S>(out[e]);                                                                                                 \
-  break;
+  case NAME:                                                                                                           \
+    _Pragma("unroll") for (int e = 0; e < ANY; e++) if (start + e * THREADS < a.n)((S *)a.ptr[0])[offset[0][e]] =      \
+        cast<S>(out[e]);                                                                                               \
+    break;
   switch (stored) { TIDEK_STORAGES(X) }
 #undef X
 }
@@ -365,4 +364,3 @@ static int launch_elementwise(const Kernels<T> &kernels, cudaStream_t stream, co
 }
 
 } // namespace tidek
-#endif

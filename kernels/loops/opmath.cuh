@@ -4,8 +4,7 @@
  * Functions whose code is long are not inlined: a kernel applies an op to several elements, and one copy of such a
  * function keeps the library small and its build short. Integers wrap around; a division of integers by zero gives
  * zero. */
-#ifndef TIDEK_OPMATH_CUH
-#define TIDEK_OPMATH_CUH
+#pragma once
 
 #include <math.h>
 #include <math_constants.h>
@@ -122,5 +121,3 @@ template <class T> TIDEK_MATH T tide_nextafter(T a, T b) { return ::nextafter(a,
 } // namespace tidek
 
 #include "complex.cuh"
-
-#endif

@@ -1,6 +1,5 @@
 /* pool.cuh: pooling by the usual windows. */
-#ifndef TIDEK_POOL_CUH
-#define TIDEK_POOL_CUH
+#pragma once
 
 #include "tidek.h"
 
@@ -10,4 +9,3 @@ namespace tidek {
 bool pool(int *rc, cudaStream_t stream, const tide_window_args *a);
 
 } // namespace tidek
-#endif

@@ -1,6 +1,5 @@
 /* resize.cuh: images in another size, which window.cu and pad.cu leave to resize.cu. */
-#ifndef TIDEK_RESIZE_CUH
-#define TIDEK_RESIZE_CUH
+#pragma once
 
 #include "launch.cuh"
 
@@ -14,4 +13,3 @@ int resize(cudaStream_t stream, const tide_window_args *a);
 int resize(cudaStream_t stream, const tide_pad_args *a);
 
 } // namespace tidek
-#endif

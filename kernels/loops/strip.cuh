@@ -1,7 +1,6 @@
 /* strip.cuh: windows of a few elements over planes. A thread makes ROWS x COLS neighbouring elements of the result, so
  * that what is read once serves all the windows that cover it: threads of a warp lie beside each other in a row. */
-#ifndef TIDEK_STRIP_CUH
-#define TIDEK_STRIP_CUH
+#pragma once
 
 #include "types.cuh"
 
@@ -72,4 +71,3 @@ static __device__ __forceinline__ void strip(const A &a) {
 }
 
 } // namespace tidek
-#endif

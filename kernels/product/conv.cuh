@@ -1,6 +1,5 @@
 /* conv.cuh: what the kernels of convolutions share. */
-#ifndef TIDEK_CONV_CUH
-#define TIDEK_CONV_CUH
+#pragma once
 
 #include "types.cuh"
 #include "tidek.h"
@@ -31,4 +30,3 @@ bool conv_hopper_takes(const ConvArgs &a, int dtype);
 int conv_hopper(cudaStream_t stream, const ConvArgs &a, int dtype);
 
 } // namespace tidek
-#endif

@@ -8,8 +8,7 @@
  * give equal bits.
  *
  * Invariant: a chain of additions is at most inner / (parts * threads * lanes) long; the rest is a tree. */
-#ifndef TIDEK_REDUCE_CUH
-#define TIDEK_REDUCE_CUH
+#pragma once
 
 #include "reduce_ops.cuh"
 
@@ -273,9 +272,9 @@ static __device__ __forceinline__ void load_elements(typename P::V (&out)[4], co
                                                      const int64_t (&offset)[4]) {
   switch (a.in_dtype) {
 #define X(NAME, S)                                                                                                     \
-case NAME:                                                                                                             \
-  _Pragma("unroll") for (int e = 0; e < 4; e++) out[e] = load_value<P>(((const S *)a.in)[offset[e]], a.finish);        \
-  break;
+  case NAME:                                                                                                           \
+    _Pragma("unroll") for (int e = 0; e < 4; e++) out[e] = load_value<P>(((const S *)a.in)[offset[e]], a.finish);      \
+    break;
     TIDEK_STORAGES(X)
 #undef X
   }
@@ -462,4 +461,3 @@ const Reducer *reducer_test(const tide_reduce_args *a);
 const Reducer *reducer_pair(const tide_reduce_args *a);
 
 } // namespace tidek
-#endif

@@ -9,8 +9,7 @@
  *
  * Invariant: merge does not depend on how the work was divided, except for the rounding of sums, and the division
  * depends only on the shapes; so equal calls give equal bits. */
-#ifndef TIDEK_REDUCE_OPS_CUH
-#define TIDEK_REDUCE_OPS_CUH
+#pragma once
 
 #include <math_constants.h>
 
@@ -312,4 +311,3 @@ template <class T> struct second_of<Var<T>> {
 };
 
 } // namespace tidek
-#endif

@@ -1,6 +1,5 @@
 /* scan.cuh: what the kernels of scans share: what is joined, by scan.def, within warps and between blocks. */
-#ifndef TIDEK_SCAN_CUH
-#define TIDEK_SCAN_CUH
+#pragma once
 
 #include "loops/opmath.cuh"
 #include "tide/scan.h"
@@ -125,4 +124,3 @@ size_t scan_long_scratch(const tide_scan_args *a);
 int scan_long(cudaStream_t stream, const tide_scan_args *a, void *scratch);
 
 } // namespace tidek
-#endif

@@ -34,7 +34,7 @@ void ltide_nearest_try(ltide_nearest *near, const char *name) {
   if (n > LONGEST || m > LONGEST || name[0] == '_') return;
   int d = distance(near->wanted, name);
   if (d > most || (near->name && d > near->distance)) return;
-  /* Of equals the one that begins alike, then the first in the alphabet: the order of a table is by chance. */
+  /* Of equals a name with the same beginning, then the first in the alphabet: the order of a table is by chance. */
   bool alike = name[0] == near->wanted[0], was_alike = near->name && near->name[0] == near->wanted[0];
   bool is_tie = near->name && d == near->distance;
   if (is_tie && (alike != was_alike ? was_alike : strcmp(name, near->name) >= 0)) return;

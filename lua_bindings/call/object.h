@@ -113,7 +113,7 @@ static inline void ltide_set_integer(lua_State *L, const char *key, lua_Integer 
 }
 
 /* readonly.c: puts an object in the place of the table at the top that reads as it does, and cannot be written;
- * likewise of every table in it. */
+ * the same for every table in it. */
 void ltide_freeze(lua_State *L);
-/* Pushes the table that the object at arg stands for, or returns false. */
+/* Pushes the table behind the read-only object at arg, or returns false. */
 bool ltide_push_thawed(lua_State *L, int arg);

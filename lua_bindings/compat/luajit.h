@@ -5,8 +5,7 @@
  * goes where floats are written; larger ones go to scripts, and come from them, as int64_t cdata, which looks like a
  * number to the rest of the bindings (a uint64_t one that int64_t holds, too). A user value is a field of the
  * userdata's environment. Nothing is to be closed by Lua itself: what would be waits for the collector. */
-#ifndef LTIDE_LUAJIT_H
-#define LTIDE_LUAJIT_H
+#pragma once
 
 #include <math.h>
 #include <stdarg.h>
@@ -258,5 +257,3 @@ void lua_warning(lua_State *L, const char *message, int to_continue); /* to stde
 
 extern const char ltide_jit_kind, ltide_jit_parts, ltide_jit_join, ltide_jit_point, ltide_jit_engine, ltide_jit_library;
 void ltide_jit_open_warnings(lua_State *L);
-
-#endif

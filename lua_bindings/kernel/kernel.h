@@ -1,6 +1,5 @@
 /* kernel.h: what the files of kernels written in Lua share. */
-#ifndef LTIDE_LUA_KERNEL_H
-#define LTIDE_LUA_KERNEL_H
+#pragma once
 
 #include "call/row.h"
 #include "tide/kernel.h"
@@ -65,5 +64,3 @@ extern const luaL_Reg ltide_kernel_script[];
 /* source_text.c */
 extern const luaL_Reg ltide_kernel_texts[];
 int ltide_set_source_reader(lua_State *L);
-
-#endif

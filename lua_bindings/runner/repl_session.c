@@ -1,6 +1,6 @@
 /* repl_session.c: the session of the prompt or of a notebook: chunks are compiled and run, and what is left of them.
  *
- * What is told of Lua's text is written in Lua (runner/repl.lua): local variables of a chunk's outermost block that
+ * What needs Lua's text is written in Lua (runner/repl.lua): local variables of a chunk's outermost block that
  * live on in the session, completion, and how results are shown. `_` is the last result; a tensor above 1 MiB is held
  * weakly there, so that looking at a value does not keep a GPU's memory. */
 #include <stdio.h>

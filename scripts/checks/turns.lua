@@ -1,9 +1,10 @@
 -- turns.lua: turns of speech that make a sentence hard are counted in comments and public text; their number only falls.
+-- The refusal specs quote core's messages, which are counted in core.
 --
 --   tide scripts/checks/turns.lua [--list]     --list: where they stand
 
 local turns = dofile "scripts/checks/hard_turns.lua"
-local limit = 1430
+local limit = 1418
 
 local function count(path, text, list, first)
   local n = 0
@@ -29,7 +30,7 @@ end
 local total = 0
 for path in io.popen "git ls-files -co --exclude-standard core kernels lua_bindings scripts spec '*.md'":lines() do
   local named = path:find "%.[chd]e?f?$" or path:find "%.lua$" or path:find "%.md$" or path:find "%.cuh?$"
-  local file = named and path ~= "scripts/checks/hard_turns.lua" and io.open(path)
+  local file = named and path ~= "scripts/checks/hard_turns.lua" and not path:find "refusal_%a+%.%a+$" and io.open(path)
   if file then
     total = total + count(path, file:read "a", arg[1] == "--list")
     file:close()

@@ -1,7 +1,6 @@
 /* check.h: how the C tests check: what fails is printed with its place and counted, and the test goes on. Included once
  * by each of them. */
-#ifndef TIDE_TEST_CHECK_H
-#define TIDE_TEST_CHECK_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,5 +51,3 @@ static inline tide_tensor *full(int device, int64_t n, double value) {
 
 /* A sleep that holds a stream of a simulated device until tide_sim_wake(). */
 #define HOLD ((int64_t)3600 * 1000000000)
-
-#endif

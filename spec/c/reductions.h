@@ -1,7 +1,6 @@
 /* reductions.h: what core hands to a backend for each reduction, from the rules of reduction.def. It converts the
  * others first. */
-#ifndef TIDE_TEST_REDUCTIONS_H
-#define TIDE_TEST_REDUCTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <string.h>
@@ -24,5 +23,3 @@ static inline bool reduction_takes(int op, char kind) {
   };
   return strchr(kinds[op], kind) != NULL;
 }
-
-#endif

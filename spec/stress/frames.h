@@ -1,6 +1,5 @@
 /* frames.h: what the tests of frames share. Included once by each. */
-#ifndef TIDE_TEST_FRAMES_H
-#define TIDE_TEST_FRAMES_H
+#pragma once
 
 #include <lauxlib.h>
 #include <lua.h>
@@ -92,5 +91,3 @@ static void *open_module(int argc, char **argv) {
   opener = (lua_CFunction)function("luaopen_tide");
   return dlopen(module, RTLD_NOW);
 }
-
-#endif

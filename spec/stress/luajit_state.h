@@ -1,6 +1,5 @@
 /* luajit_state.h: what sandbox_test.c has of Lua 5.4's C API, over LuaJIT's; included ahead of it. */
-#ifndef TIDE_TEST_LUAJIT_STATE_H
-#define TIDE_TEST_LUAJIT_STATE_H
+#pragma once
 
 #include <lua.h>
 #include <lauxlib.h>
@@ -36,5 +35,3 @@ static inline const char *to_plain_text(lua_State *L, int index, size_t *length)
 #define lua_newstate(alloc, user)           ((void)(alloc), (void)(user), luaL_newstate())
 #define lua_resume(co, from, args, results) (*(results) = 1, (lua_resume)(co, args))
 #define lua_getfield(L, index, name)        ((lua_getfield)(L, index, name), lua_type(L, -1))
-
-#endif

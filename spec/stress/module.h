@@ -1,6 +1,5 @@
 /* module.h: what tests of states share: the host knows of tide what the module has brought. Included once by each. */
-#ifndef TIDE_TEST_MODULE_H
-#define TIDE_TEST_MODULE_H
+#pragma once
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -16,5 +15,3 @@ static inline void *function(const char *name) {
   dlclose(tide);
   return found;
 }
-
-#endif

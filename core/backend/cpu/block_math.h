@@ -14,8 +14,7 @@
  *   ndtri      the same polynomial, of 2 p - 1.
  *   i0         the power series 9.6.12 over t = x^2 / 4. What rounding takes from t would cost x ulp: it is put back by
  *              the logarithm's derivative, which is near 1 / sqrt(1 + t). */
-#ifndef TIDE_CPU_QUICK_H
-#define TIDE_CPU_QUICK_H
+#pragma once
 
 /* T is the type of the loop, and p0 its parameter. */
 #define QUICK_LOW_erfinv     -0.9999
@@ -265,5 +264,3 @@ static void quick_i0(double *out, const double *in) {
   quick_each_polynomial(y, quick_i0_terms, 28);
   QUICK_EACH out[j] = y[j] + y[j] * more[j];
 }
-
-#endif

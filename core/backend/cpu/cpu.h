@@ -1,7 +1,6 @@
 /* cpu.h: the kernels of the CPU backend, which the simulated devices run too: pure functions of their arguments, safe
  * on any thread. The stream is not used. They return when the work is done. */
-#ifndef TIDE_CPU_H
-#define TIDE_CPU_H
+#pragma once
 
 #include "backend/backend.h"
 #include "base/base.h"
@@ -17,5 +16,3 @@ bool tide__cpu_scatter_bad(const tide_index_args *a, int64_t *value);
 bool tide__cpu_locate_bad(const tide_locate_args *a, int64_t *value);
 bool tide__cpu_verify_bad(const tide_verify_args *a, int64_t *value);
 tide_status tide__cpu_pack(tide_stream *stream, const tide_pack_args *a);
-
-#endif

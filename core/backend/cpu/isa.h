@@ -1,7 +1,6 @@
 /* isa.h: the inner loops of the CPU backend, as a table for each instruction set. They work on short contiguous pieces;
  * the kernels around them know layouts and threads and are compiled once. */
-#ifndef TIDE_CPU_ISA_H
-#define TIDE_CPU_ISA_H
+#pragma once
 
 #include <complex.h>
 
@@ -148,6 +147,4 @@ extern const tide__isa tide__isa_base;
 #if defined(__x86_64__)
 extern const tide__isa tide__isa_avx2;
 extern const tide__isa tide__isa_avx512;
-#endif
-
 #endif

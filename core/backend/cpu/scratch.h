@@ -1,7 +1,6 @@
 /* scratch.h: memory that kernels need while they run, kept from call to call, because pages that are new to the process
  * cost more than what is computed in them. */
-#ifndef TIDE_CPU_ROOM_H
-#define TIDE_CPU_ROOM_H
+#pragma once
 
 #include <stddef.h>
 
@@ -16,5 +15,3 @@ enum { ROOM_FREE = 1 << 20 };
 tide_status tide__room_status(tide_status status);
 /* Gives back what is kept. */
 void tide__room_close(void);
-
-#endif

@@ -8,8 +8,7 @@
  * functions", 1980). tanh and erf are polynomials on 32 pieces, between powers of two and their quarters, each around a
  * centre where the function is very nearly a float32. All coefficients are our own minimax fits, rounded one after
  * another. */
-#ifndef TIDE_CPU_WIDE_H
-#define TIDE_CPU_WIDE_H
+#pragma once
 
 #include "base/likely.h"
 #include "simd16_pieces.h"
@@ -253,5 +252,3 @@ static inline __m512 wide_pow(__m512 a, __m512 b) {
   one |= _mm512_cmp_ps_mask(size, WIDE(1), _CMP_EQ_OQ) & _mm512_cmp_ps_mask(wide_abs(b), WIDE(INFINITY), _CMP_EQ_OQ);
   return _mm512_mask_mov_ps(y, one, WIDE(1));
 }
-
-#endif

@@ -3,8 +3,7 @@
  * Row 0: the centres of the pieces, row k: the coefficients of the power k - 1 of the distance to the centre. A piece's
  * column is the low five bits of the exponent and the first two digits behind it, so that 0.125 stands in 16. Column 15
  * is all below 0.125, where the polynomial is what is added to the argument itself. */
-#ifndef TIDE_CPU_WIDE_PIECES_H
-#define TIDE_CPU_WIDE_PIECES_H
+#pragma once
 
 /* clang-format off */
 static const float wide_tanh_pieces[7][32] = {
@@ -84,5 +83,3 @@ static const double wide_pow_exp2[8] = {
     0x1.ffffffffabbcep-1, 0x1.62e42ff116293p-1, 0x1.ebfbe0a4be748p-3, 0x1.c6b08aaf2eb51p-5, 0x1.3b29dc40e04b3p-7,
     0x1.5d8a70882efe7p-10, 0x1.446a1fd231079p-13, 0x1.fe178444b91e1p-17};
 /* clang-format on */
-
-#endif

@@ -1,6 +1,5 @@
 /* simd4.h: four float32 at once, and loops that are worth vectors, for files that are compiled once, and small. */
-#ifndef TIDE_CPU_FOURS_H
-#define TIDE_CPU_FOURS_H
+#pragma once
 
 #include <string.h>
 
@@ -26,5 +25,3 @@ static inline four load_pairs(const float *x, const float *y) {
   memcpy(&low, x, sizeof low), memcpy(&high, y, sizeof high);
   return (four)(two){low, high};
 }
-
-#endif

@@ -6,8 +6,7 @@
  * Transcendental functions become vector code through glibc's libmvec (4 ulp): declaring the scalar function with its
  * vector variants lets GCC use them in loops. Without a libmvec that has them all the loops call the scalar
  * functions. */
-#ifndef TIDE_CPU_VECTOR_H
-#define TIDE_CPU_VECTOR_H
+#pragma once
 
 #if defined(TIDE_ISA_AVX512)
 #  define TIDE_TARGET                                                                                                  \
@@ -87,5 +86,3 @@ TIDE_MVEC2(hypot)
 
 #define TIDE_JOIN_(a, b) a##_##b
 #define TIDE_JOIN(a, b)  TIDE_JOIN_(a, b)
-
-#endif

@@ -56,7 +56,6 @@ enum { LOG = 4096 };
 
 tide_status tide__driver_assemble(tide_image *out, char **log, const char *source, const char *const *options, int n,
                                   const char *arch) {
-  (void)options, (void)n;
   TIDE_TRY(tide__cuda_driver_ready());
   int device = device_of(arch);
   if (device < 0) return tide__cuda_host->fail(TIDE_LIBRARY, "jit: no device of %s is open", arch);

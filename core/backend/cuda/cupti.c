@@ -182,7 +182,6 @@ static void request(uint8_t **buffer, size_t *bytes, size_t *records) {
 static void complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid) {
   void *r = NULL;
   size_t dropped = 0;
-  (void)size;
   pthread_mutex_lock(&lock);
   while (delivering && valid && cupti.next(buffer, valid, &r) == OK) take(r);
   if (delivering && cupti.dropped(context, stream, &dropped) == OK && dropped) sink.lost(dropped);

@@ -1,6 +1,5 @@
 /* internal.h: what the files of the CUDA backend share. Only they include it. */
-#ifndef TIDE_BACKEND_CUDA_INTERNAL_H
-#define TIDE_BACKEND_CUDA_INTERNAL_H
+#pragma once
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -171,5 +170,3 @@ extern const tide_external tide__cuda_external;
 #include "backend/kernel.def"
 #define SLOT(type, name, parameters) type tide__cuda_##name parameters;
 #include "backend/slot.def"
-
-#endif

@@ -48,7 +48,6 @@ static tide_status arch(char *text, size_t size, int device) {
 }
 
 static tide_status load(void **module, const void *image, size_t bytes, int device) {
-  (void)bytes;
   TIDE_TRY(tide__cuda_driver_ready());
   enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   cuda_scope scope = cuda_enter(device);

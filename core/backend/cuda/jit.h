@@ -1,6 +1,5 @@
 /* jit.h: run-time kernels of the CUDA backend. */
-#ifndef TIDE_BACKEND_CUDA_JIT_H
-#define TIDE_BACKEND_CUDA_JIT_H
+#pragma once
 
 #include "internal.h"
 
@@ -40,5 +39,3 @@ typedef struct tide__driver {
 extern tide__driver tide__cuda_driver;
 tide_status tide__cuda_driver_ready(void); /* finds them; LIBRARY where one is missing */
 extern const tide_compiler tide__cuda_compiler;
-
-#endif

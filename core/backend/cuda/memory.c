@@ -24,7 +24,6 @@ tide_status tide__cuda_mem_alloc(void **out, int device, size_t bytes) {
 }
 
 void tide__cuda_mem_free(int device, void *ptr, size_t bytes) {
-  (void)bytes;
   cuda_scope scope = cuda_enter(device);
   cuda_relaxed relaxed = cuda_relax();
   if (cudaFree(ptr) != cudaSuccess) cudaGetLastError();
@@ -55,7 +54,6 @@ tide_status tide__cuda_host_alloc(void **out, size_t bytes) {
 }
 
 void tide__cuda_host_free(void *ptr, size_t bytes) {
-  (void)bytes;
   int device = tide__cuda_any_device();
   if (device < 0) return;
   cuda_scope scope = cuda_enter(device);

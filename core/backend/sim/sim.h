@@ -1,6 +1,5 @@
 /* sim.h: what the files of the simulated backend share. backend.c has the design. */
-#ifndef TIDE_BACKEND_SIM_SIM_H
-#define TIDE_BACKEND_SIM_SIM_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -343,5 +342,3 @@ void tide__sim_fail(int device, bool sticky, int code, const char *name, const c
 #define SLOT(type, name, parameters) type tide__sim_##name parameters;
 #define OPTIONAL_SLOT(type, name, parameters)
 #include "backend/slot.def"
-
-#endif

@@ -1,6 +1,5 @@
 /* field.h: where the elements of fields on a grid come from, for C and for CUDA. The only definition of each. */
-#ifndef TIDE_BASE_FIELD_H
-#define TIDE_BASE_FIELD_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -73,5 +72,3 @@ TIDE_FN tide_reach tide_reach_of(int op, const tide_taps *d, int64_t i) {
 #define LIBRARY(name) name
 #define BITS          52
 #include "field_template.h"
-
-#endif

@@ -6,8 +6,7 @@
  * are functions of a seed and counters: the first two are words of Philox's counter, and each further one draws again.
  *
  * Invariant: it names no type of <stdint.h>, as kernels have no headers. Includers include <math.h> before. */
-#ifndef TIDE_KERNEL_NUMBERS_H
-#define TIDE_KERNEL_NUMBERS_H
+#pragma once
 
 #include "philox.h"
 
@@ -74,5 +73,3 @@ TIDE_FN long long tk_integer(tide_philox c, long long low, long long high) {
   unsigned long long range = (unsigned long long)high - (unsigned long long)low;
   return high <= low ? low : (long long)((unsigned long long)low + tide_bounded(c, range));
 }
-
-#endif

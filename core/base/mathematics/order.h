@@ -5,8 +5,7 @@
  * a NaN are lost: tide_order_is_joined says so, and the element is read from where it was.
  *
  * Elements of 1, 2 and 4 bytes have keys of 32 bits; the unused bits are zero. */
-#ifndef TIDE_ORDER_H
-#define TIDE_ORDER_H
+#pragma once
 
 #include "base/random.h"
 #include "tide/tide.h"
@@ -17,5 +16,3 @@
 #define W       uint64_t
 #define NAME(f) f##_64
 #include "order_template.h"
-
-#endif

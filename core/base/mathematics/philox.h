@@ -6,8 +6,7 @@
  *
  * Invariant: the chances of two integers below a bound differ by less than 2^-32 of either, above 2^32 by less than
  * 2^-64: no count of draws shows it. */
-#ifndef TIDE_PHILOX_H
-#define TIDE_PHILOX_H
+#pragma once
 
 #ifndef TIDE_FN
 #  ifdef __CUDACC__
@@ -67,5 +66,3 @@ TIDE_FN unsigned long long tide_bounded(tide_philox p, unsigned long long range)
   if (range >> 32) carry = low + tide_high_product(tide_random_u64(&p, 0), range) < low;
   return tide_high_product(high, range) + carry;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* fuse.h: what the files of fused operations share. Private to them. */
-#ifndef TIDE_JIT_FUSE_H
-#define TIDE_JIT_FUSE_H
+#pragma once
 
 #include "base/fused.h"
 #include "jit/raw/function.h"
@@ -185,5 +184,3 @@ bool tide__fuse_has_text(int op);
 /* The text of an elementwise kernel whose operands are the results, then the inputs in this order. NULL: error set. */
 char *tide__fuse_source(const tide_fused *f, const tide__special *s, const uint8_t *order, const tide_compiler *c);
 const char *tide__fuse_slot_type(const tide__fuse_slot *slot);
-
-#endif

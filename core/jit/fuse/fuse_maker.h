@@ -1,6 +1,5 @@
 /* fuse_maker.h: adds nodes to a fused function until one fails. */
-#ifndef TIDE_JIT_FUSE_MAKER_H
-#define TIDE_JIT_FUSE_MAKER_H
+#pragma once
 
 #include "jit/fuse/fuse.h"
 
@@ -46,5 +45,3 @@ static inline int make_fold(maker *m, int op, int x, int param) {
                                         .leading = m->leading,
                                         .keepdim = true});
 }
-
-#endif

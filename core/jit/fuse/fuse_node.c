@@ -1,6 +1,6 @@
 /* fuse_node.c: the nodes of fused operations, checked once.
  *
- * Nodes come in an order in which each stands behind what it is made of. Their dtypes follow from those of the inputs
+ * Each node comes after its operands. Their dtypes follow from those of the inputs
  * by the same rules that the operations have when they run alone, and a number becomes a slot for each operation that
  * takes it, in the dtype that this one computes in. 16-bit floats stay float32 between operations, all other dtypes are
  * rounded or wrapped as they would be in memory. */
@@ -100,7 +100,7 @@ static tide_status add_cast(tide_fused *f, int at, const tide_fuse_node *node) {
   return TIDE_OK;
 }
 
-/* All of one kernel are over the same dims of values of one size, which have as many dims as the largest. */
+/* All of one kernel are over the same dims of values of one size, with the largest one's number of dims. */
 static tide_status add_reduce(tide_fused *f, int at, const tide_fuse_node *node) {
   tide_fused_node *v = &f->value[at];
   const tide_fused_node *from = &f->value[node->in[0]];

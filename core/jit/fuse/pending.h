@@ -1,8 +1,7 @@
 /* pending.h: what the files of pending values share. Private to them.
  *
  * A node is one operation whose value nobody has needed yet, or a leaf: a view of memory that is there. */
-#ifndef TIDE_JIT_PENDING_H
-#define TIDE_JIT_PENDING_H
+#pragma once
 
 #include "base/biased_mutex.h"
 #include "jit/fuse/fuse.h"
@@ -162,5 +161,3 @@ static inline tide_scalar tide__cone_number(const tide__cone *c, int from) {
   return (from & 7) < 3 ? n->number[from & 7] : n->param[(from & 7) - 3];
 }
 static inline bool tide__node_is_leaf(const tide__node *n) { return n->kind == TIDE_FUSE_INPUT; }
-
-#endif

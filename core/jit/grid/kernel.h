@@ -1,6 +1,5 @@
 /* kernel.h: a kernel over a grid. Private to kernel.c and kernel_launch.c. */
-#ifndef TIDE_JIT_KERNEL_H
-#define TIDE_JIT_KERNEL_H
+#pragma once
 
 #include "jit/jit.h"
 #include "tide/kernel.h"
@@ -45,5 +44,3 @@ tide_status tide__kernel_prepare(tide__kernel_loaded **out, tide_kernel *p, int 
 /* The same for a launch, which is not to wait: out->ready is false where p->interpreted is to be launched instead. */
 tide_status tide__kernel_choose(tide__kernel_loaded **out, tide_kernel *p, int device);
 tide_status tide__kernel_renew(tide_kernel *p); /* after a reset of the accelerators everything is loaded again */
-
-#endif

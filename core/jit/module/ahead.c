@@ -116,10 +116,7 @@ static void watch_exit(void) { atexit(at_exit); }
 extern int __cxa_thread_atexit_impl(void (*fn)(void *), void *arg, void *library) __attribute__((weak));
 extern void *__dso_handle __attribute__((visibility("hidden")));
 
-static void at_thread_end(void *unused) {
-  (void)unused;
-  tide__jit_ahead_stop();
-}
+static void at_thread_end(void *unused) { tide__jit_ahead_stop(); }
 
 static void watch_thread(void) {
   static _Thread_local bool watched;

@@ -1,6 +1,5 @@
 /* function.h: an elementwise function and what it has compiled. Private to function.c and jit.c. */
-#ifndef TIDE_JIT_FUNCTION_H
-#define TIDE_JIT_FUNCTION_H
+#pragma once
 
 #include "jit/jit.h"
 
@@ -68,5 +67,3 @@ static inline const tide__jit_plan *tide__jit_plan_find(const tide_jit *j, uint6
 tide_status tide__jit_plan_make(const tide__jit_plan **out, tide_jit *j, uint64_t key, const tide_tensor *const *in,
                                 tide_dtype common, int device, int ndim);
 void tide__jit_plans_drop(tide_jit *j);
-
-#endif

@@ -1,6 +1,5 @@
 /* raw.h: a raw kernel. Private to raw.c and raw_launch.c. */
-#ifndef TIDE_JIT_RAW_H
-#define TIDE_JIT_RAW_H
+#pragma once
 
 #include "jit/jit.h"
 
@@ -35,5 +34,3 @@ struct tide_raw_kernel {
 tide_status tide__raw_kernel_prepare(const tide__raw_kernel_loaded **out, tide_raw_kernel *k, int device);
 tide_status
 tide__raw_kernel_renew(tide_raw_kernel *k); /* after a reset of the accelerators everything is loaded again */
-
-#endif

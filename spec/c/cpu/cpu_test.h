@@ -1,7 +1,6 @@
 /* cpu_test.h: what the tests of the CPU kernels share: numbers of every dtype, strided memory with guarded holes, and a
  * count of failures. */
-#ifndef CPU_TEST_H
-#define CPU_TEST_H
+#pragma once
 
 #include <math.h>
 #include <stdio.h>
@@ -169,5 +168,3 @@ static inline int random_size(int64_t *size) {
 }
 
 static const char *const isa_names[] = {"base", "avx2", "avx512"};
-
-#endif

@@ -1,6 +1,5 @@
 /* cuda_compiler.h: the compiler of libtide_cuda.so, which needs no GPU until something is loaded. */
-#ifndef TIDE_CUDA_COMPILER_H
-#define TIDE_CUDA_COMPILER_H
+#pragma once
 
 #include <dlfcn.h>
 #include <libgen.h>
@@ -27,5 +26,3 @@ static const tide_compiler *cuda_compiler(void) {
   const tide_backend *b = open ? open(&host, TIDE_BACKEND_VERSION) : NULL;
   return b ? b->compiler : NULL;
 }
-
-#endif

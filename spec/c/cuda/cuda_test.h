@@ -1,7 +1,6 @@
 /* cuda_test.h: what the tests of the CUDA backend share: a small host instead of core, operands that live on both
  * sides, and the comparison of a device's result with that of the CPU's kernels. */
-#ifndef CUDA_TEST_H
-#define CUDA_TEST_H
+#pragma once
 
 #include <dlfcn.h>
 #include <complex.h>
@@ -271,5 +270,3 @@ static void compare_with(operand *x, double tolerance, const char *format, ...) 
   free(got);
 }
 #define COMPARE(x, ...) compare_with(x, tolerance_of((x)->dtype), __VA_ARGS__)
-
-#endif

@@ -1,6 +1,5 @@
 /* memory_test.h: what the tests of the allocator share: its private header, sizes, the state of a device. */
-#ifndef TIDE_TEST_MEMORY_H
-#define TIDE_TEST_MEMORY_H
+#pragma once
 
 #include <stdlib.h>
 
@@ -26,5 +25,3 @@ static inline tide_memory_stats stats(int device) {
   OK(tide_memory_get_stats(&s, device));
   return s;
 }
-
-#endif

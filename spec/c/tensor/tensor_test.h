@@ -1,6 +1,5 @@
 /* tensor_test.h: what the tests of the tensor half share: checks, reading by index, tensors in adversarial layouts. */
-#ifndef TENSOR_TEST_H
-#define TENSOR_TEST_H
+#pragma once
 
 #include <math.h>
 #include <stdio.h>
@@ -187,5 +186,3 @@ static inline int finish(const char *name) {
   fprintf(stderr, "%s: %d checks, %d failed\n", name, checks, failures);
   return failures ? 1 : 0;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* fft.h: lines of Fourier transforms on the CPU: what fft.c, fft_lines.c and fft_plan.c share. */
-#ifndef TIDE_CPU_FFT_H
-#define TIDE_CPU_FFT_H
+#pragma once
 
 #include "backend/cpu/cpu.h"
 
@@ -92,5 +91,3 @@ void tide__fft_unzip(const fft_plan *p, void *out, const void *in);
 void tide__fft_zip(const fft_plan *p, void *out, const void *in);
 static const tide__fft_access tide__fft_dense = {2, 0, 1};
 bool tide__fft_line(const fft_plan *p, const fft_line *l); /* false without memory */
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A lane buffer holds for each element the real parts of all lanes, then their imaginary parts. Positions in memory
  * count reals. */
-#ifndef TIDE_CPU_FFT_LANES_H
-#define TIDE_CPU_FFT_LANES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -92,5 +91,3 @@ extern const tide__fft_lanes tide__fft_lanes_avx2[2], tide__fft_lanes_avx512[2];
 
 /* A stage of this radix may read lines in memory as the first of several, or write them as the last. */
 static inline bool tide__fft_is_short(int radix) { return radix <= 5 || radix == 8; }
-
-#endif

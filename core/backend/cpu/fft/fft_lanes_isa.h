@@ -4,8 +4,7 @@
  * EVEN, ODD: the even, or the odd, numbers of two vectors. LOW, HIGH: the first, or the second, halves of two vectors,
  * their numbers in turns. HEAD, TAIL: the first, or the second, of every two groups of h numbers, of one vector and of
  * the other in turns. FIRST, SECOND: as LOW and HIGH, within every four numbers. BACK: in reverse order. */
-#ifndef TIDE_CPU_FFT_LANES_ISA_H
-#define TIDE_CPU_FFT_LANES_ISA_H
+#pragma once
 
 #include "fft_lanes.h"
 
@@ -75,5 +74,3 @@
     .zip_line = F(zip_line), .product = F(product), .fold = F(fold), .unzip_along = F(unzip_along),                    \
     .zip_along = F(zip_along)                                                                                          \
   }
-
-#endif

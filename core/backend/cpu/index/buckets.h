@@ -4,8 +4,7 @@
  * which is for a stretch of memory that a cache does hold, they are written there as they came. Threads share both:
  * each fills buckets from a part of the values, and then empties some of the buckets, part after part. So values that
  * meet in a place keep their order, whatever the number of threads. */
-#ifndef TIDE_BUCKETS_H
-#define TIDE_BUCKETS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ typedef struct tide__bucket_walk {
 /* The next places and their values; how many, at most TIDE_BUCKET_BLOCK. 0: there are no more. */
 int64_t tide__buckets_next(const tide__buckets *b, int64_t bucket, tide__bucket_walk *walk, int64_t *place,
                            void *values);
-
-#endif

@@ -1,7 +1,6 @@
 /* scatter.h: what the files of reads and writes at indexed places share. scatter.c walks and moves, scatter_whole.c
  * sees to it that all of a scatter is done or nothing. */
-#ifndef TIDE_CPU_SCATTER_H
-#define TIDE_CPU_SCATTER_H
+#pragma once
 
 #include "buckets.h"
 #include "backend/cpu/loops/layout.h"
@@ -59,5 +58,3 @@ char *tide__sums_find(tide__sums *s, int64_t *place, int64_t offset, int64_t n);
 const tide_index_args *tide__sums_call(const tide__sums *s);
 /* Rounds the sums to where they belong. */
 void tide__sums_close(tide__sums *s);
-
-#endif

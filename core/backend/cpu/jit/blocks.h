@@ -7,8 +7,7 @@
  *
  * The text of a program is written by lua_bindings/kernel/code.lua and read by blocks_read.c, which checks every
  * operand: whatever text a program was read from, it touches nothing but its registers and the tensors of a launch. */
-#ifndef TIDE_CPU_BLOCKS_H
-#define TIDE_CPU_BLOCKS_H
+#pragma once
 
 #include "cxx.h"
 #include "backend/cpu/isa.h"
@@ -271,5 +270,3 @@ void tide__blocks_load(tide__block_run *r, const tide__inst *i);
 void tide__blocks_store(tide__block_run *r, const tide__inst *i);
 void tide__blocks_atomic(tide__block_run *r, const tide__inst *i);
 void tide__blocks_report(const tide__block_run *r, int32_t site, int64_t value, int64_t length, int base);
-
-#endif

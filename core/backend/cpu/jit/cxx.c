@@ -163,7 +163,6 @@ static tide_status identify(char *path, size_t path_size, char *version, size_t 
 /* Code for the instructions that this machine has beyond the common ones; without fused operations, so that the values
  * are the same everywhere. AVX-512 only where its newer parts are there too: older processors slow down for it. */
 static tide_status arch(char *text, size_t size, int device) {
-  (void)device;
 #if defined(__x86_64__)
   const bool avx2 = __builtin_cpu_supports("avx2");
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512vl") &&
@@ -206,20 +205,15 @@ static tide_status compile(tide_image *out, char **log, const char *source, cons
 }
 
 static tide_status load(void **module, const void *image, size_t bytes, int device) {
-  (void)device;
   *module = tide__os_code(image, bytes);
   if (*module) return TIDE_OK;
   if (errno) return tide__fail(TIDE_FILE, "jit: no memory file for a kernel: %s", strerror(errno));
   return tide__fail(TIDE_LIBRARY, "jit: a kernel cannot be loaded: %s", tide__os_library_problem());
 }
 
-static void unload(void *module, int device) {
-  (void)device;
-  tide__os_code_close(module);
-}
+static void unload(void *module, int device) { tide__os_code_close(module); }
 
 static tide_status function(void **out, tide_function_info *info, void *module, const char *name, int device) {
-  (void)device;
   *info = (tide_function_info){.max_threads = 1024};
   *out = tide__os_symbol(module, name);
   return *out ? TIDE_OK : tide__fail(TIDE_LIBRARY, "jit: the kernel %s is not in its library", name);
@@ -336,7 +330,6 @@ tide_status tide__cxx_run(void *function, const tide_launch *a, tide_mail *mail)
 
 static tide_status launch(tide_stream *stream, void *function, const tide_launch *a) {
   tide_mail mail = {0};
-  (void)stream;
   TIDE_TRY(tide__cxx_run(function, a, &mail));
   if (mail.base == TIDE__MAIL_STOPPED) mail.value = tide__loops_ms();
   return mail.full ? tide__fail_index(TIDE_CPU, mail.site, mail.value, mail.length, mail.base) : TIDE_OK;

@@ -1,6 +1,5 @@
 /* cxx.h: run-time kernels of the CPU, which the simulated devices use too. */
-#ifndef TIDE_CPU_CXX_H
-#define TIDE_CPU_CXX_H
+#pragma once
 
 #include "backend/backend.h"
 #include "base/base.h"
@@ -24,5 +23,3 @@ void tide__blocks_free(void *blocks);
 
 extern const tide_image_loader tide__cpu_loader;
 extern const tide_compiler tide__cpu_compiler;
-
-#endif

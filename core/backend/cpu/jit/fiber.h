@@ -1,6 +1,5 @@
 /* fiber.h: the threads of a block that wait for each other, all on one thread of the CPU. */
-#ifndef TIDE_CPU_FIBER_H
-#define TIDE_CPU_FIBER_H
+#pragma once
 
 #include "backend/backend.h"
 #include "base/base.h"
@@ -20,5 +19,3 @@ unsigned tide__fibers_vote(tide__fibers *f, bool yes, unsigned *voters);
 void tide__fibers_leave(tide__fibers *f);
 /* Lets go of the stacks that nobody uses. */
 void tide__fibers_trim(void);
-
-#endif

@@ -169,7 +169,6 @@ static void find_piece(piece *x, int64_t block) {
 }
 
 int tide__cpu_fused(const void *packed, const uint32_t *dims, long long begin, long long end, const void *hooks) {
-  (void)dims, (void)hooks;
   piece x = {.p = packed};
   x.room = (x.p->rows * x.p->columns * 8 + 127) / 64 * 64;
   x.scratch = tide__os_aligned(64, (size_t)(x.p->scratch + 1) * (size_t)x.room);

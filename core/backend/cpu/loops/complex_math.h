@@ -1,6 +1,5 @@
 /* complex_math.h: the functions of complex numbers that C has not, or not accurately enough. */
-#ifndef TIDE_CPU_COMPLEX_MATH_H
-#define TIDE_CPU_COMPLEX_MATH_H
+#pragma once
 
 #include <complex.h>
 #include <stdbool.h>
@@ -18,5 +17,3 @@ double _Complex tide__clog_add(double _Complex a, double _Complex b);
 double _Complex tide__csgn(double _Complex z);
 double _Complex tide__cnan_to_num(double _Complex z, double nan, double high, double low);
 bool tide__cisclose(double _Complex a, double _Complex b, double rtol, double atol, bool equal_nan);
-
-#endif

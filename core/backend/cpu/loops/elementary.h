@@ -5,8 +5,7 @@
  *
  * Method: W. Cody and W. Waite, "Software manual for the elementary functions" (1980): ln 2 in two parts, and a short
  * polynomial (coefficients: S. Moshier, Cephes, single precision) on the reduced argument. */
-#ifndef TIDE_CPU_ELEMENTARY_H
-#define TIDE_CPU_ELEMENTARY_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -144,5 +143,3 @@ static inline float fast_lgammaf(float value) {
   result = (x == 1) | (x == 2) ? 0 : result;
   return fabs(x) == INFINITY ? INFINITY : (float)result;
 }
-
-#endif

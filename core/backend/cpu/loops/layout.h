@@ -5,8 +5,7 @@
  * (r, c) of a chunk lies at offset[r] + c * stride. Long rows are cut into chunks of one row; short rows are taken many
  * at a time, so that a chunk has always enough elements to pay for itself. Where an operand runs across the rows (a
  * transposed one), the dims are reordered and chunks become square tiles, so that every cache line is read once. */
-#ifndef TIDE_CPU_LAYOUT_H
-#define TIDE_CPU_LAYOUT_H
+#pragma once
 
 #include "backend/cpu/isa.h"
 
@@ -82,5 +81,3 @@ static inline void tide__spread(int64_t n, int64_t each, tide_task_fn fn, void *
   else
     tide__parallel_for(n, each < TIDE_GRAIN ? TIDE_GRAIN / (each > 0 ? each : 1) : 1, fn, arg);
 }
-
-#endif

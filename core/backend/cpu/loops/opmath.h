@@ -1,8 +1,7 @@
 /* opmath.h: the tide_* helpers that the expressions of op.def call, for the CPU loops: those of
  * base/mathematics/helpers.h as families of functions name_i32, name_i64, name_f32, name_f64, chosen by the type of the
  * first argument, and those that only C needs to have written out. */
-#ifndef TIDE_OPMATH_H
-#define TIDE_OPMATH_H
+#pragma once
 
 #include <complex.h>
 #include <stdbool.h>
@@ -124,5 +123,3 @@ TIDE_SINC_COMPLEX(c128, double, )
 #define tide_signbit(x)        TIDE_REAL_PICK(tide_signbit, x)(x)
 #define tide_gcd(a, b)         TIDE_INT_PICK(tide_gcd, a)(a, b)
 #define tide_lcm(a, b)         TIDE_INT_PICK(tide_lcm, a)(a, b)
-
-#endif

@@ -3,8 +3,7 @@
  * Up to a quotient of 2^23 (float64: 2^52) q = trunc(a / b) is the whole part, or one more where the division rounded
  * up; a - q * b is then a float itself, so that the fused step is exact, and tells which by its sign. The results are
  * those of opmath.h, bit for bit. What is not so simple, zeros and infinities of b among it, is left to that. */
-#ifndef TIDE_CPU_QUOTIENT_H
-#define TIDE_CPU_QUOTIENT_H
+#pragma once
 
 #define QUOTIENT_MOST_f32 0x1p23f
 #define QUOTIENT_MOST_f64 0x1p52
@@ -30,5 +29,3 @@
   }
 QUOTIENT_HELPERS(f32, float, f)
 QUOTIENT_HELPERS(f64, double, )
-
-#endif

@@ -1,6 +1,5 @@
 /* row_ops.h: softmax, its logarithm and logsumexp of very short lines of float32. */
-#ifndef TIDE_CPU_LINES_H
-#define TIDE_CPU_LINES_H
+#pragma once
 
 #include "backend/cpu/isa.h"
 
@@ -11,5 +10,3 @@ typedef enum tide__lines_form { TIDE__LINES_SOFTMAX, TIDE__LINES_LOG_SOFTMAX, TI
  * line, and may be in itself. */
 void tide__short_lines(const tide__isa *isa, tide__lines_form form, float *out, const float *in, int64_t n,
                        int64_t lines);
-
-#endif

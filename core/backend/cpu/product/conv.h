@@ -1,6 +1,5 @@
 /* conv.h: what the files of the convolutions share: conv.c chooses, conv_run.c computes. */
-#ifndef TIDE_CPU_CONV_H
-#define TIDE_CPU_CONV_H
+#pragma once
 
 #include "gemm.h"
 
@@ -81,5 +80,3 @@ void tide__conv_groups(void *arg, int64_t begin, int64_t end);
 void tide__conv_blocks(void *arg, int64_t begin, int64_t end);
 /* The weights of a phase's taps for group g, where they do not serve as they are. */
 void tide__conv_gather(const tide__conv *w, const tide__conv_phase *p, int64_t g);
-
-#endif

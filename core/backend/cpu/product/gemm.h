@@ -1,6 +1,5 @@
 /* gemm.h: what the files of the matrix products share. */
-#ifndef TIDE_CPU_GEMM_H
-#define TIDE_CPU_GEMM_H
+#pragma once
 
 #include "backend/cpu/loops/layout.h"
 
@@ -41,5 +40,3 @@ bool tide__gemm_is_small(const tide_gemm_args *a);
 tide_status tide__gemm_small(const tide_gemm_args *a);
 /* float32 and float64 with one row or one column. */
 tide_status tide__gemm_vector(const tide_gemm_args *a);
-
-#endif

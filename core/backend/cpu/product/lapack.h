@@ -1,6 +1,5 @@
 /* lapack.h: LAPACK's functions, and factors of large matrices whose products are ours. */
-#ifndef TIDE_CPU_LAPACK_H
-#define TIDE_CPU_LAPACK_H
+#pragma once
 
 #include "backend/library.h"
 #include "backend/cpu/cpu.h"
@@ -65,5 +64,3 @@ int tide__blocks_qr_q(tide__blocks *b, int m, int n, int k, void *a, const void 
 
 /* Matrix i of CHOLESKY, LU, SOLVE or DET, where it is small and real: what stands in info, or -1: it is neither. */
 int tide__small_linalg(const tide_linalg_args *a, int64_t i);
-
-#endif

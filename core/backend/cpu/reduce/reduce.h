@@ -1,7 +1,6 @@
 /* reduce.h: what the files of the reductions share. A fold is what is done to the elements: how they are loaded, mapped
  * and put together; a state is what is known of some elements. States of consecutive elements join into one. */
-#ifndef TIDE_CPU_REDUCE_H
-#define TIDE_CPU_REDUCE_H
+#pragma once
 
 #include "backend/cpu/loops/layout.h"
 
@@ -79,5 +78,3 @@ int tide__columns_end(tide__columns *c);
 void tide__columns_join(tide__columns *c, const void *all);
 /* Column j's state, after the end. */
 void tide__columns_state(tide__state *s, const tide__columns *c, int64_t j);
-
-#endif
