@@ -1,7 +1,7 @@
 /* allocation_scope.c: labelled sums over the allocations of a part of a program.
  *
  * An allocation scope is opened in a tide_current, so each coroutine has its own; a block that is allocated meanwhile
- * holds the allocation scope until it is freed, by whatever thread and however much later, and the sums of the
+ * holds the allocation scope until it is freed, by any thread and at any time, and the sums of the
  * allocation scope and of all its outer ones move at these two moments. The sums are atomics, not guarded by a device's
  * lock, because the allocations of one allocation scope may be on several devices. A label that nobody uses any more
  * goes with the last block or event that carries it.

@@ -3,7 +3,7 @@
  * torch's policy, so that its statistics mean the same here: sizes are rounded up to 512 bytes; requests up to 1 MiB
  * come from segments of 2 MiB (small pool), those below 10 MiB from segments of 20 MiB, larger ones from segments of
  * their size rounded up to 2 MiB (large pool). The best fit among the free blocks of the same stream is split where the
- * rest is worth keeping. Blocks are ordered by streams: a block that is let go serves its own stream again at once,
+ * rest is worth keeping. Blocks are ordered by streams: a freed block serves its own stream again at once,
  * because what is queued there runs later; a block that other streams used waits in deferred_free.c for their events.
  * The segments of a stream that has ended serve whichever stream asks first, so a host that makes a stream for each
  * frame does not grow.
@@ -51,7 +51,7 @@ static void publish(tide__allocator *a) {
 
 /* ---- taking a block; the lock is held ---- */
 
-/* A range has no segments to keep whole: whatever is left over is worth keeping apart. */
+/* A range has no segments to keep whole: any rest is worth keeping apart. */
 static bool splits(const tide__allocator *a, const tide_block *b, const tide__request *r) {
   size_t rest = b->size - r->size;
   if (r->source != SOURCE_CACHE) return false;
@@ -109,7 +109,7 @@ static bool suits(const tide__allocator *a, const tide_block *b, const tide__req
 static tide_block *take(tide__allocator *a, tide__request *r) {
   measure(a, r);
   if (r->source != SOURCE_CACHE) return NULL;
-  if (a->quick.kept) tide__quick_settle_for(a, r->key, r->size); /* one that would serve was let go last */
+  if (a->quick.kept) tide__quick_settle_for(a, r->key, r->size); /* the block freed last would serve */
   tide_block *b = tide__pool_find(a, r->pool, r->key, r->size);
   if (!b && a->quick.kept) {
     tide__quick_settle(a);
@@ -150,7 +150,7 @@ static void collect_excess(tide__leaving *out, tide__allocator *a, const tide__r
   if (a->set.collect_above > 0 && reserved > most) tide__release_collect(out, a, false, reserved - most);
 }
 
-/* Nothing that is cached fits. Before the driver is asked, it gets back what no pool holds any more and what lies in
+/* Nothing that is cached fits. Before the driver is asked, it gets back what no pool holds any more and what is in
  * holes; while a stream is captured nothing can be waited for. */
 static tide_status find_more(tide__allocator *a, tide__request *r, tide_block **out) {
   if (a->source == SOURCE_UNREADY) TIDE_TRY(tide__allocator_ready(a, r->stream->device));
@@ -212,7 +212,7 @@ static void put_back(tide__allocator *a, tide_block *b) {
 }
 
 /* What is free in the segment of another stream, between blocks that are in use. Once it is out of the tree the device
- * is waited for, so nothing that is queued uses it. It stays that stream's: when it is let go it waits for this one. */
+ * is waited for, so nothing that is queued uses it. It stays that stream's: once freed it waits for this one. */
 static tide_status borrow(tide__allocator *a, tide__request *r, tide_block **out) {
   tide__allocator_lock(a);
   tide_block *b = tide__pool_foreign(a, r->key, r->size);
@@ -272,7 +272,7 @@ static tide_status rungs(tide__allocator *a, tide__request *r, tide_block **out)
   return status == TIDE_MEMORY ? out_of_memory(a, r) : status;
 }
 
-/* The hooks run finalisers, which may make another stream or pool current and let go of the request's. */
+/* The hooks run finalisers, which may make another stream or pool current and drop the request's. */
 static tide_status climb(tide__allocator *a, tide__request *r, tide_block **out, tide_status status) {
   tide_stream_retain(r->stream);
   if (r->mempool) tide_mempool_retain(r->mempool);
@@ -353,7 +353,7 @@ static void settle(tide__allocator *a, tide_block *b) {
 }
 
 /* No stream works on it any more, but perhaps its own; nor does that one if the block is alone in its segment. */
-static void let_go(tide__allocator *a, tide_block *b) {
+static void release(tide__allocator *a, tide_block *b) {
   tide__allocator_enter(a);
   bool alone = b->segment->alone;
   settle(a, b);
@@ -363,7 +363,7 @@ static void let_go(tide__allocator *a, tide_block *b) {
 
 static void free_now(void *arg) {
   tide_block *b = arg;
-  let_go(b->owner, b);
+  release(b->owner, b);
 }
 
 /* Must the block wait in deferred_free.c? Always for the other streams that used it; where its memory goes back to the

@@ -15,10 +15,10 @@ typedef struct tide__allocator tide__allocator;
 struct tide_mempool {
   _Atomic int64_t refs, life;
   _Atomic int64_t recordings; /* of graphs, which may write any of its memory whenever they are replayed */
-  struct tide_quota *quota;   /* of who made it, in which its segments count, or NULL; retained */
+  struct tide_quota *quota;   /* of its maker: its segments count there; or NULL; retained */
   tide_allocator *source;     /* a program's own, from which the segments come; retained; NULL: the driver */
   uint64_t id;                /* unique in the process: never reused; 0 is the default pool, which has no struct */
-  int device;                 /* TIDE_ALL_DEVICES, or the one that it is for */
+  int device;                 /* TIDE_ALL_DEVICES, or its device */
   uint32_t epoch;
 };
 /* A program's own pair of functions, out of a shared library. */
@@ -145,7 +145,7 @@ struct tide__allocator {
   tide_memory_stats stats;
   struct {
     struct {
-      tide_block *head; /* linked by `right`; the key of the list is that of its blocks, and their size */
+      tide_block *head; /* linked by `right`; the key of the list is its blocks' key and size */
       uint64_t stream;
       size_t size;
     } list[TIDE__QUICK_LISTS];
@@ -154,7 +154,7 @@ struct tide__allocator {
   } quick;                            /* allocator_quick.c */
   _Atomic size_t allocated, reserved; /* as in stats, to be read without the lock */
   struct {
-    _Atomic int64_t used, look_at; /* when large memory was taken or let go last; when to look next */
+    _Atomic int64_t used, look_at; /* when large memory was last taken or freed; when to look next */
     tide__idle_span soon, late;
     size_t rest; /* idle bytes that a call which gives back a little has left for the next ones */
   } idle;
@@ -197,7 +197,7 @@ static inline void tide__quick_settle_counts(tide__allocator *a) {
 static inline void tide__quick_settle(tide__allocator *a) {
   if (a->quick.kept) tide__quick_settle_slow(a);
 }
-/* Two ways to take the lock: for whoever looks at no free block, and for all others. */
+/* Two ways to take the lock: for callers that look at no free block, and for all others. */
 static inline void tide__allocator_enter(tide__allocator *a) {
   tide__biased_lock(&a->lock);
   tide__quick_settle_counts(a);
@@ -206,7 +206,7 @@ static inline void tide__allocator_lock(tide__allocator *a) {
   tide__allocator_enter(a);
   tide__quick_settle(a);
 }
-/* Without the lock: keeps the block, or lets go of it like any other (false). */
+/* Without the lock: keeps the block, or frees it like any other (false). */
 bool tide__quick_free(tide__allocator *a, tide_block *b);
 /* With the lock held: may the driver's stream-ordered allocator keep freed memory of ours? It does so, too, after
  * caching has been switched off. */
@@ -231,7 +231,7 @@ void tide__pool_insert(tide__allocator *a, tide_block *b);
 void tide__pool_remove(tide__allocator *a, tide_block *b);
 /* The smallest free block of the key with at least `size` bytes, the lowest of equals; NULL if there is none. */
 tide_block *tide__pool_find(const tide__allocator *a, int pool, tide__pool_key key, size_t size);
-/* The smallest free block with at least `size` bytes of the key's mempool, whatever its stream; NULL if there is none,
+/* The smallest free block with at least `size` bytes of the key's mempool, of any stream; NULL if there is none,
  * and never one that captured graphs write. */
 tide_block *tide__pool_foreign(const tide__allocator *a, tide__pool_key key, size_t size);
 tide_block *tide__block_new(tide__allocator *a);
@@ -242,7 +242,7 @@ void tide__segment_drop(tide__allocator *a, tide__segment *s);
 /* A segment of an ended stream, of the same mempool and wholly free, becomes one of the key's stream; so does, where
  * the key is captured, one of this or an ended stream that is not. Its block, in no tree; NULL if there is none. */
 tide_block *tide__pool_adopt(tide__allocator *a, int pool, tide__pool_key key, size_t size);
-/* Of the same ones, a segment that can grow, whatever its blocks hold; NULL if there is none. */
+/* Of the same ones, a segment that can grow, used or not; NULL if there is none. */
 tide__segment *tide__segment_adopt(tide__allocator *a, int pool, tide__pool_key key);
 /* The block, not in a tree any more, shrinks to `size`; the rest becomes a free block. */
 void tide__block_split(tide__allocator *a, tide_block *b, size_t size);
@@ -308,7 +308,7 @@ void tide__allocator_visit(int device, void (*fn)(void *arg, const tide__segment
 /* The lock is held. Memory for the request otherwise than by growing: a block in no tree. */
 tide_status tide__source_grow(tide_block **out, tide__allocator *a, const tide_backend *backend,
                               const tide__request *r);
-/* May so many bytes more be reserved? The lock is held. */
+/* May `bytes` more be reserved? The lock is held. */
 static inline bool tide__may_reserve(const tide__allocator *a, size_t bytes) {
   size_t reserved = (size_t)a->stats.reserved_bytes[TIDE_POOL_ALL].current;
   return !a->capped || (bytes <= a->limit && reserved <= a->limit - bytes);
@@ -319,12 +319,12 @@ static inline bool tide__may_reserve(const tide__allocator *a, size_t bytes) {
 bool tide__block_may_go(const tide__allocator *a, const tide_block *b);
 /* It goes, and its memory with it: nothing that is queued uses it any more. Without the lock. */
 void tide__block_give(tide__allocator *a, tide_block *b);
-/* A segment's memory and addresses go back where they came from, whatever its blocks are. */
+/* A segment's memory and addresses go back where they came from, in any state of its blocks. */
 void tide__segment_give(const tide__segment *s, const tide_backend *backend, int device);
 /* Once for each start of the runtime: opens the device, reads the settings. */
 tide_status tide__allocator_ready(tide__allocator *a, int device);
 bool tide__allocator_any_ready(void);
-/* The settings have changed: those that are ready adopt them. new_cap: the fraction was named, and holds for all. */
+/* The settings have changed: ready allocators adopt them. new_cap: the fraction was named, and holds for all. */
 void tide__allocators_refresh(const tide__settings *s, bool new_cap);
 /* The lock is held. Of `total` bytes no more than the fraction may be reserved. */
 void tide__allocator_cap(tide__allocator *a, double fraction, size_t total);
@@ -344,7 +344,7 @@ void tide__range_return(tide__allocator *a, tide_block *b);                     
 
 /* ---- allocator_idle.c ---- */
 
-/* Large memory is taken or let go; the lock is held. */
+/* Large memory is taken or freed; the lock is held. */
 static inline void tide__idle_note(tide__allocator *a, int pool) {
   if (pool != TIDE_POOL_LARGE) return;
   tide_memory_stats *st = &a->stats;
@@ -359,7 +359,7 @@ void tide__release_idle(tide__allocator *a, tide__leaving *leaving);
 
 /* ---- allocator_release.c ---- */
 
-/* Take free pieces out, at least `most` bytes if there are so many: of all pools, of dead pools alone, or of large
+/* Take free pieces out, at least `most` bytes if there are any: of all pools, of dead pools alone, or of large
  * memory alone. The lock is held. */
 void tide__release_collect(tide__leaving *out, tide__allocator *a, bool dead_alone, size_t most);
 void tide__release_collect_large(tide__leaving *out, tide__allocator *a, size_t most);

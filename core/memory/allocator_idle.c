@@ -1,9 +1,9 @@
 /* allocator_idle.c: cached device memory that nobody has asked for goes back to the driver, without a wait.
  *
- * Large memory alone is looked at; small blocks hold little. Where nothing large was taken or let go for two seconds,
+ * Large memory alone is looked at; small blocks hold little. Where nothing large was taken or freed for two seconds,
  * all that is free is idle. In a program that goes on, what was free all the time between two looks is: after two
  * seconds it goes, and after a quarter of one as much of it as is more than the cap of idle.h. So a loop that takes
- * again what it lets go keeps that, however large it is.
+ * again what it frees keeps that, at any size.
  *
  * Nothing is waited for: a piece goes if its stream has no work queued, else it is free again, and one that is not
  * mapped, whose return may make the driver wait for the device, if no stream of ours there has. While anything is

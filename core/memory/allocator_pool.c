@@ -1,7 +1,7 @@
 /* allocator_pool.c: the free blocks of a device, and how blocks split and merge.
  *
  * Free blocks of each pool stand in a treap ordered by (key, size, address), where a key is a mempool and a stream;
- * so the best fit is the first block that is not below (key, size): a handful of compares, no allocation, whatever the
+ * so the best fit is the first block that is not below (key, size): a handful of compares and no allocation for any
  * number of blocks. Blocks of a segment are a chain in order of address; a block that becomes free takes in its free
  * neighbours at once, so two free blocks never touch. The structs come from slabs that live as long as the allocator.
  *
@@ -199,7 +199,7 @@ void tide__block_join(tide__allocator *a, tide_block *b) {
   tide__block_drop(a, n);
 }
 
-/* The struct of the block stays, whoever else goes: its owner may hold it. */
+/* The struct of this block stays, the other goes: its owner may hold it. */
 static void join_before(tide__allocator *a, tide_block *b) {
   tide_block *p = b->prev;
   b->ptr = p->ptr, b->size += p->size;
@@ -289,7 +289,7 @@ static bool idle(const tide__segment *s) {
   return true;
 }
 
-/* Whose segments, once idle, may serve the key: those of ended streams and, if the key is captured, those that are
+/* Whose segments, once idle, may serve the key: keys of ended streams and, if the key is captured, keys that are
  * not. Returns how many keys there are, the first ones to be preferred. */
 enum { DONORS = 3 };
 static int donors(tide__pool_key out[DONORS], tide__pool_key key) {

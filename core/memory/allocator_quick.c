@@ -1,20 +1,20 @@
-/* allocator_quick.c: small blocks that are let go and taken again, without the trees.
+/* allocator_quick.c: small blocks that are freed and taken again, without the trees.
  *
- * A script lets go of blocks of few sizes and takes as many again. So a small block of the default pool that no other
+ * A script frees blocks of few sizes and takes the same again. So a small block of the default pool that no other
  * stream has used is not merged with its neighbours, but kept in a list of its stream and size, where the next request
  * of both finds it. A tree that has nothing for a request gets all of them before anything else is tried, and so does
  * everybody who looks at free blocks: they take the lock by tide__allocator_lock, and never see a kept one.
  *
- * Likewise the statistics: what comes and goes here moves five rows of the table by the same number or size, so three
- * counts stand for all of them until somebody takes the lock in another way. The peaks come out right, since nothing
- * else has moved those rows meanwhile.
+ * The same holds for the statistics: what comes and goes here moves five rows of the table by the same number or size,
+ * so three counts stand for all of them until somebody takes the lock in another way. The peaks come out right, since
+ * nothing else has moved those rows meanwhile.
  *
- * Whoever watches blocks (the history, allocation scopes, a fault that is asked for) has them go the other way.
+ * Where blocks are watched (history, allocation scopes, requested faults) they take the other way.
  *
  * Invariant: a list holds blocks of one stream and size, and they are not in a tree. */
 #include "allocator.h"
 
-enum { MOST = 16384 }; /* a collector lets go of thousands at a time */
+enum { MOST = 16384 }; /* a collector frees thousands at a time */
 static const size_t unit = 512, small_most = (size_t)1 << 20;
 
 /* ---- the statistics ---- */

@@ -10,8 +10,8 @@
  * be at work there, so that is what is waited for; then those of other keys whose streams have nothing queued. A
  * program that has reached its peak never comes here.
  *
- * Invariants: pieces and gaps begin and end at granules; two gaps never touch; a piece lies in one free block, or in
- * several blocks of which at least one is used. */
+ * Invariants: pieces and gaps begin and end at granules; two gaps never touch; a piece is within one free block, or in
+ * several blocks, at least one of them used. */
 #include "allocator.h"
 
 #include <stdlib.h>

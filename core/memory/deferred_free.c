@@ -1,7 +1,7 @@
-/* deferred_free.c: memory that other streams may still be using when it is let go.
+/* deferred_free.c: memory that other streams may still be using when it is freed.
  *
  * A piece of memory belongs to one stream, whose own order makes its reuse safe. Work that other streams did with it is
- * noted as it is queued. When the memory is let go, an event is recorded on each of those streams and the piece waits
+ * noted as it is queued. When the memory is freed, an event is recorded on each of those streams and the piece waits
  * here; polls look at a few pieces each, in turn, and hand on those whose events have all passed. Device blocks, pinned
  * memory and foreign memory all go this way.
  *
@@ -29,7 +29,7 @@ static _Thread_local uint64_t began; /* devices, as bits, that pieces of this th
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tide__deferred_free *first, **last = &first;
-static tide__deferred_free *later; /* those that have not begun to wait; counted in tide__deferred_frees too */
+static tide__deferred_free *later; /* not begun to wait; counted in tide__deferred_frees too */
 
 void tide__deferred_free_use(tide__deferred_free *d, tide_stream *stream) {
   TIDE_LOCKED(&lock);
@@ -163,7 +163,7 @@ static bool all_passed(tide__deferred_free *d, bool forced) {
 
 /* ---- events behind each use ---- */
 
-enum { KEPT = 8 }; /* so many before it is asked which have passed */
+enum { KEPT = 8 }; /* uses before it is asked which have passed */
 
 static void forget_passed(tide__deferred_free *d) {
   int n = 0;
@@ -217,13 +217,13 @@ void tide__deferred_free_drop(tide__deferred_free *d) {
 /* A foreign stream that takes no event, as its owner has destroyed it, still has its work done: as in record(), all of
  * the device is waited for instead. What the driver says of a stream that is there is the caller's error. */
 static tide_status join_one(tide_stream *stream, tide_stream *other) {
-  static atomic_bool told;
+  static atomic_bool warned;
   const tide_backend *b = tide__backend_peek(other->device);
   tide_status status = tide_stream_wait_stream(stream, other);
   bool refused = status == TIDE_ACCELERATOR || status == TIDE_DEVICE;
   if (!refused || !other->external || !b || tide__device_lost(NULL, other->device)) return status;
   TIDE_TRY(b->device_sync(other->device));
-  if (!atomic_exchange(&told, true))
+  if (!atomic_exchange(&warned, true))
     tide__warn("tide: a stream of the host's that used memory was destroyed while tide had it: the host has waited for "
                "the device; release its wrapper (tide_stream_release) first");
   return TIDE_OK;
@@ -243,7 +243,7 @@ tide_status tide__deferred_free_join(tide__deferred_free *d, tide_stream *stream
   return TIDE_OK;
 }
 
-/* Those that have not begun to wait begin now, or are kept for later once more. */
+/* Entries that have not begun to wait begin now, or are kept for later once more. */
 static void begin_later(bool forced) {
   pthread_mutex_lock(&lock);
   tide__deferred_free *list = later;

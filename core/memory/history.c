@@ -3,8 +3,8 @@
  * A ring of events of fixed size that is made when the history is switched on; off it costs a relaxed load. Events are
  * added under the lock of a device's allocator, which orders those of one device; the ring has a lock of its own,
  * always the inner one. An event carries numbers, its strings are looked up when somebody reads: script lines are
- * interned by trace.c, whole stacks here. Both tables only grow and are bounded, so an event may outlive whatever it
- * tells about. Labels are held by reference.
+ * interned by trace.c, whole stacks here. Both tables only grow and are bounded, so an event may outlive its
+ * subject. Labels are held by reference.
  *
  * Invariant: ring.event[i % ring.most] is set for the last ring.most values of i below ring.count. */
 #include "history.h"
@@ -165,7 +165,7 @@ static uint64_t microseconds(void) {
   return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-/* The line of an allocation is known from its note; whatever else happens is asked for now. */
+/* The line of an allocation is known from its note; for other events it is looked up now. */
 void tide__history_add_slow(tide_memory_action action, int device, const void *ptr, size_t size, uint64_t stream,
                             const tide__note *note) {
   bool is_alloc = action == TIDE_MEMORY_ALLOC;

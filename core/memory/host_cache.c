@@ -1,8 +1,8 @@
-/* host_cache.c: large pieces of CPU memory that tensors have let go, kept for the next ones.
+/* host_cache.c: large freed pieces of CPU memory, kept for the next tensors.
  *
  * The system gives fresh pages, each filled with zeros at a fault, which costs more than the loop that fills a tensor.
- * Pieces above those of the threads' own caches (storage.c) are therefore kept here, for all threads, whatever hooks
- * they came from. Sizes are rounded up to an eighth of a power of two, and a piece serves requests of its own size
+ * Pieces above those of the threads' own caches (storage.c) are therefore kept here, for all threads and from all
+ * hooks. Sizes are rounded up to an eighth of a power of two, and a piece serves requests of its own size
  * alone: one list for each, the newest first, whose lines may still be in a processor's cache. The list of a size does
  * not know on which memory node its pages lie: loops hand their chunks to whichever thread is free, so no thread has
  * pages of its own. Kept are at most 256 MiB, or a quarter of what tensors hold, or the piece that came last where
@@ -17,9 +17,9 @@
 #include "base/quota.h"
 #include "idle.h"
 
-typedef struct piece {         /* lies in the memory that is kept */
+typedef struct piece {         /* stands in the kept memory */
   struct piece *next, *prev;   /* of its size */
-  struct piece *older, *newer; /* by age; of those that leave, `older` alone */
+  struct piece *older, *newer; /* by age; of leaving ones, `older` alone */
   const tide__host_hooks *hooks;
   size_t size;
   int64_t since;
@@ -113,7 +113,7 @@ static piece *take_beyond(size_t most) {
   return out;
 }
 
-/* Likewise what has been idle, `most` bytes or a little more. */
+/* The same for idle pieces, `most` bytes or a little more. */
 static piece *take_idle(int64_t now, size_t most) {
   piece *out = NULL;
   size_t taken = 0;

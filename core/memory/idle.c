@@ -35,7 +35,7 @@ void tide__idle_trim_background(void) {
   if (!held && tide__running()) tide__idle_trim_all();
 }
 
-/* In the child of a fork there is no worker, whatever the lock says. */
+/* In the child of a fork there is no worker, even if the lock is held. */
 void tide__idle_forked(void) { pthread_mutex_init(&lock, NULL); }
 
 /* Where devices are open the worker may hold locks of theirs too: a fork waits for it. */

@@ -7,7 +7,7 @@
 
 #include "os/os.h"
 
-extern _Atomic int64_t tide__idle_ahead; /* for tests: so many milliseconds later than it is */
+extern _Atomic int64_t tide__idle_ahead; /* for tests: milliseconds added to the clock */
 static inline int64_t tide__idle_now(void) {
   return tide__os_coarse_ms() + atomic_load_explicit(&tide__idle_ahead, memory_order_relaxed);
 }

@@ -15,17 +15,17 @@ typedef struct tide__deferred_free {
   bool wait_all; /* a use could not be noted for want of memory: wait for everything */
 } tide__deferred_free;
 void tide__deferred_free_use(tide__deferred_free *d, tide_stream *stream);
-/* The same behind the work, once it is queued, for what lives long: an event stands for it, no stream is kept, and
- * those that have passed are forgotten. */
+/* The same behind the work, once it is queued, for what lives long: an event represents it, no stream is kept, and
+ * passed events are forgotten. */
 void tide__deferred_free_behind(tide__deferred_free *d, tide_stream *stream);
 /* Calls done(arg), holding no lock, once the work now queued on the streams of `uses` has passed: at a later poll. */
 void tide__deferred_free_begin(tide__deferred_free *d, void (*done)(void *arg), void *arg);
 extern _Atomic int64_t tide__deferred_frees;
-/* Likewise, from a finaliser: touches no driver; a later poll begins. */
+/* The same from a finaliser: touches no driver; a later poll begins. */
 void tide__deferred_free_later(tide__deferred_free *d, void (*done)(void *arg), void *arg);
 void tide__deferred_frees_poll_slow(int64_t most);     /* looks at `most` of them */
 void tide__deferred_free_drop(tide__deferred_free *d); /* forgets the uses: the memory has gone */
-/* The stream waits for the others that use it, and stands for all of them from now on. */
+/* The stream waits for the others that use it, and represents all of them from now on. */
 tide_status tide__deferred_free_join(tide__deferred_free *d, tide_stream *stream);
 void tide__deferred_frees_shutdown(void); /* the devices have been waited for: all of them pass */
 static inline void tide__deferred_frees_poll(void) {
@@ -44,12 +44,12 @@ typedef struct tide_block tide_block;
 tide_status tide__block_alloc(tide_block **out, tide_stream *stream, size_t bytes);
 bool tide__pool_counts(const tide_stream *stream); /* is what is allocated now counted with its pool's memory? */
 /* Its two steps. The first one, in allocator_quick.c, is for a thread that has chosen no pool and no allocation scope:
- * a block that has just been let go, or NULL. */
+ * a block that has just been freed, or NULL. */
 tide_block *tide__block_quick(tide_stream *stream, size_t bytes);
 tide_status tide__block_alloc_slow(tide_block **out, tide_stream *stream, size_t bytes);
 /* As the first one, alone in a segment of its own, so that other processes can open it. */
 tide_status tide__block_alloc_plain(tide_block **out, tide_stream *stream, size_t bytes);
-/* The segment, as mem_alloc gave it, in which the block lies; false where other processes cannot open it. */
+/* The segment of the block, as mem_alloc gave it; false where other processes cannot open it. */
 bool tide__block_base(const tide_block *block, void **base, size_t *bytes);
 /* Did the backend allocate it, so that peers can reach it? Not what a program's own functions gave. */
 bool tide__block_of_driver(const tide_block *block);
@@ -99,12 +99,12 @@ typedef struct tide__pinned tide__pinned;
 /* For a tenant (tide__tenant) all of what others have left there is cleared. */
 tide_status tide__pinned_get(tide__pinned **out, void **ptr, size_t bytes);
 void tide__pinned_put(tide__pinned *pinned);
-/* Locks pages of the host's where they lie, and lets go of them. */
+/* Locks pages of the host's where they are, and unlocks them. */
 tide_status tide__pinned_register(tide__pinned **out, void *ptr, size_t bytes);
 void tide__pinned_unregister(tide__pinned *pinned);
 void tide__pinned_limit(size_t most); /* keeps no more than this */
 void tide__pinned_trim(void);         /* gives the cache back */
-void tide__pinned_idle(void);         /* likewise if it has not been used for two seconds, and no device is at work */
+void tide__pinned_idle(void);         /* the same, if it was unused for two seconds and no device is at work */
 void tide__pinned_shutdown(void);
 
 /* ---- staged_copy.c: copies that have returned before the bytes are on the device ---- */
@@ -126,7 +126,7 @@ void tide__staged_copy_shutdown(void);
 void tide__idle_trim(void);
 /* All of it: where the program itself asks, or nothing else goes on. */
 void tide__idle_trim_all(void);
-/* Likewise by a thread of ours, but not while it is held. */
+/* The same by a thread of ours, but not while it is held. */
 void tide__idle_trim_background(void);
 void tide__idle_hold(bool on);                   /* waits for such a thread */
 void tide__allocator_trim(int device, bool all); /* of one device; in allocator_idle.c */
@@ -157,7 +157,7 @@ typedef struct tide__early_read tide__early_read;
 void tide__early_read_note(tide_storage *s, tide_stream *stream, uint32_t number, uint32_t site);
 /* The host touches the storage's bytes: warns, or fails, if nobody has waited for them. */
 tide_status tide__early_read_check(tide_storage *s, const char *what);
-/* Likewise for an operand of an operation that is about to run on this thread: tide__early keeps what it found. */
+/* The same for an operand of an operation that is about to run on this thread: tide__early keeps what it found. */
 void tide__early_read_touch(tide_storage *s);
 
 /* ---- storage.c ---- */
@@ -185,7 +185,7 @@ struct tide_storage {
   bool pending;                   /* has no memory yet: `user` is what computes its values (jit/fuse/pending.c) */
   bool counted;                   /* was pending: references count to 0, as its node may take some meanwhile */
   _Atomic uint32_t pending_reads; /* pending values that read it: a write computes them first */
-  _Atomic bool let_go;            /* all but graphs whose input it is have let it go, by name */
+  _Atomic bool let_go;            /* only graphs whose input it is still hold it, by name */
   _Atomic bool exported;          /* others know its address, so that it stays */
   tide_stream *stream;            /* the allocating stream; NULL on the CPU and for foreign memory */
   _Atomic uint64_t last_stream;   /* use_id of the stream that used it last: one compare on the hot path */

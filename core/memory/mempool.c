@@ -1,7 +1,7 @@
 /* mempool.c: pools, as far as they are more than a number in the allocator's trees.
  *
  * A pool owns nothing itself. Its id is part of the key under which free blocks are found (the key), so blocks of
- * different pools never serve each other's requests and never merge, whatever device they are on. Nor does what
+ * different pools never serve each other's requests and never merge, on any device. Nor does what
  * captures of a pool have used serve other requests of it, until the last graph of the pool is gone. Letting a pool go
  * only drops a count: a finaliser may do it. The allocator gives the segments of a pool that nobody holds back to the
  * driver when their blocks are free, at the next occasion at which it waits for the device anyway; they do not go to

@@ -118,7 +118,8 @@ static const char *what_helps(const tide_memory_oom *o, size_t of_graphs, bool g
   size_t cached = o->reserved - o->allocated;
   if (*o->rung == 's') return "work in smaller pieces";
   if (cached >= o->requested && cached - of_graphs < o->requested)
-    return "the cache belongs to graphs that may be replayed: reset those that are done with, or let them share a pool";
+    return "the cache belongs to graphs that may be replayed: reset the ones you no longer need, or let them share a "
+           "pool";
   if (*o->rung == 'l') return "free tensors (x:free(), tide.scope) or raise the memory fraction or the limit";
   if (cached >= o->requested && tide_thread_is_capturing())
     return "free tensors before the capture begins: what is freed outside its pool cannot serve it";

@@ -79,7 +79,7 @@ tide_status tide_get_peer_access(bool *out, int device, int peer) {
   return TIDE_OK;
 }
 
-/* A failure to queue the wait is that of a lost device, and what is queued next tells it. */
+/* Queueing the wait fails on a lost device alone, and the next operation reports it. */
 static void wait_for(tide_stream *stream, int device) {
   tide_stream *other;
   if (tide__stream_current(&other, device) == TIDE_OK) (void)tide_stream_wait_stream(stream, other);

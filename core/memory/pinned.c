@@ -1,11 +1,11 @@
 /* pinned.c: page-locked host memory.
  *
- * Locking pages costs a driver call of up to milliseconds and may wait for the device, so pieces that are let go are
+ * Locking pages costs a driver call of up to milliseconds and may wait for the device, so freed pieces are
  * kept and serve again. Sizes are powers of two, as torch's, and a kept piece serves requests of its own size alone:
  * one list for each. What is kept is bounded, because locked pages are missing elsewhere: by what the user has set,
  * else by 512 MiB, or so that all together is hardly more than was once in use at a time: a program that goes round in
  * the same work locks its pages once. A piece comes here only when no queued copy uses it any more (deferred_free.c),
- * so whatever is kept may serve at once.
+ * so a kept piece may serve at once.
  *
  * Invariant: a piece is in the list of all pieces while it exists, and in the list of its size exactly while nobody has
  * it. */
@@ -31,7 +31,7 @@ enum { SMALLEST = 12, SIZES = 64 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tide__pinned *all, *kept[SIZES];
 static size_t kept_bytes, used_bytes, used_most, most; /* `most`: SIZE_MAX where the user has set none */
-static _Atomic uint32_t limit_epoch;                   /* in which `most` was read from the settings */
+static _Atomic uint32_t limit_epoch;                   /* when `most` was read from the settings */
 static tide_host_memory_stats stats;
 static int64_t used_at; /* as idle.h counts: when a piece was handed out or came back */
 

@@ -1,4 +1,4 @@
-/* reclaim.c: asking the host to let go of memory that it does not need.
+/* reclaim.c: asking the host to free memory that it does not need.
  *
  * When an allocation does not fit, the hooks run: a host with a garbage collector collects. Those of other threads can
  * only be asked, and answer later. What was allocated lately paces a collector between such moments.

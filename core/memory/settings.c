@@ -2,8 +2,8 @@
  *
  * The grammar is torch's: "option:value,option:value"; one option has a list in brackets as its value. A text is read
  * into a copy, which takes the place of what was in force only when all of it was understood; options that it does not
- * name stay as they were. The environment is read when memory is first asked for, so a mistake in it is told by the
- * call that first uses a device. Allocators keep copies of their own, so that reading an option takes no lock.
+ * name stay as they were. The environment is read when memory is first asked for, so the call that first uses a device
+ * reports a mistake in it. Allocators keep copies of their own, so that reading an option takes no lock.
  *
  * Invariant: what is in force belongs to the running epoch; a new start reads the environment again. */
 #include "settings.h"
@@ -100,7 +100,7 @@ static bool set_fraction(tide__settings *s, word w) {
 
 static int log2_of(size_t x) { return 63 - __builtin_clzll((unsigned long long)x); }
 
-/* [256:1,512:2,>:8]: a division for the sizes below so many MiB that no entry before has covered. */
+/* [256:1,512:2,>:8]: a division for sizes below that number of MiB, from the entry before on. */
 static bool set_division_list(tide__settings *s, word list) {
   int done = 0;
   while (list.length) {

@@ -66,7 +66,7 @@ int tide_memory_sites(tide_memory_site *out, int most, int device) {
 typedef struct builder {
   tide_memory_snapshot *snapshot;
   int64_t segment_room, block_room;
-  uint64_t pool; /* the one that is wanted; 0: all */
+  uint64_t pool; /* the wanted one; 0: all */
 } builder;
 
 /* Makes room for one more of `n` things. */

@@ -1,9 +1,9 @@
 /* snapshot_json.c: a snapshot as JSON, for pages and other programs.
  *
- * The names of the fields are those of the tables that scripts see, which are torch's where torch has them. Everything
- * goes through one buffered file; a failure to write is remembered and told at the end.
+ * The names of the fields are those of the tables that scripts see, which are torch's where torch has them. All
+ * is written to one buffered file; a failure to write is reported at the end.
  *
- * Invariant: the text is valid JSON in UTF-8 whatever the names of scripts and labels are. */
+ * Invariant: the text is valid JSON in UTF-8 with any names of scripts and labels. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -48,7 +48,7 @@ static tide__staged_copy *staged_copy_of(tide_stream *stream) {
   return all = l;
 }
 
-/* The one that is to go, or NULL. */
+/* The one to be freed, or NULL. */
 static tide__staged_copy *unref(tide__staged_copy *l) {
   if (!l || --l->refs > 0) return NULL;
   tide__staged_copy **at = &all;

@@ -2,7 +2,7 @@
  *
  * Four kinds: a block of the device's allocator, CPU memory, page-locked memory, foreign memory with a release
  * function. Structs and small CPU pieces come from caches of the calling thread, so that making a small tensor needs no
- * lock and no malloc; large CPU pieces are kept for all threads in host_cache.c. What is let go while other streams may
+ * lock and no malloc; large CPU pieces are kept for all threads in host_cache.c. What is freed while other streams may
  * still use it (pinned and foreign memory; blocks see to it themselves) waits in deferred_free.c with its struct.
  *
  * Invariants: a storage of an ended epoch touches neither driver nor allocator when it goes; CPU memory goes back
@@ -15,7 +15,7 @@
 #include "host_cache.h"
 #include "os/os.h"
 
-/* A collector lets go of thousands of tensors at a time: the caches must hold what one of its cycles gives. */
+/* A collector frees thousands of tensors at a time: the caches must hold what one of its cycles gives. */
 enum { CLASSES = 11, HEADERS = 16384 };
 static const size_t smallest = 64, kept_bytes = (size_t)1 << 20; /* of each class */
 

@@ -16,8 +16,8 @@ typedef struct tide__capture_ops {
   tide_mempool *(*pool)(const tide__capture *capture);
   tide_status (*draw)(struct tide__draw *out, tide__capture *capture, tide_generator *g, tide_stream *stream);
   void (*undraw)(const struct tide__draw *draw, tide__capture *capture, tide_generator *g);
-  /* Of what is recorded: which inputs it touches, told before anybody is asked whether it may be; that it is about to
-   * be; what came of it. */
+  /* Of what is recorded: which inputs it touches, before anybody is asked whether it may be; that it is about to
+   * be; the result. */
   void (*touches)(tide__capture *capture, struct tide__operation *op);
   void (*launching)(tide__capture *capture, const struct tide__operation *op);
   void (*launched)(tide__capture *capture, tide_status status);
@@ -29,7 +29,7 @@ struct tide__capture {
   bool on; /* under way */
   int mode, device;
   uint64_t id;              /* a number of its own; 0: there was none yet */
-  tide_stream **streams;    /* those that are captured, retained; the first is where it began */
+  tide_stream **streams;    /* the captured ones, retained; the first is where it began */
   int count, room;          /* of `streams` */
   int64_t launches;         /* operations that were recorded while there were quotas */
   struct tide_quota *quota; /* that they count in, or NULL */
@@ -40,7 +40,7 @@ extern _Atomic int tide__captures; /* those under way, on any thread; one begins
 
 /* Begins: the backend captures the stream from now on, on behalf of this thread. */
 tide_status tide__capture_start(tide__capture *capture, tide_stream *stream, int mode, const tide_backend *backend);
-/* It is over, whatever came of it: the streams are usable again. */
+/* It is over, with or without success: the streams are usable again. */
 void tide__capture_leave(tide__capture *capture);
 void tide__capture_free(tide__capture *capture);     /* what the struct holds */
 extern _Thread_local tide__capture *tide__capturing; /* what this thread captures, or NULL */
@@ -52,9 +52,9 @@ tide_status tide__capture_refuse(const char *what);
 static inline tide_status tide__capture_check(const char *what) {
   return tide__sync_watched() ? tide__capture_refuse(what) : TIDE_OK;
 }
-/* Likewise, if that concerns the stream; another thread's capture of it goes on. */
+/* The same, if that concerns the stream; another thread's capture of it goes on. */
 tide_status tide__capture_stream(const tide_stream *stream, const char *what);
-/* Likewise, if the stream is the legacy one. */
+/* The same, if the stream is the legacy one. */
 tide_status tide__capture_legacy(const tide_stream *stream, const char *what);
 /* May `stream` wait for a point that was recorded in the capture `captured`, 0 for none? Lets it join that capture. */
 tide_status tide__capture_wait(tide_stream *stream, uint64_t captured, const char *what);

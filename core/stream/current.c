@@ -20,7 +20,7 @@ struct tide_current {
   _Atomic int refs;       /* its maker's, and one of each thread where it is bound */
   _Atomic bool freed;
   tide_stream *stream[TIDE_MAX_DEVICES]; /* retained; NULL: the default one */
-  tide_mempool *pool[TIDE_MAX_DEVICES];  /* likewise */
+  tide_mempool *pool[TIDE_MAX_DEVICES];  /* retained; NULL: the default one */
   tide_allocation_scope *scope;          /* retained: what allocations count in; NULL: nothing */
   tide_quota *quota;                     /* retained, or NULL */
   int default_device;                    /* of factories */
@@ -42,7 +42,7 @@ static void clear_streams(tide_current *c) {
   }
 }
 
-static void let_go(tide_current *c) {
+static void release(tide_current *c) {
   if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1) return;
   clear_streams(c);
   tide__stream_hooks->scope_release(c->scope);
@@ -54,7 +54,7 @@ static void clear_own(void) {
   clear_streams(&own);
   tide__stream_hooks->scope_release(own.scope);
   own.scope = NULL;
-  let_go(bound);
+  release(bound);
   bound = NULL;
   tide__quota_bind(NULL);
   tide__default_device_bind(NULL);
@@ -85,7 +85,7 @@ tide_current *tide_current_bind(tide_current *c) {
   tide__quota_bind(c ? c->quota : NULL);
   tide__default_device_bind(c && c->has_default ? &c->default_device : NULL);
   bool lasts = before && !atomic_load_explicit(&before->freed, memory_order_relaxed);
-  let_go(before);
+  release(before);
   if (on_bind) on_bind();
   return lasts ? before : NULL;
 }
@@ -155,7 +155,7 @@ void tide_current_free(tide_current *c) {
   if (bound == c) tide_current_bind(NULL);
   atomic_store(&c->freed, true);
   atomic_store(&c->epoch, UINT32_MAX);
-  let_go(c);
+  release(c);
 }
 
 int tide_current_device(void) { return now()->device; }
@@ -195,7 +195,7 @@ tide_status tide_current_stream(tide_stream **out, int device) {
   return tide__stream_current(out, device);
 }
 
-/* What the thread's own current holds is let go when the thread ends. */
+/* What the thread's own current holds is released when the thread ends. */
 static void watch(const tide_current *c) {
   if (c != &own) return;
   pthread_once(&once, watch_threads);

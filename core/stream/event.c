@@ -1,7 +1,7 @@
 /* event.c: events, and the cache of the driver's events.
  *
  * An event is bound to a device by its first record, and gets a driver's event only then. Making one costs a driver
- * call and some microseconds, so ended ones are kept by device and flags and serve again: recording overwrites whatever
+ * call and some microseconds, so ended ones are kept by device and flags and serve again: recording overwrites what
  * an event held before, and a wait that was queued on it keeps what it was queued for. Because releasing only hands the
  * driver's event to the cache, a finaliser may release events. One that other processes may have opened never serves
  * again. Nor does one that was recorded in a capture: the driver ties it to that, and another thread that records it
@@ -17,7 +17,7 @@
 #include "tide/ipc.h"
 
 enum { ALL_FLAGS = TIDE_EVENT_TIMING | TIDE_EVENT_BLOCKING | TIDE_EVENT_INTERPROCESS };
-enum { CAPTURED = ALL_FLAGS + 1 }; /* in the cache: what was recorded in a capture, whatever its flags */
+enum { CAPTURED = ALL_FLAGS + 1 }; /* in the cache: what was recorded in a capture, with any flags */
 
 struct tide_event {
   _Atomic int64_t refs;
@@ -25,10 +25,10 @@ struct tide_event {
   int device; /* TIDE_CPU before the first record */
   void *impl;
   _Atomic bool passed; /* the last record has been seen to be reached: the driver need not be asked again */
-  uint64_t captured;   /* the capture in which it was recorded last; 0: outside */
+  uint64_t captured;   /* the capture of its last record; 0: outside */
   uint64_t stream;     /* where it was recorded last, by id, and behind which launch */
   uint32_t number;
-  tide_quota *quota; /* in which it counts, or NULL */
+  tide_quota *quota; /* it counts there; or NULL */
 };
 
 /* ---- the cache ---- */

@@ -22,13 +22,13 @@ tide_status tide__sync_slow(const char *what, bool asked);
 static inline bool tide__sync_watched(void) {
   return TIDE_UNLIKELY(atomic_load_explicit(&tide__sync_watch, memory_order_relaxed) != 0);
 }
-/* First line of whatever makes the host wait for a device: fails where that is not allowed; warns where that is
- * asked. */
+/* First line of every function that makes the host wait for a device: fails where that is not allowed; warns where that
+ * is asked. */
 static inline tide_status tide__sync_begin(const char *what) {
   if (tide__sync_watched()) TIDE_TRY(tide__sync_slow(what, false));
   return tide__quota_waits(what);
 }
-/* Likewise for the waits that a program asks for by name: synchronize and the like. */
+/* The same for the waits that a program asks for by name: synchronize and the like. */
 static inline tide_status tide__sync_asked(const char *what) {
   if (tide__sync_watched()) TIDE_TRY(tide__sync_slow(what, true));
   return tide__waits_refused(what);
@@ -57,7 +57,7 @@ struct tide_stream {
   int device;
   int priority;
   bool external, is_default;
-  uint64_t identity;       /* of a foreign one: the backend's name for it, whoever wraps it; 0: not known */
+  uint64_t identity;       /* of a foreign one: the backend's name for it, the same for every wrapper; 0: not known */
   uint64_t id;             /* unique in the process: never reused */
   _Atomic uint64_t use_id; /* what storages compare: `id`, and while it is captured a number of the capture's own */
   _Atomic(struct tide__capture *) capture;   /* the capture that takes in what this stream does; else NULL */
@@ -71,7 +71,7 @@ struct tide_stream {
   } order; /* order.c */
   _Atomic int64_t refs;
   uint32_t epoch;
-  tide_quota *quota;               /* in which it counts, or NULL */
+  tide_quota *quota;               /* it counts there; or NULL */
   struct tide_stream *prev, *next; /* in the list of ours that are alive; of the ended ones, `next` alone */
 };
 extern _Atomic uint32_t tide__streams_made; /* in this epoch */
@@ -96,7 +96,7 @@ extern _Atomic(tide_stream *) tide__stream_defaults[TIDE_MAX_DEVICES];
 
 /* The current stream of the device for this thread; on the CPU one fixed stream. Borrowed. */
 tide_status tide__stream_current(tide_stream **out, int device);
-/* Likewise, on an accelerator; *plain: the thread has chosen neither a pool there nor an allocation scope. */
+/* The same on an accelerator; *plain: the thread has chosen neither a pool there nor an allocation scope. */
 tide_status tide__stream_current_for(tide_stream **out, bool *plain, int device);
 bool tide__current_plain(int device); /* that alone */
 /* The pool that this thread allocates from on the device; NULL for the default one. Borrowed; setting takes a
@@ -126,7 +126,7 @@ void tide__stream_keep(tide_stream *stream);
 
 /* ---- event.c ---- */
 
-/* A driver's event with these flags, from a cache; to be given back, whatever was recorded in it. */
+/* A driver's event with these flags, from a cache; to be given back with any record in it. */
 /* `backend` is the table of the device. */
 tide_status tide__event_take(void **out, const tide_backend *backend, int device, uint32_t flags);
 void tide__event_give(void *event, int device, uint32_t flags);
@@ -141,6 +141,6 @@ typedef struct tide__point {
 } tide__point;
 tide_status tide__point_set(tide__point *out, tide_stream *stream, const char *what);
 tide_status tide__point_wait(tide_stream *stream, const tide__point *point, const char *what);
-void tide__point_drop(const tide__point *point); /* whoever waits for it goes on waiting */
+void tide__point_drop(const tide__point *point); /* waits for it go on */
 void tide__event_reap(void);                     /* frees those of captures that have ended */
 void tide__event_shutdown(void);

@@ -1,4 +1,4 @@
-/* observe.h: what is told to those who watch every operation: the stream sanitizer and the profiler. Private to core.
+/* observe.h: what the watchers of every operation learn: the stream sanitizer and the profiler. Private to core.
  *
  * Everything here is called only while tide__sync_watched() says so, and costs nothing else. */
 #pragma once
@@ -46,7 +46,7 @@ typedef struct tide__operation {
 typedef struct tide__observer {
   tide_status (*before)(const tide__operation *op); /* a failure refuses the operation */
   void (*after)(const tide__operation *op, tide_status status);
-  /* A mark is an event, or what stands for one inside core: where a stream was. */
+  /* A mark is an event, or what replaces one inside core: where a stream was. */
   void (*recorded)(const void *mark, const tide_stream *stream);
   void (*waits_event)(const tide_stream *stream, const tide_event *event);
   void (*waits_mark)(const tide_stream *stream, const void *mark);
@@ -59,7 +59,7 @@ typedef struct tide__observer {
   void (*storage_gone)(tide_storage *s);  /* its memory may serve others from now on */
   void (*memory_settled)(void);           /* the allocator, perhaps under its lock, has waited for freed memory */
   void (*capture_gone)(uint64_t capture); /* its graph is not replayed any more; by its number */
-  /* What that capture did to its input number so on `from`, its replays do on `to`, so many bytes further on. */
+  /* What that capture did to this input on `from`, its replays do on `to`, `shift` bytes further on. */
   void (*rebound)(uint64_t capture, int input, const tide_storage *from, const tide_storage *to, int64_t shift);
 } tide__observer;
 

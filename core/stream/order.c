@@ -9,7 +9,7 @@
  * That is not known of a stream whose handle is outside (tide_stream_handle, cuBLAS), of one that is captured, of one
  * without launches, and while another thread is just about to queue a launch: then nothing is left out.
  *
- * Invariant: what is remembered is true for ever, a later count of the other stream is another number. */
+ * Invariant: what is remembered stays true: a later count of the other stream is another number. */
 #include "order.h"
 
 enum { LAUNCH_BITS = 32 };

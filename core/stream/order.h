@@ -5,7 +5,7 @@
 
 /* How far a stream has come, as far as core has queued it: anything new makes it another number. 0: not known. */
 uint64_t tide__order_now(const tide_stream *stream);
-/* The stream was told to wait for the other one as it was at `then`; NULL and 0: for something else. */
+/* The stream will wait for the other one as it was at `then`; NULL and 0: for something else. */
 void tide__order_waited(tide_stream *stream, tide_stream *other, uint64_t then);
 /* Nothing was queued on the other stream since this one waited for it: to wait again would change nothing. */
 bool tide__order_settled(const tide_stream *stream, const tide_stream *other);

@@ -16,7 +16,7 @@ typedef struct loading {
   const tide_backend *backend;
   int device, all;
   pthread_t thread;
-  pid_t process; /* in a child of which the thread does not run */
+  pid_t process; /* the thread does not run in its children */
   bool begun, complete;
   _Atomic bool over;
   _Atomic int loaded;

@@ -1,4 +1,4 @@
-/* progress.c: which launches may be the one that failed.
+/* progress.c: which launches may have failed.
  *
  * A device reports that something failed long after it was queued, and not what. So each stream keeps a ring of what
  * was launched on it, with script lines, and is asked now and then to write a launch's number to a word that can be
@@ -113,7 +113,7 @@ static struct tide__progress *find(uint64_t stream) {
   return p;
 }
 
-/* The lock is held. Each step makes some number grow, so streams that wait for each other do not go round for ever. */
+/* The lock is held. Each step makes some number grow, so streams that wait for each other end the loop. */
 static void reached(struct tide__progress *p, uint32_t number) {
   raise_done(p, number);
   for (int i = 0; i < (int)(sizeof p->behind / sizeof *p->behind) && p->behind[i].stream; i++) {

@@ -76,7 +76,7 @@ static inline uint32_t tide__progress_now(tide_stream *stream) {
   return p ? atomic_load_explicit(&p->launched, memory_order_relaxed) : 0;
 }
 void tide__progress_reached(tide_stream *stream, uint32_t number);
-/* Likewise by the id of a stream, which may have ended. */
+/* The same by the id of a stream, which may have ended. */
 void tide__progress_reached_id(uint64_t stream, uint32_t number);
 /* Instead of tide__launch_end where the call itself waited for its work: there is nothing to ask, and nothing of ours
  * stays queued behind what the host knows to be done. */
@@ -90,7 +90,7 @@ static inline void tide__launch_over(tide_stream *stream, uint32_t number) {
 bool tide__progress_is_done(uint64_t stream, uint32_t number);
 /* Later work of the stream waits for that launch of another: who waits for the former has waited for the latter. */
 void tide__progress_behind(tide_stream *stream, uint64_t other, uint32_t number);
-/* Likewise for a wait for the whole device; what does not fit in the list stays unknown. */
+/* The same for a wait for the whole device; what does not fit in the list stays unknown. */
 typedef struct tide__reached {
   uint64_t stream;
   uint32_t number;

@@ -42,7 +42,7 @@ static struct {
 } idle[TIDE_MAX_DEVICES]; /* the lock guards it */
 
 enum { MOST_WRAPPED = 32 };
-static tide_stream *wrapped[MOST_WRAPPED]; /* the lock guards them; retained, the oldest is let go for a new one */
+static tide_stream *wrapped[MOST_WRAPPED]; /* guarded by the lock; retained; a new one replaces the oldest */
 static int wrapped_next;
 
 /* ---- making and ending ---- */
@@ -70,7 +70,7 @@ static tide_status header_new(tide_stream **out, int device) {
   return TIDE_OK;
 }
 
-/* With the lock held: an idle one of the device with this priority, the one that was used last; or NULL. */
+/* With the lock held: the idle one of the device with this priority that was used last; or NULL. */
 static void *take_idle(int device, int priority) {
   for (int i = idle[device].count - 1; i >= 0; i--) {
     if (idle[device].item[i].priority != priority) continue;
@@ -152,7 +152,7 @@ static tide_stream *ours(const tide_backend *b, int device, uint64_t handle) {
   return refs > 0 ? s : NULL;
 }
 
-/* With the lock held: the one that stands for the same foreign stream already, retained, or NULL. */
+/* With the lock held: an earlier wrapper of the same foreign stream, retained, or NULL. */
 static tide_stream *wrapped_before(const tide_stream *s) {
   for (int i = 0; s->identity && i < MOST_WRAPPED; i++) {
     tide_stream *known = wrapped[i];
@@ -304,7 +304,7 @@ bool tide__streams_idle(int device, uint64_t id) {
   return found && idle_now;
 }
 
-/* With the lock held: those that are held on to are in no list. */
+/* With the lock held: held ones are in no list. */
 static void forget_alive(void) {
   while (alive) {
     tide_stream *s = alive;

@@ -5,7 +5,7 @@
  * does, and for work with a quota one thread, which the first such launch starts. Around each of these the stream notes
  * how far it is, so that this thread sees which launch runs, and since when, a millisecond more or less.
  *
- * Invariant: what is in the list holds its stream and its quota, and is let go of without the lock. */
+ * Invariant: what is in the list holds its stream and its quota, and is released without the lock. */
 #include <stdlib.h>
 #include <time.h>
 
@@ -88,7 +88,7 @@ static bool look(watched *w, int64_t now) {
   return true;
 }
 
-static void let_go(watched *w) {
+static void release(watched *w) {
   tide_stream_release(w->stream);
   tide_quota_release(w->quota);
   free(w);
@@ -107,7 +107,7 @@ static void *watch(void *unused) {
     }
     bool any = dog.list || over;
     pthread_mutex_unlock(&dog.lock);
-    for (watched *next; over; over = next) next = over->next, let_go(over);
+    for (watched *next; over; over = next) next = over->next, release(over);
     pthread_mutex_lock(&dog.lock);
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += 1000000;
@@ -181,5 +181,5 @@ void tide__watch_shutdown(void) {
   pthread_cond_signal(&dog.wake);
   while (dog.runs) pthread_cond_wait(&dog.ended, &dog.lock);
   pthread_mutex_unlock(&dog.lock);
-  for (watched *next; list; list = next) next = list->next, let_go(list);
+  for (watched *next; list; list = next) next = list->next, release(list);
 }
