@@ -247,6 +247,7 @@ static int script_sub(lua_State *L) {
   size_t size;
   const char *text = lua_tolstring(L, 1, &size);
   lua_Integer n = (lua_Integer)size, first = lua_tointeger(L, 2), last = luaL_optinteger(L, 3, -1);
+  first = first > 0 ? first : first < 0 && first + n >= 0 ? first + n + 1 : 1;
   last = last < 0 ? last + n + 1 : last < n ? last : n;
   return lua_pushlstring(L, text + first - 1, first > last ? 0 : (size_t)(last - first + 1)), 1;
 }

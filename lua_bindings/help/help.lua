@@ -146,7 +146,7 @@ end
 -- "profiler.trace"?
 local function matches(query, path, name)
   local whole = full(path, name)
-  if query == name or query == whole or in_module(path) and sub(whole, #whole - #query) == "." .. query then return true end
+  if query == name or query == whole or in_module(path) and sub(whole, -#query - 1) == "." .. query then return true end
   local colon, dot = find(query, ":"), find(query, ".")
   local joint = colon and dot and (colon < dot and colon or dot) or colon or dot
   local first = sub(query, 1, 1)

@@ -420,7 +420,6 @@ file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/script_without_plot/tide_script.inc C
 add_library(tide_without_plot MODULE lua_bindings/tide.c lua_bindings/call/script.c
   $<FILTER:$<TARGET_OBJECTS:tide_binding_objects>,EXCLUDE,/lua_bindings/\(plot/.*|tide|call/script\)[.]c[.]o$>)
 target_compile_definitions(tide_without_plot PRIVATE TIDE_WITHOUT_PLOT)
-target_compile_options(tide_without_plot PRIVATE -Wno-unused-parameter)
 target_include_directories(tide_without_plot PRIVATE ${PROJECT_BINARY_DIR}/script_without_plot core/include lua_bindings)
 target_include_directories(tide_without_plot SYSTEM PRIVATE ${TIDE_LUA_INCLUDE})
 target_link_libraries(tide_without_plot PRIVATE tide_flags tide m)
