@@ -230,7 +230,8 @@ void lua_closeslot(lua_State *L, int index); /* calls __close without an error, 
 
 /* {==== The FFI */
 
-#define LTIDE_FFI 1
+#define LTIDE_LUAJIT /* for #ifdef: these bindings are of LuaJIT */
+#define LTIDE_FFI    1
 bool ltide_jit_push_ffi(lua_State *L); /* tide.ffi, unless the host has withheld the FFI from scripts */
 #define ltide_push_ffi(L) ltide_jit_push_ffi(L)
 /* Pushes the address as a pointer of that type, which keeps the value at the top, that it takes, alive. */

@@ -71,7 +71,7 @@ static void forget(recorder *r, const void *block) {
 }
 
 /* For a new block Lua says in `old` what it is for; LuaJIT does not, so that there all blocks are noted. */
-#ifdef LTIDE_LUAJIT_H
+#ifdef LTIDE_LUAJIT
 #  define FOR_TABLE(old)     true
 #  define MAY_BE_NOTED(size) true
 #else
@@ -274,7 +274,7 @@ static void set_op(lua_State *L, lua_Integer i, int op) {
 /* Compiled code has values of variables as constants. Where the text that made a variable never assigns to it, LuaJIT
  * compiles so always: functions of another text, which may assign, get such a variable, so neither side is compiled. */
 static void forget_compiled(lua_State *L, lua_Integer n) {
-#ifdef LTIDE_LUAJIT_H
+#ifdef LTIDE_LUAJIT
   ltide_jit_flush(L);
   for (lua_Integer i = 0; i < n; i++, lua_settop(L, 2)) {
     int op = push_change(L, i);

@@ -288,7 +288,7 @@ static int script_shape(lua_State *L) {
 static int script_global(lua_State *L) {
   lua_settop(L, 2);
   lua_pushglobaltable(L);
-#ifdef LTIDE_LUAJIT_H
+#ifdef LTIDE_LUAJIT
   if (lua_isfunction(L, 2)) lua_getfenv(L, 2), lua_replace(L, 3);
 #endif
   const char *name;
