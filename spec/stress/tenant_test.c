@@ -41,7 +41,12 @@ static const char leaves[] =
   "local function look(what, x)\n"                                                                                     \
   "  kept[#kept + 1] = x\n"                                                                                            \
   "  local n = x:ne(0):sum():item()\n"                                                                                 \
-  "  assert(n == 0, ('%s: %d of %d elements of %s'):format(what, n, x:numel(), tostring(x.device)))\n"                 \
+  "  if n == 0 then return end\n"                                                                                      \
+  "  local at = x:ne(0):nonzero()\n"                                                                                   \
+  "  local first, last = at[1]:item(), at[-1]:item()\n"                                                                \
+  "  error(('%s: %d of %d elements of %s, from %d (0x%x) to %d (0x%x)'):format(what, n, x:numel(), "                   \
+  "tostring(x.device),\n"                                                                                              \
+  "    first, x[first]:item(), last, x[last]:item()))\n"                                                               \
   "end\n"
 static const char looks[] = LOOK "each(function(n, o)\n"
                                  "  local one = tide.zeros(1, o)\n"
