@@ -4,7 +4,8 @@
 -- after Ctrl-C in a paste what still comes of it is dropped).
 
 local D = require "spec.support.device"
-local M = { settle = { settle = 4 }, rest = { settle = 80 } }
+-- Under a sanitizer the program may sleep for longer in the middle of an answer.
+local M = { settle = { settle = 4 * D.every }, rest = { settle = 80 } }
 
 local function escape(s) return (s:gsub("[%c\\]", function(c) return ("\\x%02x"):format(c:byte()) end)) end
 
