@@ -188,7 +188,6 @@ static int lcache_clear(lua_State *L, ltide_call *c) {
   return 0;
 }
 
-#define PATH "tide.cuda.jiterator."
 static ltide_row rows[] = {
 #include "kernel/api/jit.def"
     {0}};

@@ -555,12 +555,9 @@ static void set_call(lua_State *L, const char *meta, lua_CFunction f) {
   lua_pop(L, 1);
 }
 
-#define PATH "tide."
 static ltide_row rows[] = {
 #include "kernel/api/kernel.def"
     {0}};
-#undef PATH
-#define PATH "tide.kernel."
 static ltide_row kernel_rows[] = {
 #include "kernel/api/kernel_functions.def"
     {0}};

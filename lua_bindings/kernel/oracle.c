@@ -236,22 +236,15 @@ static int script_function_of(lua_State *L) {
 
 #define BLOCK_WORD .fn = lblock_word
 #define ATOMIC     .fn = latomic
-#define PATH       "tide."
 static ltide_row rows[] = {
 #include "kernel/api/words_tide.def"
     {0}};
-#undef PATH
-#define PATH "tide.random."
 static ltide_row random_rows[] = {
 #include "kernel/api/words_random.def"
     {0}};
-#undef PATH
-#define PATH "tide.atomic."
 static ltide_row atomic_rows[] = {
 #include "kernel/api/words_atomic.def"
     {0}};
-#undef PATH
-#define PATH "tide.kernel."
 static ltide_row kernel_rows[] = {
 #include "kernel/api/words_kernel.def"
     {0}};

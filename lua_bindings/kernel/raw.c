@@ -267,7 +267,6 @@ static int lcompile_kernel(lua_State *L, ltide_call *c) {
   return 1;
 }
 
-#define PATH "tide.cuda."
 static ltide_row jit_kernel_cuda_rows[] = {
 #include "kernel/api/jit_kernel_cuda.def"
     {0}};

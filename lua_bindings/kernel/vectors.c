@@ -79,7 +79,6 @@ static int script_written(lua_State *L) {
 }
 static int script_sqrt(lua_State *L) { return lua_pushnumber(L, sqrt(lua_tonumber(L, 1))), 1; }
 
-#define PATH         "tide."
 #define SMALL(n, tg) .fn = lsmall, .tag = tg
 #define OF_SMALL     .fn = lof_small
 static ltide_row rows[] = {
