@@ -99,6 +99,12 @@ tide_status tide__group_join(const tide_distributed_config *config) {
   return tide__group_world(1, 0, 0);
 }
 
+bool tide__group_is_joined(void) {
+  int flag = 0;
+  if (!tide__world || is_ours || !mpi) return tide__world;
+  return !mpi->Finalized(&flag) && !flag;
+}
+
 /* A message that is left at the end had another rank or tag than its receiver expected. */
 static void report_unreceived(void) {
   int status[TIDE__MPI_STATUS], flag = 0;

@@ -80,22 +80,41 @@ void tide__launch_own(void) {
   setenv(owner, "1", 1);
 }
 
-bool tide__launch_host_has_mpi(void) {
+static bool is_initialised(void *library) {
   int (*initialized)(int *) = NULL;
   int flag = 0;
-  *(void **)&initialized = tide__os_symbol(NULL, "MPI_Initialized");
+  *(void **)&initialized = tide__os_symbol(library, "MPI_Initialized");
   return initialized && !initialized(&flag) && flag;
 }
 
-/* Opens the first of the names, which blanks part. */
-static bool open_any(const char *names, char *problem, size_t size) {
-  while (*names) {
-    char name[64];
-    size_t length = strcspn(names, " ");
-    snprintf(name, sizeof name, "%.*s", (int)length, names);
-    if (tide__mpi_open(name, problem, size)) return true;
-    names += length + (names[length] == ' ');
+/* The first of the names, which blanks part; moves behind it. */
+static bool next_name(char *name, size_t size, const char **names) {
+  size_t length = strcspn(*names, " ");
+  snprintf(name, size, "%.*s", (int)length, *names);
+  *names += length + ((*names)[length] == ' ');
+  return length > 0;
+}
+
+static char host_library[64] = "none";
+
+/* Modules of other languages load their library so that only they see it: the loaded ones are asked, too. Once one is
+ * open, it stays as it was found. */
+bool tide__launch_host_has_mpi(void) {
+  if (mpi) return strcmp(host_library, "none") != 0;
+  host_library[0] = 0;
+  if (is_initialised(NULL)) return true;
+  for (const char *names = all_libraries; next_name(host_library, sizeof host_library, &names);) {
+    void *library = tide__os_library_loaded(host_library);
+    const bool has = library && is_initialised(library);
+    if (library) tide__os_library_close(library);
+    if (has) return true;
   }
+  return snprintf(host_library, sizeof host_library, "none"), false;
+}
+
+static bool open_any(const char *names, char *problem, size_t size) {
+  for (char name[64]; next_name(name, sizeof name, &names);)
+    if (tide__mpi_open(name, problem, size)) return true;
   return false;
 }
 
@@ -113,7 +132,7 @@ tide_status tide__launch_open(const tide__launch *launch) {
     return tide__dist_fail(TIDE_LIBRARY, "init_process_group: TIDE_MPI_LIBRARY: %s could not be opened: %s", chosen,
                            problem);
   }
-  if (tide__launch_host_has_mpi() && tide__mpi_open("", problem, sizeof problem)) return TIDE_OK;
+  if (tide__launch_host_has_mpi() && tide__mpi_open(host_library, problem, sizeof problem)) return TIDE_OK;
   if (open_any(libraries_of(launch), problem, sizeof problem)) return TIDE_OK;
   return tide__dist_fail(
       TIDE_LIBRARY,

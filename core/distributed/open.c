@@ -7,7 +7,6 @@
 #include "distributed/room.h"
 
 static bool is_launched(void) { return tide__launch_read().variable || tide__launch_host_has_mpi(); }
-static bool is_initialized(void) { return tide__world; }
 static int rank_of(const tide_group *group) { return group ? group->rank : tide__world ? tide__world->rank : -1; }
 static int size_of(const tide_group *group) { return group ? group->size : tide__world ? tide__world->size : 0; }
 static int local_rank(void) { return tide__local_rank; }
@@ -87,7 +86,7 @@ static void describe(char *text, size_t size) {
 static const tide_distributed table = {sizeof table,
                                        is_launched,
                                        tide__group_join,
-                                       is_initialized,
+                                       tide__group_is_joined,
                                        leave,
                                        tide__group_leave,
                                        stop,

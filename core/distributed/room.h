@@ -79,6 +79,7 @@ void tide__group_release(tide_group *group);
 
 tide_status tide__group_join(const tide_distributed_config *config);
 void tide__group_leave(void);
+bool tide__group_is_joined(void); /* and MPI is not finalized by the host */
 
 /* ---- note.c: what a rank is doing, for the others ---- */
 

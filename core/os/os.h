@@ -83,6 +83,7 @@ void tide__os_divides(bool is_inside);
 
 /* Opens a library, with its symbols for nobody else; `now`: with all that it needs, or not at all. NULL: see why. */
 void *tide__os_library(const char *path, bool now);
+void *tide__os_library_loaded(const char *name); /* one that the process has already, by its own name; to be closed */
 void *tide__os_symbol(void *library, const char *name);
 void tide__os_library_close(void *library);
 const char *tide__os_library_problem(void); /* why the last call of these failed, on this thread */

@@ -139,6 +139,7 @@ void tide__os_barrier(void) {}
 /* ---- code ---- */
 
 void *tide__os_library(const char *path, bool now) { return dlopen(path, (now ? RTLD_NOW : RTLD_LAZY) | RTLD_LOCAL); }
+void *tide__os_library_loaded(const char *name) { return dlopen(name, RTLD_LAZY | RTLD_NOLOAD); }
 void *tide__os_symbol(void *library, const char *name) { return dlsym(library, name); }
 void tide__os_library_close(void *library) { dlclose(library); }
 

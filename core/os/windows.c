@@ -95,6 +95,11 @@ void *tide__os_library(const char *path, bool now) {
   return LoadLibraryA(path);
 }
 
+void *tide__os_library_loaded(const char *name) {
+  HMODULE library = NULL;
+  return GetModuleHandleExA(0, name, &library) ? library : NULL;
+}
+
 void *tide__os_symbol(void *library, const char *name) {
   FARPROC found = GetProcAddress(library, name);
   void *out;

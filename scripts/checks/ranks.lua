@@ -4,6 +4,7 @@
 --                            tide scripts/checks/ranks.lua examples TIDE N...    the same results on all numbers of ranks
 --                            tide scripts/checks/ranks.lua saves TIDE COUNT       ranks killed while they save
 --                            tide scripts/checks/ranks.lua faults TIDE [WORD]     those whose name has the word
+--                            tide scripts/checks/ranks.lua hosts PROGRAM MODULE   hosts that initialise MPI themselves
 -- Exits with 77 where there is no launcher. Its limits are for hangs.
 
 local what, tide_program = arg[1], arg[2]
@@ -74,6 +75,16 @@ local function specs()
       local case, passed = ("%s with %d ranks"):format(launcher, n), 0
       for _ in text:gmatch "%d+ successes / 0 failures / 0 errors" do passed = passed + 1 end
       if code ~= 0 or passed ~= n then complain(case, text, "exit code %s, %d of %d ranks passed", code, passed, n) end
+    end
+  end
+end
+
+local function hosts()
+  for _, launcher in ipairs(launchers) do
+    local library = launcher:find "openmpi" and "libmpi.so.40" or "libmpich.so.12"
+    for _, how in ipairs { "leave", "stay" } do
+      local text, code = run(launcher, 2, ("%s %s %s %s"):format(tide_program, arg[3], library, how), 60)
+      if code ~= 0 or text ~= "" then complain(launcher .. ": " .. how, text, "exit code %s", code) end
     end
   end
 end
@@ -258,7 +269,7 @@ local function faults()
   end
 end
 
-if what == "specs" then specs() elseif what == "programs" then programs() elseif what == "saves" then saves() elseif what == "examples" then examples() else faults() end
+if what == "specs" then specs() elseif what == "programs" then programs() elseif what == "saves" then saves() elseif what == "examples" then examples() elseif what == "hosts" then hosts() else faults() end
 os.execute("rm -rf " .. folder .. " /dev/shm/tide-nccl-*") -- also what a killed double of NCCL has left
 print(("ranks: %s: %d launches, %d failures"):format(what, count, failures))
 os.exit(failures == 0 and 0 or 1)

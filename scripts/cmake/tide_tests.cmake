@@ -144,7 +144,9 @@ foreach(source IN LISTS state_tests)
   else()
     set(rounds TIDE_STRESS=1000)
   endif()
-  tide_test(stress/${name} 60 ENV ${rounds} COMMAND $<TARGET_FILE:${name}> $<TARGET_FILE:tide_module>)
+  if(NOT name STREQUAL "ranks_host_test") # ranks/hosts
+    tide_test(stress/${name} 60 ENV ${rounds} COMMAND $<TARGET_FILE:${name}> $<TARGET_FILE:tide_module>)
+  endif()
 endforeach()
 
 # ---- hosts of frames, for scripts/bench ----
@@ -252,6 +254,7 @@ else()
   tide_test(ranks/pieces 30 ENV TIDE_DEVICE=cpu TIDE_MPI_MOST_BYTES=10
     COMMAND ${ranks} specs $<TARGET_FILE:tide_runner> 3)
   tide_test(ranks/programs 60 COMMAND ${ranks} programs $<TARGET_FILE:tide_runner> 4 150)
+  tide_test(ranks/hosts 30 COMMAND ${ranks} hosts $<TARGET_FILE:ranks_host_test> $<TARGET_FILE:tide_module>)
   tide_test(ranks/examples 60 COMMAND ${ranks} examples $<TARGET_FILE:tide_runner> 2 3 4)
   tide_test(ranks/saves 60 COMMAND ${ranks} saves $<TARGET_FILE:tide_runner> 8)
   tide_test(ranks/programs-sim 60 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual
