@@ -135,8 +135,9 @@ static tide_status find_bounds(double *low, double *high, const tide_tensor *x, 
   }
   if (*low == *high) *low -= apart, *high += apart;
   if (isfinite(*low) && isfinite(*high)) return TIDE_OK;
-  return tide__fail(TIDE_VALUE, "%s: the bounds are not finite, got %.17g and %.17g, expected finite ones", what, *low,
-                    *high);
+  /* the sign of what is not a number depends on the processor */
+  return tide__fail(TIDE_VALUE, "%s: the bounds are not finite, got %.17g and %.17g, expected finite ones", what,
+                    isnan(*low) ? (double)NAN : *low, isnan(*high) ? (double)NAN : *high);
 }
 
 /* Divided by the sum and by the widths of the bins. */
