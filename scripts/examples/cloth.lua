@@ -6,7 +6,8 @@
 --   tide cloth.lua [--size 96] [--steps 320] [--width 1280] [--device cpu|cuda] [--out cloth.png] [--quiet]
 --
 -- What to look at as a newcomer: `keep`, where the points on both ends of all springs of a kind are two views of one
--- tensor; `draw`, where scatter_reduce_ with "amax" finds what is nearest to the eye in every pixel.
+-- tensor; `draw`, where scatter_reduce_ with "amax" finds what is nearest to the eye in every pixel; the main loop, where a
+-- step on a GPU, well over a thousand small operations, is one graph.
 local tide = require "tide"
 
 local args = tide.cmdline("A cloth falls over a ball")
@@ -67,17 +68,18 @@ local function collide()
   local far = length(from)
   local surface = BALL + from / far * (RADIUS + 0.012)
   local touches = far:lt(RADIUS + 0.012)
-  cloth = tide.where(touches, surface, cloth)
-  before = tide.where(touches, before + (cloth - before) * 0.35, before)
+  cloth:copy_(tide.where(touches, surface, cloth))
+  before:copy_(tide.where(touches, before + (cloth - before) * 0.35, before))
   local height = cloth:narrow(3, 2, 1)
   local lies = height:lt(0.012)
-  before = tide.where(lies, before + (cloth - before) * 0.5, before)
+  before:copy_(tide.where(lies, before + (cloth - before) * 0.5, before))
   cloth:narrow(3, 2, 1):clamp_{min = 0.012}
 end
 
 local function advance()
   local moved = (cloth - before) * 0.992 + step_down
-  before, cloth = cloth, cloth + moved
+  before:copy_(cloth)
+  cloth:add_(moved)
   for _ = 1, math.max(8, M // 4) do
     for _, kind in ipairs(kinds) do keep(kind) end
   end
@@ -215,8 +217,15 @@ end
 -- ---------------------------------------------------------------- the main loop
 
 local timer = tide.Timer()
-for step in tide.progress(args.steps, "falling", { show = not args.quiet and nil }) do
-  advance()
+local fall, left = advance, args.steps
+if tide.device(args.device).type == "cuda" then
+  advance() -- what is made at its first call does not belong into the graph
+  local graph = tide.cuda.CUDAGraph()
+  tide.cuda.graph(graph, advance) -- notes the operations
+  fall, left = function() graph:replay() end, left - 1
+end
+for _ in tide.progress(left, "falling", { show = not args.quiet and nil }) do
+  fall()
 end
 local middle = cloth:select(3, 2):mean():item() -- waits
 local took = timer:time().real

@@ -5,12 +5,13 @@
 -- energy was kept, and draws the orbits.
 --
 --   tide solar_system.lua [--years 50] [--step 1] [--device cpu|cuda] [--data table.tsv] [--out orbits.png] [--quiet]
---     [--kernel]
+--     [--kernel | --operations]
 --
 -- What to look at as a newcomer: `accelerations` (broadcasting [1, n, 3] - [n, 1, 3], and operations that write
 -- into tensors made beforehand), the main loop (nothing in it waits for the GPU), and `revolutions` (one `totable`
 -- at the end instead of one item() a step).  Eleven bodies are little work for a GPU, and 200,000 forces of eight
--- operations each are many launches: with --kernel the same steps are `integrate`, one kernel for hundreds of them.
+-- operations each are many launches: there the same steps are `integrate`, one kernel for hundreds of them, unless
+-- --operations is given; --kernel does so on the CPU.
 --
 -- The method is symplectic: SRKN11b of S. Blanes and P. C. Moan, "Practical symplectic partitioned Runge-Kutta and
 -- Runge-Kutta-Nystroem methods", J. Comput. Appl. Math. 142 (2002), 313-330: order 6, eleven forces a step.
@@ -27,8 +28,10 @@ local args = tide.cmdline("Fifty years of the solar system")
   :option("data", here .. "solar_system_data.tsv", "the table of bodies")
   :option("out", "orbits.png", "the picture to write")
   :flag("quiet", "no bar of progress")
-  :flag("kernel", "hundreds of steps in one kernel, instead of operations on tensors")
+  :flag("kernel", "hundreds of steps in one kernel: what a GPU does without being told")
+  :flag("operations", "operations on tensors: what the CPU does without being told")
   :parse(arg)
+if args.kernel and args.operations then error("kernel, operations: got both, expected one of them", 0) end
 local real = { dtype = tide.float64, device = tide.device(args.device) }
 if not (args.years > 0 and args.step > 0) then
   error(("years and step: got %s and %s, expected numbers above 0"):format(args.years, args.step), 0)
@@ -174,16 +177,17 @@ local function by_kernel()
   end
 end
 
-local function by_operations()
-  local kicks, drifts = {}, {}
-  for i = 1, 12 do
-    kicks[i] = { alpha = kick[i] }
-  end
-  for i = 1, 11 do
-    drifts[i] = { alpha = drift[i] }
-  end
+local kicks, drifts = {}, {}
+for i = 1, 12 do
+  kicks[i] = { alpha = kick[i] }
+end
+for i = 1, 11 do
+  drifts[i] = { alpha = drift[i] }
+end
+
+local function by_operations(numbers)
   accelerations()
-  for s in progress(steps) do
+  for s in numbers do
     v:add_(a, kicks[1])
     for i = 1, 11 do
       x:add_(v, drifts[i])
@@ -197,10 +201,19 @@ local function by_operations()
   end
 end
 
-if args.kernel then
+local by_hand -- microseconds a force of operations on tensors, where the kernel takes their place
+if args.kernel or real.device.type == "cuda" and not args.operations then
+  local start, few = state:clone(), math.min(steps, 30)
+  for _ = 1, 2 do -- the second time counts
+    timer = tide.Timer()
+    by_operations(tide.progress(few, { show = false }))
+    by_hand = 1e6 * timer:time().real / (11 * few)
+    state:copy_(start)
+  end
+  worst_drift, timer = 0, tide.Timer()
   by_kernel()
 else
-  by_operations()
+  by_operations(progress(steps))
 end
 local seconds = timer:time().real
 
@@ -249,6 +262,9 @@ end
 
 print(("%d bodies, %.4g years in %d steps of %g days on %s: %.1f s, %.1f us a force"):format(n, steps * step / 365.25,
   steps, step, args.device, seconds, 1e6 * seconds / (11 * steps)))
+if by_hand then
+  print(("in kernels of hundreds of steps; by operations on tensors (--operations) a force takes %.1f us"):format(by_hand))
+end
 print(("%-10s %14s %14s %10s   %s"):format("body", "measured, d", "published, d", "deviation", "measured by"))
 local failures = {}
 for i = 2, n do
