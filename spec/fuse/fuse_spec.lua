@@ -221,6 +221,15 @@ describe("tide.fuse", function()
     check(function(a) local c = a * 1 return c:var(-1), c:mean(-1), (a - c:mean(-1, { keepdim = true })) / c:std(-1, { keepdim = true }) end, 1e-4, x)
   end)
 
+  it("waits for the kernels of all stages of a call", function()
+    local x = tide.randn(30000, 64, { device = dev })
+    local f = tide.fuse(function(a) return (a - a:mean(1, { keepdim = true })) / a:std(1, { keepdim = true }) end)
+    f(x)
+    if D.compiler then f:wait() end
+    f(x)
+    assert.is_true(f:ready() or not D.compiler)
+  end)
+
   it("takes rows of several blocks, and large tables with rows and columns", function()
     local function same(fn, tolerance, ...) -- by one comparison, as these are large
       local f = tide.fuse(fn)

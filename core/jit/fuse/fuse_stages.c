@@ -397,7 +397,11 @@ static tide_status run_all(bool *done, run *x, bool asks) {
       all = all && one;
       if (!all && !asks) return TIDE_OK;
     }
-  if (all && s->whole.fused) return run_whole(done, x, &s->whole);
+  if (s->whole.fused && (all || asks)) { /* who asks for one kernel has all of them compiled */
+    bool one = false;
+    TIDE_TRY(run_whole(&one, x, &s->whole));
+    all = all && one;
+  }
   *done = all;
   return TIDE_OK;
 }
