@@ -252,8 +252,17 @@ static void make_room(reader *r) {
   r->values->t = larger, r->space = space;
 }
 
+/* The delimiter that stands in the text of the one column that there is. */
+static const char *delimiter_hint(const reader *r, const char *from, const char *to) {
+  size_t n = r->columns == 1 ? (size_t)(to - from) : 0;
+  if (memchr(from, ';', n)) return "; delimiter = ';' splits such lines";
+  if (memchr(from, '\t', n)) return "; delimiter = '\\t' splits such lines";
+  return memchr(from, ' ', n) ? "; delimiter = ' ' splits such lines" : "; columns = {...} reads some columns only";
+}
+
 static int refuse_field(reader *r, int64_t column, const field *f, const char *expected) {
   size_t n = (size_t)(f->to - f->from);
+  if (memchr(f->from, '\r', n)) return fail(r, column, "got a lone CR, expected lines that end in LF or CRLF");
   const char *more = n > 40 ? "..." : "";
   return fail(r, column, "got '%s%s', expected %s", lua_pushlstring(r->L, f->from, n > 40 ? 40 : n), more, expected);
 }
@@ -279,7 +288,8 @@ static double double_of(reader *r, int64_t column, const field *f) {
   double d;
   if (ltide_csv_double(&d, f->from, f->to)) return d;
   if (is_missing(f->from, f->to)) return r->missing;
-  if (!read_word(&d, f->from, f->to)) refuse_field(r, column, f, "a number; columns = {...} reads some columns only");
+  if (!read_word(&d, f->from, f->to))
+    refuse_field(r, column, f, lua_pushfstring(r->L, "a number%s", delimiter_hint(r, f->from, f->to)));
   return d;
 }
 
@@ -301,8 +311,8 @@ static bool read_row(reader *r) {
     column++;
   } while (!f.is_last);
   if (column != r->columns)
-    fail(r, -1, "got %I field%s, expected %I, as in the first line", (LUAI_UACINT)column, column == 1 ? "" : "s",
-         (LUAI_UACINT)r->columns);
+    fail(r, -1, "got %I field%s, expected %I, as in the first line%s", (LUAI_UACINT)column, column == 1 ? "" : "s",
+         (LUAI_UACINT)r->columns, r->columns == 1 ? "; delimiter = ';', skip = 1 and comment = '#' are options" : "");
   r->at += p - r->at;
   r->line += lines + 1;
   r->count += r->width;
@@ -367,6 +377,7 @@ static void push_first(reader *r, bool *are_numbers) {
     for (r->columns = 0; more && read_field(r, &p, &f); r->columns++) {
       if (r->columns == MOST_COLUMNS) fail(r, -1, "got more than %d fields", MOST_COLUMNS);
       push_field(L, &f);
+      if (!f.is_quoted && memchr(f.from, '\r', (size_t)(f.to - f.from))) refuse_field(r, r->columns, &f, "");
       lua_rawseti(L, -2, r->columns + 1);
       bool is_number = ltide_csv_double(&d, f.from, f.to) || is_missing(f.from, f.to) || read_word(&d, f.from, f.to);
       *are_numbers = *are_numbers && is_number;

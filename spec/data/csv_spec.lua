@@ -171,6 +171,11 @@ describe("load_csv", function()
     fails("FileError", "a quote that does not end", '1,2\n"3,4\n')
     fails("FileError", "behind a closing quote", '1,2\n"3"x,4\n')
     fails("FileError", "UTF-16", "\255\2541\0,\0")
+    for _, text in ipairs { "a,b\r1,2\r", "1,2\r3,4\r", "1,2\n3,4\r5,6" } do fails("FileError", "a lone CR, expected lines that end in LF or CRLF", text) end
+    for delimiter, shown in pairs { [";"] = ";", ["\t"] = "\\t", [" "] = " " } do
+      fails("FileError", "expected a number; delimiter = '" .. shown .. "' splits such lines", (("a,b\n1,2\n"):gsub(",", delimiter)))
+    end
+    fails("FileError", "expected 1, as in the first line; delimiter = ';', skip = 1 and comment = '#'", "a;b\n1,5;2,5\n")
     for _, bad in ipairs { "0x10", "1e", "e5", "-", "1e+", "--1", "1 2", "1_0", "infinite", "1\0" } do
       fails("FileError", "expected a number", "1\n" .. bad .. "\n")
     end
