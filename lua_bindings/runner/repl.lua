@@ -219,14 +219,18 @@ end
 -- The names of the session's local variables, as keys.
 function M.prompt_locals() return kept end
 
--- As "return text" if that works, else as it is. help matmul, ?matmul and matmul?, which are no Lua, ask for help.
+-- As "return text" if that works, else as it is. help matmul, ?matmul and matmul?, which are no Lua, ask for help. Where the
+-- text begins as no statement does, as 2**3, the error is the one of an expression.
 function M.prompt_load(text)
   local name = match(text, "^%s*help%s+([%a_][%w_.:]*)%s*$") or match(text, "^%s*%?%s*([%a_][%w_.:]*)%s*$")
     or match(text, "^%s*([%a_][%w_.:]*)%s*%?%s*$")
   if name then text = "help '" .. match(name, "[^:]*$") .. "'" end
-  local chunk = load_chunk("return " .. (sub(text, 1, 1) == "=" and sub(text, 2) or text))
+  local chunk, wrong = load_chunk("return " .. (sub(text, 1, 1) == "=" and sub(text, 2) or text))
   if chunk then return chunk end
-  return load_chunk(text)
+  local statement, e = load_chunk(text)
+  local first = e and match(e, ":1: unexpected symbol near '([^']+)'$")
+  if first and sub(match(text, "^%s*(.*)"), 1, #first) == first and not match(wrong, "<eof>$") then e = wrong end
+  return statement, e
 end
 
 -- quit, exit, with blanks or empty brackets: the words that people try first. A variable of that name is one.

@@ -371,8 +371,9 @@ static int ltensor_index(lua_State *L) {
 
 static int ltensor_newindex(lua_State *L) {
   if (lua_type(L, 2) != LUA_TSTRING) return set_values(L);
-  return ltide_error(L, "ArgumentError", "x.%s: fields cannot be assigned; values are assigned as x[...] = v",
-                     lua_tostring(L, 2));
+  const char *name = lua_tostring(L, 2), *hint = ltide_instead(name, LTIDE_OF_TENSOR | LTIDE_OF_ANY);
+  return ltide_error(L, "ArgumentError", "x.%s: fields cannot be assigned; %s", name,
+                     hint ? hint : "values are assigned as x[...] = v");
 }
 
 /* {==== Selections */

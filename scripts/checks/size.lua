@@ -25,7 +25,7 @@ local budget = {
   ["core/watch"] = 2900,
   ["kernels"] = 9650,
   ["lua_bindings"] = 700,
-  ["lua_bindings/call"] = 6600,
+  ["lua_bindings/call"] = 6750,
   ["lua_bindings/compat"] = 1750,
   ["lua_bindings/data"] = 2750,
   ["lua_bindings/device"] = 4050,
@@ -36,10 +36,10 @@ local budget = {
   ["lua_bindings/kernel"] = 11300,
   ["lua_bindings/plot"] = 1200,
   ["lua_bindings/quota"] = 2150,
-  ["lua_bindings/runner"] = 3600,
-  ["lua_bindings/tensor"] = 8500,
+  ["lua_bindings/runner"] = 3650,
+  ["lua_bindings/tensor"] = 8550,
 }
-local whole = 137100
+local whole = 137300
 
 -- A folder directly under core, core/backend, kernels or lua_bindings is a room; the files directly in these four are one too.
 local function room_of(path)

@@ -44,6 +44,8 @@ describe("the prompt", function()
       { "x[1:2]", "x[{ {1, 2} }]" }, { "x[:,1]", "x[{ {}, 1 }]" }, { "x[1,2]", "x[{1, 2}]" }, { "größe = 1", "a to z" }, { "print(“x”)", "quotes" }, { "import tide", "require \"tide\"" },
       { "x:shape", "behind a dot, x.shape" }, { "x.shape()", "x.shape[1]" }, { "x:dtype()", "x:to(tide.float64)" }, { "x.T()", "a field" },
       { "x:device()", "x:to('cuda')" }, { "x(1)", "x[1]" }, { "x:is_cuda()", "x.is_cuda" }, { "x:ndim()", "x.ndim" }, { "tide.int32(3)", "x:to(tide" }, { "tide.Tensor(2)", "tide.empty(2, 3)" }, { "torch.ones(2)", "the module is tide" },
+      { "2**3", "x ^ 2" }, { "print(3**2)", "x ^ 2" }, { "x //= 2", "x // 2" }, { "x %= 2", "x % 2" }, { "y = x && x", "x & y" }, { "y = x || x", "x | y" },
+      { "y = x ? 1 : 2", "c and x or y" }, { "for (k = 0; k < 3; k++) do end", "for i = 1, n" }, { "unpack{1}", "table.unpack" }, { "// no", "begins with --" },
       { "len(x)", "#x" }, { "sqrt(4)", "math.sqrt, and tide.sqrt of tensors" }, { "relu(x)", "tide.relu" }, { "math.sin(x)", "tide.sin takes tensors" },
       { "for row in x do end", "ipairs(x)" }, { "for v in {1} do end", "ipairs(list)" }, { "for i = 1, x do end", "#x" },
       { "x.item + 1", "x:item()" }, { "x:repeat(2)", "x:tile" }, { "x:and(x)", "x:logical_and" },
