@@ -28,7 +28,11 @@ static const instead insteads[] = {
 const char *ltide_instead(const char *name, unsigned where) {
   for (size_t i = 0; i < sizeof insteads / sizeof *insteads; i++)
     if ((insteads[i].where & where) && ltide_is_in(insteads[i].names, name)) return insteads[i].hint;
-  return NULL;
+  char plain[64];
+  size_t n = strlen(name);
+  if (n < 2 || n >= sizeof plain || name[n - 1] != '_') return NULL;
+  memcpy(plain, name, n - 1), plain[n - 1] = 0; /* x:greater_() writes to x */
+  return ltide_instead(plain, where);
 }
 
 const char *ltide_instead_at(int i, const char **names) {

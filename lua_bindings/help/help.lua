@@ -356,6 +356,7 @@ local function of_name(query)
   local out = exact(query)
   if out then return out end
   local hint = instead(last_name(query)) or instead(query) or instead(replace(query, " ", "_"))
+  for _, part in next, words(replace(query, ".", " ")) do hint = hint or instead(part) end -- "torch.nn.LSTM"
   local found = near(query, hint and 5 or 7) or not hint and find(query, " ") and near(query, 5, true)
   if hint then return query .. ": " .. hint .. (found and "\n" .. found or "") end
   if found then return found end

@@ -64,9 +64,9 @@ local function inline(text)
   return (gsub(gsub(text, "%*%*([^*]+)%*%*", "%1"), "\\([|*_<>])", "%1"))
 end
 
--- Appends the words of the text, wrapped; `first` stands before the first line, blanks of its length before the others.
+-- Appends the words of the text, wrapped; `first` stands before the first line, a bar or blanks of its length before the others.
 local function add_wrapped(out, text, first, columns)
-  local line, indent = first, rep(" ", length(first))
+  local line, indent = first, first == "  | " and first or rep(" ", length(first))
   local is_empty = true
   for word in gmatch(text, "%S+") do
     if not is_empty and length(line) + 1 + length(word) > columns then
@@ -130,12 +130,23 @@ local function add_row(out, cells, widths)
   end
 end
 
+-- A table that is too wide: the cells of a row below each other, the others behind the first one.
+local function add_stacked(out, rows, columns)
+  for i = 2, #rows do
+    for k, cell in next, rows[i] do
+      local head = k > 1 and rows[1][k] ~= "" and rows[1][k] .. ": " or ""
+      if cell ~= "" then add_wrapped(out, head .. cell, k > 1 and "  " or "", columns) end
+    end
+  end
+end
+
 local function add_table(out, lines, columns)
   local rows = {}
   for i = 1, #lines do
     if i ~= 2 then rows[#rows + 1] = cells_of(lines[i]) end
   end
   local widths, total = column_widths(rows, columns)
+  if total > columns then return add_stacked(out, rows, columns) end
   local has_head = join(rows[1]) ~= ""
   for i = has_head and 1 or 2, #rows do
     add_row(out, rows[i], widths)
@@ -143,11 +154,17 @@ local function add_table(out, lines, columns)
   end
 end
 
--- Code is indented. Output stands behind a bar.
-local function add_code(out, fence, lines)
+-- Code is indented. Output stands behind a bar, and its long lines are wrapped.
+local function add_code(out, fence, lines, columns)
   if sub(fence, 1, 4) == "```{" then return end
-  local before = fence == "```text" and "  | " or "    "
-  for i = 1, #lines do out[#out + 1] = match(before .. lines[i], "^(.-)%s*$") end
+  local is_output = fence == "```text"
+  for i = 1, #lines do
+    if is_output and length(lines[i]) + 4 > columns and find(lines[i], " ") then
+      add_wrapped(out, lines[i], "  | ", columns)
+    else
+      out[#out + 1] = match((is_output and "  | " or "    ") .. lines[i], "^(.-)%s*$")
+    end
+  end
   out[#out + 1] = ""
 end
 
@@ -172,7 +189,7 @@ local function rendered(text, columns)
     local bullet, item = match(line, "^(%s*[-*] +)(.*)$")
     if not bullet then bullet, item = match(line, "^(%s*%d+%. +)(.*)$") end
     if fence and sub(line, 1, 3) == "```" then
-      add_code(out, fence, block)
+      add_code(out, fence, block, columns)
       block, fence = {}, nil
     elseif fence then
       block[#block + 1] = line
@@ -200,36 +217,60 @@ end
 
 -- ---- lists of pages ----
 
+-- The pages with their titles, and the section where that fits.
 local function listed(pages)
   local out, widest = "", 0
   for _, page in next, pages do widest = larger(widest, #page.topic) end
   for _, page in next, pages do
-    out = out .. "\n  help '" .. page.topic .. "'" .. rep(" ", widest - #page.topic + 2) .. inline(page.title)
+    local line = "  help '" .. page.topic .. "'" .. rep(" ", widest - #page.topic + 2) .. inline(page.title)
+    local section = page.section and page.section ~= page.title and ": " .. inline(page.section) or ""
+    out = out .. "\n" .. line .. (length(line .. section) <= width() and section or "")
   end
   return out
 end
 
 local most_near = 5
 
--- Pages that have a word of the query in their name or title, then those that have all of it in a heading, then those
--- whose name is spelled much like it.
-local function near_pages(query)
-  local found, out, meant = { {}, {}, {} }, {}, nil
-  local names = {}
+local function has_all(text, query)
+  for word in gmatch(query, "%w+") do
+    if #word > 2 and not has_word(text, word) then return false end
+  end
+  return #query > 2
+end
+
+-- The first section of the page that has all words of the query in its heading, or in its text: the heading.
+local function section_of(page, query, in_text)
+  local heading = page.title
+  for line in gmatch(page.text .. "\n# ", "([^\n]*)\n") do
+    local title = match(line, "^#+ (.*)$")
+    heading = title or heading
+    if (title or in_text) and has_all(lower(line), query) then return heading end
+  end
+end
+
+-- Pages, by rank: a word of the query is in the name or title, all words are in a heading, the name is spelled much like
+-- it, all words are in a line.
+local function near_pages(query, last_rank)
+  local found, out, names = { {}, {}, {}, {} }, {}, {}
+  query = lower(query)
   for i, page in next, topics() do names[i] = short_name(page.topic) end
-  meant = nearest_of(gsub(lower(query), " ", "_"), names)
+  local meant = nearest_of(gsub(query, " ", "_"), names)
   for _, page in next, topics() do
     local rank = short_name(page.topic) == meant and 3 or nil
-    for heading in gmatch(page.text, "\n#+ ([^\n]+)") do
-      if has_word(lower(heading), lower(query)) then rank = 2 end
+    local section = section_of(page, query)
+    if section then
+      rank = 2
+    elseif not rank and last_rank == 4 then
+      section = section_of(page, query, true)
+      rank = section and 4
     end
-    for word in gmatch(lower(query), "%w+") do
+    for word in gmatch(query, "%w+") do
       local title = gsub(lower(page.title .. " " .. page.topic), "[_/]", " ")
       if #word > 2 and (has_word(title, word) or has_word(title, word .. "s")) then rank = 1 end
     end
-    if rank then found[rank][#found[rank] + 1] = page end
+    if rank then found[rank][#found[rank] + 1] = { topic = page.topic, title = page.title, section = rank > 1 and section, rank = rank } end
   end
-  for rank = 1, 3 do
+  for rank = 1, last_rank do
     for _, page in next, found[rank] do
       if #out < most_near then out[#out + 1] = page end
     end
@@ -267,7 +308,7 @@ end
 local function with_pages(text, query)
   local page = page_named(query)
   local is_entry = sub(text, 1, 4) ~= "See:"
-  local pages = page and { page } or is_entry and {} or near_pages(query)
+  local pages = page and { page } or is_entry and {} or near_pages(query, 2)
   if not pages[1] then return help.wrapped(text) end
   return help.wrapped(text) .. "\n\nManual:" .. listed(pages)
 end
@@ -283,7 +324,10 @@ function M.prompt_help(...)
   if text then return with_pages(text, query) end
   local message = type(e) == "table" and rawget(e, "message")
   if type(message) ~= "string" or rawget(e, "kind") ~= "ValueError" then throw(e) end
-  local pages = near_pages(query)
+  local pages = near_pages(query, 4)
+  if pages[1] and pages[1].rank ~= 3 then
+    return help.wrapped(gsub(gsub(message, "^help: ", ""), "; help%(%) tells how to search", "")) .. "\n\nManual:" .. listed(pages)
+  end
   if pages[1] then message = message .. "\nDid you mean a page of the manual?" .. listed(pages) end
   if not topics()[1] then message = message .. "\n" .. not_installed() end
   fail("ValueError", message)

@@ -1,5 +1,5 @@
 -- The page of names that other libraries have and tide has not, with what there is instead: lua_bindings/call/api/instead.def,
--- which help and the errors read, too. Returns its Markdown.
+-- which help and the errors read, too. Returns its Markdown, the number of rows, and the hint of each name.
 local path = "lua_bindings/call/api/instead.def"
 
 local titles = {
@@ -61,5 +61,9 @@ return function(root)
     end
     out[#out + 1] = ""
   end
-  return table.concat(out, "\n"), #rows
+  local hints = {}
+  for _, row in ipairs(rows) do
+    for _, name in ipairs(row.names) do hints[name:sub(2, -2)] = hints[name:sub(2, -2)] or escape(row.hint) end
+  end
+  return table.concat(out, "\n"), #rows, hints
 end

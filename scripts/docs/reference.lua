@@ -15,11 +15,14 @@ end
 
 local all = tide._rows()
 for _, row in ipairs(all) do row.results = row.results or row.signature:match "%-> (.*)$" or "" end
-local pages, entries, names, examples = dofile(here .. "reference_pages.lua")(all, dofile(here .. "groups.lua"), here .. "manual/", here .. "examples/")
+local pages, entries, names, examples, places = dofile(here .. "reference_pages.lua")(all, dofile(here .. "groups.lua"), here .. "manual/", here .. "examples/")
 local function write_pages()
   os.execute("mkdir -p '" .. folder .. "/reference'")
   for name, text in pairs(pages) do write("reference/" .. name .. ".md", text) end
-  write("reference/elsewhere.md", (dofile(here .. "elsewhere.lua")(here .. "../../")))
+  local root = here .. "../../"
+  local elsewhere, _, hints = dofile(here .. "elsewhere.lua")(root)
+  write("reference/elsewhere.md", elsewhere)
+  write("reference/torch_names.md", dofile(here .. "torch_names.lua")(root, hints, places))
 end
 
 -- ---- the man page ----

@@ -1,7 +1,8 @@
 -- The pages of the reference, in Markdown: one for each group, with an entry for each name. The forms of a name (function,
 -- method, in place) share an entry. An entry has an example, whose output docs/code
 -- compares, and links to sections of the manual whose code uses the name.
--- Returns the texts by file name, and the numbers of entries, of names and of entries with an example.
+-- Returns the texts by file name, the numbers of entries, of names and of entries with an example, and where the entry of each
+-- name is: {["tide.exp"] = "elementwise.md#exp"}.
 
 local function escape(text) return (text:gsub("[\\`*_%[%]<>#{}|~]", "\\%0")) end
 
@@ -144,7 +145,7 @@ return function(rows, groups, manual, examples)
       table.insert(entry.rows, row)
     end
   end
-  local uses, shown_examples = uses_of(manual), 0
+  local uses, shown_examples, places = uses_of(manual), 0, {}
   examples = read_examples(examples)
   local entries, index = 0, { "# Reference\n\nEvery public name, grouped by what you want to do. At the prompt `help 'name'` shows the same entry.\n",
     "| page | what is on it | names |\n| --- | --- | --- |" }
@@ -161,6 +162,7 @@ return function(rows, groups, manual, examples)
       out[#out + 1] = ("## `%s`\n"):format(entry.heading)
       local signatures, texts, shown = {}, {}, {}
       for _, row in ipairs(entry.rows) do
+        places[row.path .. "." .. row.name] = group.file .. ".md#" .. slug(entry.heading)
         if not shown[row.signature] then signatures[#signatures + 1] = row.signature end
         shown[row.signature] = true
         if not shown[row.text] then texts[#texts + 1] = split_signatures(row.text, signatures) end
@@ -186,9 +188,9 @@ return function(rows, groups, manual, examples)
     index[#index + 1] = ("| [%s](%s.md) | %s | %d |"):format(group.title, group.file, group.text, #group.order)
     toc[#toc + 1] = group.file
   end
-  index[#index + 1] = "\nAlso here: [environment variables](environment.md), [exit codes](exit_codes.md), [names from elsewhere](elsewhere.md).\n"
-  index[#index + 1] = "```{toctree}\n:hidden:\n\n" .. table.concat(toc, "\n") .. "\nenvironment\nexit_codes\nelsewhere\n```"
+  index[#index + 1] = "\nAlso here: [environment variables](environment.md), [exit codes](exit_codes.md), [names from elsewhere](elsewhere.md), [names of PyTorch](torch_names.md).\n"
+  index[#index + 1] = "```{toctree}\n:hidden:\n\n" .. table.concat(toc, "\n") .. "\nenvironment\nexit_codes\nelsewhere\ntorch_names\n```"
   pages.index = table.concat(index, "\n") .. "\n"
   for heading in pairs(examples) do assert(at[heading], "the example of " .. heading .. ", which has no entry") end
-  return pages, entries, names, shown_examples
+  return pages, entries, names, shown_examples, places
 end

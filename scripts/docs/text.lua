@@ -31,7 +31,7 @@ for _, group in ipairs(dofile "scripts/docs/groups.lua") do
   made[manual .. "reference/" .. group.file .. ".md"] = true
   if not read(manual .. group.learn) then complain("scripts/docs/groups.lua", 1, group.learn .. " does not exist") end
 end
-made[manual .. "reference/elsewhere.md"] = true
+made[manual .. "reference/elsewhere.md"], made[manual .. "reference/torch_names.md"] = true, true
 made[manual .. "reference/index.md"], made[manual .. "gallery/index.md"] = true, true
 for name in read("scripts/docs/site.sh"):gmatch "[%w_/]+/([%w_]+%.png)" do made[manual .. "pictures/" .. name] = true end
 for _, path in ipairs(pages) do

@@ -64,6 +64,19 @@ describe("help", function()
     has(D.run { "-h", "kernel" }, "\n- Each result of fn becomes a tensor of the grid's shape; k(grid, ..., {out=})\n  writes")
   end)
 
+  it("answers for every name of torch", function()
+    local n, before = 0, ""
+    for line in io.lines "scripts/docs/torch_names.txt" do
+      local section = line:match "^# (%w+)$"
+      if section then before = (section == "nn" or section == "optim") and section .. "." or "" end
+      for name in (section and "" or line):gmatch "%S+" do
+        n = n + 1
+        assert.is_truthy(tide.help(before .. name):find "%S", name)
+      end
+    end
+    assert.is_true(n > 1500)
+  end)
+
   it("ranks whole words first", function()
     local text = tide.help "read"
     lacks(text:match "^[^\n]*\n([^\n]*)", "thread")
@@ -72,6 +85,7 @@ describe("help", function()
     assert.matches("^See:\n  [^\n]+standard deviation", tide.help "deviation")
     assert.matches("^See:\n.*\n  tide%.load_csv .*\nAlso: ", tide.help "read")
     has(tide.help "moving average", "x:unfold(1, n, 1):mean(2)")
+    has(tide.help "torch.nn.LSTM", "torch.nn.LSTM: tide has no networks")
     has(tide.help "magic eigenvalues", "eig")
     local masks = tide.help "mask"
     assert.is_true(masks:find("masked_fill", 1, true) < #masks / 2, masks)
@@ -189,6 +203,19 @@ describe("pages of the manual", function()
     has(D.run { "-h", "memory" }, "The name: help 'tide.cuda.memory'")
     has(D.run { "-h", "kernels" }, "Kernels in Lua\n====")
     has(D.run { "-h", "several gpus" }, "Several GPUs\n====")
+  end)
+
+  it("are found by a word of their text, with the section", function()
+    has(D.run { "-h", "jupyter" }, "nothing is known of 'jupyter'\n\nManual:\n  help 'start/notebook'  Notebooks")
+    has(D.run { "-h", "remove noise" }, "help 'howto/signals'  Signals and numbers: Remove noise")
+    lacks(D.run { "-h", "sum" }, "Manual:")
+  end)
+
+  it("show a table that is too wide for the terminal as a list", function()
+    local pipe = io.popen(("script -qec %s /dev/null </dev/null"):format(D.quote("stty cols 40; " .. D.quote(D.runner) .. " -h from/torch")))
+    local text = pipe:read "a"
+    pipe:close()
+    has(text:gsub("\r", ""), "\n`x[0]`, `dim=0`\n  tide: `x[1]`, dimension `1`\n  why: Lua counts from 1; places such as\n  `argmax` do, too\n")
   end)
 
   it("are wrapped, but for their code", function()
