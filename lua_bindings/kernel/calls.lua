@@ -75,9 +75,11 @@ local instead = {
   ["math.sign"] = "x > 0 and 1 or x < 0 and -1 or 0", ["math.clamp"] = "math.min(math.max(x, low), high)",
   ["tide.rand"] = "tide.random.uniform(seed, i)", ["tide.randn"] = "tide.random.normal(seed, i)", ["tide.where"] = "condition and a or b",
   ["tide.maximum"] = "math.max", ["tide.minimum"] = "math.min", ["tide.relu"] = "math.max(x, 0)", ["tide.sigmoid"] = "1 / (1 + math.exp(-x))",
-  ["tide.sync"] = "tide.barrier()", ["tide.syncthreads"] = "tide.barrier()", ["tide.tid"] = "the first parameters, which are the place",
+  ["tide.atomic_add"] = "tide.atomic.add(x, i, v)", ["tide.sync"] = "tide.barrier()", ["tide.syncthreads"] = "tide.barrier()", ["tide.tid"] = "the first parameters, which are the place",
+  ["math.hypot"] = "math.sqrt(x * x + y * y)", ["math.lerp"] = "a + (b - a) * t", ["tide.pi"] = "math.pi", ["tide.inf"] = "math.huge",
+  ["tide.noise"] = "tide.random.uniform(seed, i, j) of the corners around the place, mixed",
 }
-for name in next, { pow = 1, tanh = 1, sinh = 1, cosh = 1, log10 = 1, atan2 = 1, round = 1, sign = 1 } do instead["tide." .. name] = instead["math." .. name] end
+for name in next, { pow = 1, tanh = 1, sinh = 1, cosh = 1, log10 = 1, atan2 = 1, round = 1, sign = 1, hypot = 1, lerp = 1 } do instead["tide." .. name] = instead["math." .. name] end
 for name in next, { zeros = 1, ones = 1, empty = 1, tensor = 1 } do instead["tide." .. name] = "a tensor that is passed, or tide.shared(tide.float32, 256)" end
 
 local in_place_of = {
@@ -106,11 +108,12 @@ local function add_names(names, path, list)
   end
 end
 
--- What CUDA C calls otherwise.
+-- What CUDA C, Python and LuaJIT call otherwise.
 local of_cuda = {
   threadIdx = "tide.thread()", blockIdx = "tide.block()", blockDim = "tide.block_size()", __syncthreads = "tide.barrier()",
   atomicAdd = "tide.atomic.add(x, {i}, v)", atomicMax = "tide.atomic.max(x, {i}, v)", atomicMin = "tide.atomic.min(x, {i}, v)",
   atomicCAS = "tide.atomic.cas(x, {i}, expected, v)", atomicExch = "tide.atomic.exchange(x, {i}, v)",
+  int = "math.floor(x)", float = "x + 0.0", bit = "the operators &, |, ~, << and >>",
 }
 
 -- M.meant(name): what stands for a name that nothing has, or nil.

@@ -307,7 +307,7 @@ end
 
 local function with_pages(text, query)
   local page = page_named(query)
-  local is_entry = sub(text, 1, 4) ~= "See:"
+  local is_entry = sub(text, 1, 4) ~= "See:" and sub(text, 1, #query + 2) ~= query .. ": "
   local pages = page and { page } or is_entry and {} or near_pages(query, 2)
   if not pages[1] then return help.wrapped(text) end
   return help.wrapped(text) .. "\n\nManual:" .. listed(pages)

@@ -1,13 +1,15 @@
 -- The gallery of the manual: what each example shows, the picture that it draws, and its Lua; of the kernels written in
 -- Lua also the CUDA C that they become. The pictures were made once, at the sizes below: gallery/NAME.png. gallery/times.tsv
--- has the seconds of processors that each took: the name, the arguments and the seconds, between tabs.
+-- has the seconds of processors that each took, and the seconds on a GPU where they were measured: the name, the arguments,
+-- the seconds, and the seconds on the GPU with its name, between tabs.
 --
 -- Times beside kernels written in CUDA C come from scripts/bench/kernels.tsv: the program's name, what was run, its
 -- milliseconds, those of the same in CUDA C, and the device, between tabs.
 -- usage: tide scripts/docs/gallery.lua FOLDER          writes the pages; of kernels it runs a small size for their text
 --        tide scripts/docs/gallery.lua --make [NAME]   draws the pictures anew, or that one, on the CPU
+--        tide scripts/docs/gallery.lua --gpu [NAME]    measures each program, or that one, on the GPU, in a second run
 local tide = require "tide"
-local folder = assert(arg[1], "usage: tide scripts/docs/gallery.lua FOLDER | --make [NAME]")
+local folder = assert(arg[1], "usage: tide scripts/docs/gallery.lua FOLDER | --make [NAME] | --gpu [NAME]")
 local runner, root = arg[-1], arg[0]:match "^(.*)docs/gallery%.lua$" -- root: scripts/
 
 local programs = {
@@ -89,8 +91,8 @@ local function slug_of(name) return (name:gsub("/", "_")) end
 -- The lines of times.tsv by name.
 local function read_times()
   local times = {}
-  for name, args, seconds in (read(pictures .. "times.tsv") or ""):gmatch "([^\t\n]*)\t([^\t]*)\t([^\n]*)\n" do
-    times[name] = { args = args, seconds = seconds }
+  for name, args, seconds, gpu in (read(pictures .. "times.tsv") or ""):gmatch "([^\t\n]*)\t([^\t]*)\t([^\t\n]*)\t?([^\n]*)\n" do
+    times[name] = { args = args, seconds = seconds, gpu = gpu }
   end
   return times
 end
@@ -104,28 +106,45 @@ local function shrink(path)
   tide.save_png(path, (small + 0.5):to(tide.uint8))
 end
 
-local function make(name, args)
-  local slug, seconds = slug_of(name), os.tmpname()
-  local path = pictures .. slug .. ".png"
-  local command = ("TIMEFORMAT=\"%%U %%S\"; time \"%s\" \"%sexamples/%s.lua\" %s --device cpu --out \"%s\" >/dev/null"):format(runner, root, name, args, path)
+-- Runs a program, and gives the seconds of the clock and of processors.
+local function run(name, args, device, path)
+  local seconds = os.tmpname()
+  local command = ("TIMEFORMAT=\"%%R %%U %%S\"; time \"%s\" \"%sexamples/%s.lua\" %s --device %s --out \"%s\" >/dev/null"):format(runner, root, name, args, device, path)
   assert(os.execute(("bash -c '{ %s; } 2>%s'"):format(command, seconds)), name)
-  local user, system = read(seconds):match "([%d.]+) ([%d.]+)%s*$"
+  local real, user, system = read(seconds):match "([%d.]+) ([%d.]+) ([%d.]+)%s*$"
   os.remove(seconds)
-  shrink(path)
-  return { args = args, seconds = ("%.1f"):format(user + system) }
+  return real, user + system
 end
 
-local function make_all(only)
+local function make(name, args, before)
+  local path = pictures .. slug_of(name) .. ".png"
+  local _, used = run(name, args, "cpu", path)
+  shrink(path)
+  return { args = args, seconds = ("%.1f"):format(used), gpu = before and before.gpu or "" }
+end
+
+-- The first run fills the caches of kernels.
+local function measure(name, args, before)
+  local path = os.tmpname()
+  run(name, args, "cuda", path)
+  local real = run(name, args, "cuda", path)
+  os.remove(path)
+  before.gpu = ("%.1f on an %s"):format(real, tide.cuda.get_device_name():gsub("^NVIDIA ", ""))
+  return before
+end
+
+local function each_program(change, only)
   local times, lines = read_times(), {}
   for _, program in ipairs(programs) do
     local name, _, args = table.unpack(program)
-    if not only or name == only then times[name] = make(name, args) end
-    lines[#lines + 1] = ("%s\t%s\t%s\n"):format(name, times[name].args, times[name].seconds)
+    if not only or name == only then times[name] = change(name, args, times[name]) end
+    lines[#lines + 1] = ("%s\t%s\t%s\t%s"):format(name, times[name].args, times[name].seconds, times[name].gpu):gsub("\t$", "") .. "\n"
   end
   write(pictures .. "times.tsv", table.concat(lines))
 end
 
-if folder == "--make" then return make_all(arg[2]) end
+if folder == "--make" then return each_program(make, arg[2]) end
+if folder == "--gpu" then return each_program(measure, arg[2]) end
 
 -- ---- pages ----
 
@@ -150,8 +169,9 @@ for _, program in ipairs(programs) do
   assert(time and time.args == args, "gallery: the picture of " .. name .. " has other arguments: tide scripts/docs/gallery.lua --make " .. name)
   write(folder .. "/pictures/gallery_" .. slug .. ".png", assert(read(pictures .. slug .. ".png")))
   local page = { "# " .. title .. "\n", introduction(text) .. "\n", ("![what %s draws](../pictures/gallery_%s.png)\n"):format(name, slug) }
-  page[#page + 1] = ("Drawn by this command, in %s seconds of one core of an AMD EPYC:\n\n```sh\ntide scripts/examples/%s.lua %s\n```\n")
-    :format(time.seconds, name, args)
+  local gpu = time.gpu ~= "" and ", or " .. time.gpu .. " from start to end" or ""
+  page[#page + 1] = ("Drawn by this command, in %s seconds of one core of an AMD EPYC%s:\n\n```sh\ntide scripts/examples/%s.lua %s\n```\n")
+    :format(time.seconds, gpu, name, args)
   page[#page + 1] = times_of(name:match "[^/]+$") or nil
   page[#page + 1] = "## The program\n\n```lua\n" .. text .. "```\n"
   for i, k in ipairs(name:find "^kernels/" and kernels_of(path, text) or {}) do
@@ -159,7 +179,7 @@ for _, program in ipairs(programs) do
     page[#page + 1] = ("The kernel of line %d:\n\n```cuda\n%s\n```\n"):format(k.line, own_text(k.kernel))
   end
   write(folder .. "/gallery/" .. slug .. ".md", table.concat(page, "\n"))
-  index[#index + 1] = ("## [%s](%s.md)\n\n[![what %s draws](../pictures/gallery_%s.png)](%s.md)\n\n%s seconds of one core.\n"):format(title, slug, name, slug, slug, time.seconds)
+  index[#index + 1] = ("## [%s](%s.md)\n\n[![what %s draws](../pictures/gallery_%s.png)](%s.md)\n\n%s seconds of one core%s.\n"):format(title, slug, name, slug, slug, time.seconds, gpu)
   toc[#toc + 1] = slug
 end
 index[#index + 1] = "```{toctree}\n:hidden:\n\n" .. table.concat(toc, "\n") .. "\n```\n"

@@ -29,7 +29,7 @@ mv "$folder"/reference/*.md "$folder/source/reference/"
 rmdir "$folder/reference"
 mapfile -t drawing < <(grep -rlE '"[a-z_0-9]+\.(png|gif)"' scripts/docs/manual --include='*.md')
 "$tide" scripts/docs/code.lua --pictures "$folder/source/pictures" "${drawing[@]}"
-cp scripts/bench/growth.png scripts/examples/game/game.png scripts/examples/interop/surface.png "$folder/source/pictures/"
+cp scripts/docs/cloth.png scripts/bench/growth.png scripts/examples/game/game.png scripts/examples/interop/surface.png "$folder/source/pictures/"
 "$tide" scripts/docs/gallery.lua "$folder/source"
 "$python" -m sphinx -q -W --keep-going -b html -d "$folder/doctrees" "$folder/source" "$folder/html"
 echo "site: $folder/html/index.html"

@@ -3,7 +3,7 @@
 -- A dam breaks: water as particles (smoothed particle hydrodynamics, after Mueller, Charypar and Gross, 2003). Each
 -- particle's density is a sum over those near it, pressure pushes from where it is dense, viscosity evens out speeds.
 --
---   tide fluid.lua [--particles 8000] [--steps 1600] [--width 1600] [--device cpu|cuda] [--out fluid.png] [--quiet]
+--   tide fluid.lua [--particles 6000] [--steps 1400] [--width 1600] [--device cpu|cuda] [--out fluid.png] [--quiet]
 --
 -- What to look at as a newcomer: lib/grid.lua, where a sort by cell makes a neighborhood three ranges of memory;
 -- `forces`, which sums over a table [particles, neighbors]; `picture`, where scatter_add_ of soft dots gives a surface
@@ -13,8 +13,8 @@ package.path = (arg[0]:match("^(.*/)") or "./") .. "lib/?.lua;" .. package.path
 local Grid = require "grid"
 
 local args = tide.cmdline("A dam breaks")
-  :option("particles", 8000, "how many particles")
-  :option("steps", 1600, "how many steps of time")
+  :option("particles", 6000, "how many particles")
+  :option("steps", 1400, "how many steps of time")
   :option("width", 1600, "of the picture, in pixels; it is 16:9")
   :option("device", tide.cuda.is_available() and "cuda" or "cpu", "where to compute: cpu, cuda, cuda:1, ...")
   :option("out", "fluid.png", "the picture to write")

@@ -3,9 +3,9 @@
 -- A flock in space that has no end: each bird looks only at the birds of the 27 cells around it. A cell's number is hashed
 -- into a table, so that the grid needs no bounds; counting by atomic operations sorts the birds by it in each step.
 --
---   tide boids_grid.lua [--boids 50000] [--steps 500] [--device cpu|cuda] [--out boids_grid.png]
+--   tide boids_grid.lua [--boids 50000] [--steps 400] [--device cpu|cuda] [--out boids_grid.png]
 local tide = require "tide"
-local args = tide.cmdline("A flock, by a hashed grid"):option("boids", 50000):option("steps", 500, "steps of time")
+local args = tide.cmdline("A flock, by a hashed grid"):option("boids", 50000):option("steps", 400, "steps of time")
   :option("device", tide.cuda.is_available() and "cuda" or "cpu"):option("out", "boids_grid.png", "the picture to write"):parse(arg)
 local n = args.boids
 local world = 6 * (n / 2000) ^ (1 / 3) -- the space grows with the flock

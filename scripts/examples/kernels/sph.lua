@@ -3,9 +3,9 @@
 -- Smoothed particle hydrodynamics: a dam of water breaks. Each step sorts the particles into a grid of cells by counting
 -- with atomic operations, so that a particle finds its neighbors in nine cells; then come density, forces and a move.
 --
---   tide sph.lua [--particles 20000] [--seconds 0.7] [--device cpu|cuda] [--out sph.png]
+--   tide sph.lua [--particles 10000] [--seconds 0.7] [--device cpu|cuda] [--out sph.png]
 local tide = require "tide"
-local args = tide.cmdline("A dam breaks"):option("particles", 20000):option("seconds", 0.7, "how long the water runs")
+local args = tide.cmdline("A dam breaks"):option("particles", 10000):option("seconds", 0.7, "how long the water runs")
   :option("device", tide.cuda.is_available() and "cuda" or "cpu"):option("out", "sph.png", "the picture to write"):parse(arg)
 local n, gap = args.particles, 0.7 / math.sqrt(args.particles) -- the box is 2 by 1, the water stands 0.7 by 0.7 at the left
 local reach = 2.4 * gap
