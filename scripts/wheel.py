@@ -79,8 +79,11 @@ def pack_tide(tree, version, glibc, folder):
     wheel.write(wheel.root + ".data/data/lib/" + links[0], read(tree, "lib", links[0]), 0o755)
     for name in names_below(tree, "lib/lua"):
         wheel.write(wheel.root + ".data/data/" + name, read(tree, name), 0o755)
-    for name in list(names_below(tree, "share/man")) + list(names_below(tree, "share/tide/stubs")):
-        wheel.write(wheel.root + ".data/data/" + name, read(tree, name))
+    for folder_of in ("share/man", "share/tide/manual", "share/tide/notebook", "share/tide/stubs"):
+        for name in names_below(tree, folder_of):
+            wheel.write(wheel.root + ".data/data/" + name, read(tree, name))
+    # pip removes a folder only where a file is in it, and not in folders below alone.
+    wheel.write(wheel.root + ".data/data/share/tide/README.md", read(tree, "share/doc/tide/README.md"))
     wheel.write("tide_numpy.py", read(tree, "share/tide/examples/python/tide_numpy.py"))
     metadata = METADATA.format(name="tide", version=version, summary="Embeddable Lua runtime for GPU work: the runner and the modules for Lua")
     metadata += "Provides-Extra: numpy\n" + "".join('Requires-Dist: {}; extra == "numpy"\n'.format(n) for n in ("lupa", "numpy"))

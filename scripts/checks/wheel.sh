@@ -19,6 +19,8 @@ quietly "${pip[@]}" install --no-index "$release"/tide*.whl
 example=$(realpath scripts/examples/python)
 cd /
 quietly env -i "$dir/venv/bin/tide" "$dir/first.lua"
+env -i "$dir/venv/bin/tide" -h streams | grep -q '^A stream is a queue' || { echo "wheel: no pages of the manual" && exit 1; }
+[ -e "$dir/venv/share/tide/notebook/tide_kernel.py" ] || { echo "wheel: no kernel for notebooks" && exit 1; }
 for pair in lua5.4:5.4 luajit:5.1; do
   lua=${pair%:*}
   module=$dir/venv/lib/lua/${pair#*:}
