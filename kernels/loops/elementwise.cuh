@@ -2,8 +2,9 @@
  *
  * Two kernels for each op. `fast_kernel` takes operands of one storage type (the output may be Bool instead) whose
  * innermost dim is long: one block works on one tile of one row, with 16-byte accesses where all operands allow them; a
- * flat operation is one row. `any_kernel` takes everything else: any mix of dtypes, any strides, an index computation
- * for each element. Both read all their operands before the op's expression appears, which is compiled once in each.
+ * flat operation is one row. Rows shorter than a tile that are made of whole vectors are packed: each thread finds the
+ * row of its vector. `any_kernel` takes everything else: any mix of dtypes, any strides, an index computation for each
+ * element. Both read all their operands before the op's expression appears, which is compiled once in each.
  *
  * Invariant: a fast_kernel's vector accesses are aligned for every row, because the launcher has checked all pointers
  * and outer strides; a last, incomplete tile of a row goes element by element. */
@@ -69,9 +70,10 @@ template <class T> struct FastArgs {
   T number[4], p[3];
   int64_t n; /* length of a row */
   int32_t mode[4];
-  int32_t whole; /* tiles may use vectors */
-  int32_t outer; /* outer dims, from the outermost */
-  Div tiles, size[MAX_OUTER];
+  int32_t whole;              /* tiles may use vectors */
+  int32_t outer;              /* outer dims, from the outermost */
+  uint32_t packed;            /* vectors of all rows where these are packed, else 0 */
+  Div tiles, size[MAX_OUTER]; /* tiles of a row, of packed rows its vectors */
   int64_t inner_stride[4], stride[MAX_OUTER][4];
 };
 
@@ -112,6 +114,10 @@ __global__ void __launch_bounds__(THREADS) fast_kernel(const __grid_constant__ F
   uint32_t row = blockIdx.x, tile = row;
   int64_t offset[4] = {};
   if (a.outer) {
+    if (a.packed) {
+      row = row * THREADS + threadIdx.x;
+      if (row >= a.packed) return;
+    }
     tile = a.tiles.split(row);
     for (int d = a.outer - 1; d >= 0; d--) {
       uint32_t i = a.size[d].split(row);
@@ -124,6 +130,7 @@ __global__ void __launch_bounds__(THREADS) fast_kernel(const __grid_constant__ F
   int64_t first = (int64_t)tile * TILE, mine = first + threadIdx.x * VEC;
   int left = a.n - first < TILE ? (int)(a.n - first) : TILE;
   bool whole = a.whole && left == TILE;
+  if (a.packed) mine = (int64_t)tile * VEC, whole = true;
   Pack<F, VEC> in1;
   Pack<S, VEC> in2, in3;
   if (whole) {
@@ -293,14 +300,14 @@ template <class T, class A> static void fill_values(A &out, const tide_elementwi
   for (int k = 0; k < 3; k++) out.p[k] = value_of<T>(a->param[k]);
 }
 
-/* Rows of the fast kernel: false if the op's shape does not suit it. */
-template <class T> static bool plan_rows(FastArgs<T> &out, const tide_elementwise_args *a, int vec, int64_t *rows) {
+/* Rows of the fast kernel, and how many blocks they take: 0 if the op's shape does not suit it. */
+template <class T> static int64_t plan_rows(FastArgs<T> &out, const tide_elementwise_args *a, int vec) {
   int last = a->ndim - 1;
-  if (last > MAX_OUTER || (last > 0 && a->size[last] < 128)) return false;
+  if (last > MAX_OUTER) return 0;
   bool whole = true;
-  *rows = 1;
+  int64_t rows = 1;
   for (int d = 0; d < last; d++) {
-    *rows *= a->size[d];
+    rows *= a->size[d];
     out.size[d] = make_div(a->size[d]);
   }
   for (int k = 0; k < a->operands; k++) {
@@ -318,7 +325,18 @@ template <class T> static bool plan_rows(FastArgs<T> &out, const tide_elementwis
   out.whole = whole;
   out.outer = last;
   out.n = a->size[last];
-  return true;
+  const int64_t tile = (int64_t)THREADS * vec, tiles = ceil_div(out.n, tile), vectors = out.n / vec;
+  const bool packed = last > 0 && whole && out.n % vec == 0 && out.n % tile && out.n < 8 * tile;
+  if (packed && rows * vectors <= MAX_PIECE) {
+    out.packed = (uint32_t)(rows * vectors);
+    out.tiles = make_div(vectors);
+    return ceil_div(rows * vectors, THREADS);
+  }
+  out.packed = 0;
+  if (last > 0) out.tiles = make_div(tiles);
+  /* blocks that are partly idle cost more than an index computation for each element */
+  const bool full = last == 0 || out.n * 8 > tiles * tile * 7;
+  return full && tiles * rows < (int64_t)1 << 31 ? tiles * rows : 0;
 }
 
 template <class T>
@@ -351,13 +369,10 @@ static int launch_elementwise(const Kernels<T> &kernels, cudaStream_t stream, co
   if (index >= 0 && kernels.fast[index]) {
     FastArgs<T> out;
     int bytes = dtype_bytes(Storages<T>::dtype[index]), vec = 16 / bytes;
-    int64_t rows;
-    if (plan_rows(out, a, vec, &rows)) {
+    const int64_t blocks = plan_rows(out, a, vec);
+    if (blocks) {
       fill_values<T>(out, a);
-      int64_t tiles = ceil_div(out.n, (int64_t)THREADS * vec);
-      if (out.outer) out.tiles = make_div(tiles);
-      if (tiles * rows < (int64_t)1 << 31)
-        return launch(kernels.fast[index], tiles * rows, THREADS, stream, (const FastArgs<T>)out);
+      return launch(kernels.fast[index], blocks, THREADS, stream, (const FastArgs<T>)out);
     }
   }
   return launch_any(kernels.any, stream, a);
