@@ -398,7 +398,11 @@ static inline Shape shape_of(const tide_reduce_args *a, int sms, bool hot) {
   } else {
     for (int d = 0; d < a->nkeep; d++)
       if (a->keep_size[d] > 1) misfit |= a->keep_stride[1][d] % vec;
-    s.group = group_for(a->inner, s.way == ROWS ? 2 * vec : 4);
+    s.group = group_for(a->inner, s.way == ROWS ? 16 * vec : 4);
+    if (s.way == ROWS && s.group < 4) s.group = group_for(a->inner, 8 * vec); /* short rows: reads side by side */
+    if (s.way == ROWS) /* few rows: enough threads instead of few merges */
+      while (s.group < THREADS && s.group * vec < a->inner && a->outer * s.group < (int64_t)sms * THREADS * 8)
+        s.group *= 2;
     bool side_by_side =
         a->nkeep > 0 && a->nred > 0 && a->keep_stride[1][a->nkeep - 1] == 1 && a->red_stride[a->nred - 1] != 1;
     if (s.way == ANYHOW && side_by_side && a->outer >= THREADS * 4) s.group = 1;

@@ -210,21 +210,20 @@ template <class T> struct Var {
       m2 += delta * (v - mean);
     }
   };
-  struct Acc {
-    int64_t n;
-    T mean, m2;
+  struct Acc { /* n is a weight: 24 bits of it are enough */
+    T n, mean, m2;
   };
   using Local = Acc;
   template <class S> TIDEK_IN T load(S s) { return cast<T>(s); }
   TIDEK_IN Local none() { return {0, 0, 0}; }
   TIDEK_IN Acc none_wide() { return {0, 0, 0}; }
-  TIDEK_IN Local gather(const Lane &l, uint32_t count, uint32_t, uint32_t) { return {(int64_t)count, l.mean, l.m2}; }
+  TIDEK_IN Local gather(const Lane &l, uint32_t count, uint32_t, uint32_t) { return {(T)count, l.mean, l.m2}; }
   TIDEK_IN Acc widen(const Local &l, int64_t) { return l; }
   TIDEK_IN Acc merge(const Acc &a, const Acc &b) {
     if (b.n == 0) return a;
     if (a.n == 0) return b;
-    T delta = b.mean - a.mean, share = (T)b.n / (T)(a.n + b.n);
-    return {a.n + b.n, a.mean + delta * share, a.m2 + b.m2 + delta * delta * (T)a.n * share};
+    const T delta = b.mean - a.mean, n = a.n + b.n, share = a.n == b.n ? (T)0.5 : b.n / n;
+    return {n, a.mean + delta * share, a.m2 + b.m2 + delta * delta * a.n * share};
   }
   TIDEK_IN T finish(const Acc &a, const Finish &f) {
     double divisor = (double)f.inner - f.param;
@@ -307,7 +306,8 @@ template <class T, bool MAX> struct second_of<Where<T, MAX>> {
 };
 template <class T> struct second_of<Var<T>> {
   static constexpr bool any = true;
-  TIDEK_IN T get(const typename Var<T>::Acc &a, const Finish &) { return a.mean; }
+  /* where an infinity comes in decides what the running mean is, so that it is none */
+  TIDEK_IN T get(const typename Var<T>::Acc &a, const Finish &) { return a.m2 == a.m2 ? a.mean : a.m2; }
 };
 
 } // namespace tidek
