@@ -72,8 +72,9 @@ local function write_tables(w, typed)
 end
 
 -- The place of a thread in its block and in the grid; blocks are counted with the last dimension fastest. On a GPU that one is
--- the launch's first, and the second and third count the others (program_launch.c).
-local function write_place(w, typed, of_block, of_gpu)
+-- the launch's first, and the second and third count the others (kernel_launch.c). clamped: what is outside of the grid is
+-- its last place once more, and not `in`.
+local function write_place(w, typed, of_block, of_gpu, clamped)
   local ndim, block = typed.ndim, w.block
   local is_apart = of_gpu and ndim > 1
   put(w, "unsigned rest = " .. (is_apart and "blockIdx.z * 65535u + blockIdx.y" or of_block) .. ", inner = t;\n")
@@ -89,7 +90,9 @@ local function write_place(w, typed, of_block, of_gpu)
     if of ~= of_block and d > 1 then put(w, "rest /= along" .. d .. ";\n") end
     put(w, "const int t" .. d .. " = (int)" .. (d == 1 and "inner" or "(inner % " .. block[d] .. ")") .. " + 1;\n")
     if d > 1 then put(w, "inner /= " .. block[d] .. ";\n") end
-    put(w, "const tide_x i" .. d .. " = (tide_x)((b" .. d .. " - 1) * " .. block[d] .. ") + t" .. d .. ";\n")
+    local size = "(tide_x)s[" .. d - 1 .. "]"
+    put(w, "const tide_x " .. (clamped and "o" or "i") .. d .. " = (tide_x)((b" .. d .. " - 1) * " .. block[d] .. ") + t" .. d .. ";\n")
+    if clamped then put(w, "const tide_x i" .. d .. " = o" .. d .. " < " .. size .. " ? o" .. d .. " : " .. size .. ";\nin &= o" .. d .. " <= " .. size .. ";\n") end
   end
 end
 
@@ -158,7 +161,8 @@ local function write_looks(w, of_gpu, body)
   if loops then put(w, "int tk_left = TIDE_ROUNDS;\n" .. (of_gpu and "unsigned tk_looks = 0;\n" or "")) end
   if not of_gpu or w.small and not (w.many or loops or slow) then return end
   w.late = true
-  put(w, "TIDE_LATE(" .. literal((loops or slow) and slow_blocks or blocks) .. ")\n")
+  local one = w.typed.barriers and "true" or "threadIdx.x == 0" -- threads that wait for each other end together
+  put(w, "TIDE_LATE(" .. ((loops or slow) and literal(slow_blocks) .. ", 1024, " or literal(blocks) .. ", 16384, ") .. one .. ")\n")
 end
 
 -- A function of one thread: the kernel of a GPU, or what runs by turns on the CPU.
@@ -219,14 +223,15 @@ local function write_joins(w, typed)
   end
 end
 
-local function write_round(w, typed, unroll)
-  put(w, "#pragma unroll " .. unroll .. "\nfor (unsigned round = 0; round < " .. w.rounds .. "; round++) {\n")
-  write_place(w, typed, w.of_block, true)
+local function write_round(w, typed, unroll, clamped)
+  put(w, (unroll and "#pragma unroll " .. unroll .. "\n" or "") .. "for (unsigned round = 0; round < " .. w.rounds .. "; round++) {\n")
+  if clamped then put(w, "bool in = true;\n") end
+  write_place(w, typed, w.of_block, true, clamped)
 end
 
 -- The places of a thread, one after the other; those outside of the grid return nothing where that is looked at.
-local function write_rounds(w, typed, unroll, outside)
-  write_round(w, typed, unroll)
+local function write_rounds(w, typed, unroll, outside, clamped)
+  write_round(w, typed, unroll, clamped)
   write_none(w, typed, "q")
   put(w, "const auto one = [&]() {\n" .. (outside and "if (" .. outside .. ") return;\n" or ""))
   write_vars(w, typed)
@@ -240,21 +245,22 @@ end
 local function write_later(w, typed, unroll)
   local later = {}
   w.later = not w.joined and later
-  local reads = written(w, write_rounds, typed, unroll)
+  local reads = written(w, write_rounds, typed, unroll, nil, not w.joined)
   w.later = nil
   for k = 1, #later do put(w, later[k].kind .. " k" .. k .. "[" .. w.rounds .. "];\n") end
   put(w, reads)
   if #later == 0 then return end
-  write_round(w, typed, unroll)
+  write_round(w, typed, unroll, true)
+  put(w, "if (!in) continue;\n")
   for k = 1, #later do put(w, later[k].to .. " = k" .. k .. "[round];\n") end
   put(w, "}\n")
 end
 
 local function write_bodies(w, typed)
   local ranges, outside = w.check and range_tests.write(typed, w.block), outside_of(typed)
-  put(w, "bool fast = true, near = true, some = false;\nfor (unsigned round = 0; round < " .. w.rounds .. "; round++) {\n")
-  write_place(w, typed, w.of_block, true)
-  put(w, "const bool in = !(" .. outside .. ");\nsome |= in, fast &= in;\n" .. (ranges and ranges.text or "") .. "}\nif (fast) {\n")
+  put(w, "bool fast = true, near = true, some = false;\n")
+  write_round(w, typed, nil, true)
+  put(w, "some |= in" .. (w.joined and ", fast &= in" or "") .. ";\n" .. (ranges and ranges.text or "") .. "}\n" .. (w.joined and "" or "if (!some) return;\n") .. "if (fast) {\n")
   w.fast, w.inside, w.copy, w.wanted = ranges and true or false, ranges and ranges.inside or {}, 2, {}
   write_later(w, typed, next(w.stops) and "1" or "4")
   put(w, "} else {\n")

@@ -179,7 +179,7 @@ local statements = {
     local to = not tests(w, n) and later(w, element_text(w, n), storage[kept])
     if not to then
       local place, ndim = place_text(w, n)
-      put(w, "{ const auto x = " .. value .. "; if (auto at = " .. tested(w, "at", ndim) .. "(" .. place .. ")) tk_put(*at, x); }\n")
+      put(w, (w.later and "if (in) " or "") .. "{ const auto x = " .. value .. "; if (auto at = " .. tested(w, "at", ndim) .. "(" .. place .. ")) tk_put(*at, x); }\n")
     elseif packed[kept] or n.value.type == "f" and not find(kept, "float") then
       put(w, "tk_put(" .. to .. ", " .. value .. ");\n")
     else
