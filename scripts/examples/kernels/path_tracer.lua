@@ -81,7 +81,7 @@ local trace = tide.kernel(function(i, j, image, scene, camera, seed)
       light = light + left * colour * 6
       break
     end
-    local u, v = tide.random.uniform(seed, pixel, bounce, 3), tide.random.uniform(seed, pixel, bounce, 4)
+    local u, v = tide.random.uniform(seed, pixel, 2 * bounce + 1), tide.random.uniform(seed, pixel, 2 * bounce + 2)
     if kind == CLAY then
       if k == 1 and (place.x // 1 + place.z // 1) % 2 == 0 then colour = colour * 0.55 end
       ray = normal + anywhere(u, v) * 0.999
