@@ -352,7 +352,7 @@ end
 
 local own_elements, own_rounds = 2048, 8 -- of a tensor at most; places of a part for each of them at least
 
--- A part of a grid that adds to elements of its own works on other slots, in which the addresses are theirs.
+-- A part of a grid that adds to elements of its own works on other slots: these hold the addresses of its elements.
 local function write_own(w, typed, places)
   local first, slots = kernel.slots(typed)
   local sum, tests, begins, ends = {}, {}, {}, {}
