@@ -61,13 +61,10 @@ tide_status tide__driver_assemble(tide_image *out, char **log, const char *sourc
   if (device < 0) return tide__cuda_host->fail(TIDE_LIBRARY, "jit: no device of %s is open", arch);
   char *text = calloc(1, LOG);
   if (!text) return tide__cuda_host->fail(TIDE_MEMORY, "jit: no host memory");
-  enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-  cuda_scope scope = cuda_enter(device);
-  cudaThreadExchangeStreamCaptureMode(&mode);
+  CUDA_ON(device);
+  CUDA_RELAXED_FULLY;
   out->bytes = NULL;
   int rc = (int)assemble(out, source, text, LOG);
-  cudaThreadExchangeStreamCaptureMode(&mode);
-  cuda_leave(scope);
   if (log && rc == CUDA_ERROR_INVALID_PTX && *text) /* what it says of other failures is about the machine */
     *log = text;
   else

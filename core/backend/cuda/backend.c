@@ -4,8 +4,7 @@
  * in state.c, pinned slots and mailboxes in wait.c, cuBLAS handles in gemm.c. Nothing here knows tensors, and nothing
  * is decided here.
  *
- * Invariant: every slot leaves the calling thread's CUDA context as it found it, see cuda_enter. */
-#include "internal.h"
+ * Invariant: every slot leaves the calling thread's CUDA context as it found it, see CUDA_ON. */
 #include "jit.h"
 
 void tide__cuda_close(void) {

@@ -90,10 +90,9 @@ tide_status tide__cuda_capture_place(tide_capture_place *out, void *stream) {
   size_t n = 0;
   const int room = (int)(sizeof out->node / sizeof *out->node);
   TIDE_TRY(open_driver());
-  cuda_scope scope = cuda_enter(s->device);
-  int rc = (int)driver.capture_info(s->handle, &state, NULL, NULL, &nodes, &edges, &n);
-  cuda_leave(scope);
-  TIDE_TRY(tide__cuda_check(s->device, "bind", rc));
+  CUDA_ON(s->device);
+  const CUresult rc = driver.capture_info(s->handle, &state, NULL, NULL, &nodes, &edges, &n);
+  TIDE_TRY(tide__cuda_check(s->device, "bind", (int)rc));
   if (state != CU_STREAM_CAPTURE_STATUS_ACTIVE)
     return tide__cuda_host->fail(TIDE_STATE, "bind: the stream is not captured, expected a capture under way");
   out->n = n > (size_t)room ? -1 : (int)n;
@@ -225,7 +224,7 @@ READ_NODE(read_fill, fill_image, CU_GRAPH_NODE_TYPE_MEMSET, fill_get)
 tide_status tide__cuda_node_read(tide_node_image **out, void *node, int device) {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
   TIDE_TRY(open_driver());
-  cuda_scope scope = cuda_enter(device);
+  CUDA_ON(device);
   tide_status status = tide__cuda_check(device, "bind", (int)driver.type(node, &type));
   if (status == TIDE_OK) switch ((int)type) {
     case CU_GRAPH_NODE_TYPE_KERNEL: status = read_kernel(out, node, device); break;
@@ -237,7 +236,6 @@ tide_status tide__cuda_node_read(tide_node_image **out, void *node, int device) 
                                      "of type %d",
                                      (int)type);
     }
-  cuda_leave(scope);
   return status;
 }
 
@@ -266,9 +264,8 @@ tide_status tide__cuda_nodes_write(void *exec, void *const *node, const tide_nod
   CUcontext context = atomic_load_explicit(&tide__cuda_devices[device].context, memory_order_acquire);
   CUresult rc = CUDA_SUCCESS;
   int n = *count;
-  cuda_scope scope = cuda_enter(device);
+  CUDA_ON(device);
   for (*count = 0; *count < n; ++*count)
     if ((rc = write_node(exec, node[*count], image[*count], context)) != CUDA_SUCCESS) break;
-  cuda_leave(scope);
   return tide__cuda_check(device, "bind", (int)rc);
 }

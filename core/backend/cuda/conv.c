@@ -38,14 +38,8 @@ static tide_status product(tide_stream *stream, const tide_conv_args *a) {
 tide_status tide__cuda_conv(tide_stream *stream, const tide_conv_args *a) {
   if (is_product(a)) return product(stream, a);
   const cuda_stream *s = cuda_stream_of(stream);
-  cuda_scope scope = cuda_enter(s->device);
-  size_t bytes = tidek_conv_scratch(a);
-  cuda_leave(scope);
-  void *scratch = NULL;
-  if (bytes) TIDE_TRY(tide__cuda_host->scratch_get(&scratch, stream, bytes));
-  scope = cuda_enter(s->device);
-  int rc = tidek_conv(s->handle, a, scratch);
-  cuda_leave(scope);
-  if (scratch) tide__cuda_host->scratch_put(stream, scratch);
-  return tide__cuda_check(s->device, "conv", rc);
+  CUDA_SCRATCH(scratch);
+  CUDA_ON(s->device);
+  TIDE_TRY(cuda_scratch_get(&scratch, stream, tidek_conv_scratch(a)));
+  return tide__cuda_check(s->device, "conv", tidek_conv(s->handle, a, scratch.memory));
 }

@@ -12,7 +12,6 @@
 #include "internal.h"
 
 #include <cuda_profiler_api.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -247,10 +246,9 @@ static void stop(void) {
 static tide_status control(bool on) {
   int device = tide__cuda_any_device();
   if (device < 0) return TIDE_OK; /* nothing is in use: there is nothing to collect */
-  cuda_scope scope = cuda_enter(device);
-  int rc = (int)(on ? cudaProfilerStart() : cudaProfilerStop());
-  cuda_leave(scope);
-  return tide__cuda_check(device, on ? "profiler.start" : "profiler.stop", rc);
+  CUDA_ON(device);
+  return tide__cuda_check(device, on ? "profiler.start" : "profiler.stop",
+                          (int)(on ? cudaProfilerStart() : cudaProfilerStop()));
 }
 
 const tide_tracer tide__cuda_tracer = {

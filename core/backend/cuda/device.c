@@ -4,7 +4,7 @@
  * context is retained when the device is opened and stays until the process ends: the runtime's own state hangs on it,
  * and other libraries in the process may share it.
  *
- * Invariant: no call here gives a context to a device that is not opened, and cuda_enter is used only for opened
+ * Invariant: no call here gives a context to a device that is not opened, and CUDA_ON is used only for opened
  * devices. */
 #include "internal.h"
 
@@ -127,21 +127,18 @@ tide_status tide__cuda_device_props(tide_device_props *out, int device) {
 }
 
 tide_status tide__cuda_device_mem_info(size_t *free, size_t *total, int device) {
-  cuda_scope scope = cuda_enter(device);
-  int rc = (int)cudaMemGetInfo(free, total);
-  cuda_leave(scope);
-  return tide__cuda_check(device, "mem_get_info", rc);
+  CUDA_ON(device);
+  return tide__cuda_check(device, "mem_get_info", (int)cudaMemGetInfo(free, total));
 }
 
 /* Our own streams first, interruptibly; then what others have queued, by the runtime's wait, which cannot be
  * interrupted, and which would break a capture that is under way on another thread. */
 tide_status tide__cuda_device_sync(int device) {
   TIDE_TRY(tide__cuda_streams_drain(device));
-  cuda_scope scope = cuda_enter(device);
+  CUDA_ON(device);
   pthread_mutex_lock(&tide__cuda_capture_lock);
   int rc = atomic_load(&tide__cuda_captures) ? 0 : (int)cudaDeviceSynchronize();
   pthread_mutex_unlock(&tide__cuda_capture_lock);
-  cuda_leave(scope);
   TIDE_TRY(tide__cuda_check(device, "synchronize", rc));
   return tide__cuda_mail(device);
 }

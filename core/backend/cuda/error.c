@@ -22,9 +22,8 @@
 static bool context_gone(int device) {
   if (device < 0) return true;
   int least, greatest;
-  cuda_scope scope = cuda_enter(device);
+  CUDA_ON(device);
   bool gone = cudaDeviceGetStreamPriorityRange(&least, &greatest) != cudaSuccess;
-  cuda_leave(scope);
   cudaGetLastError();
   return gone;
 }
@@ -92,11 +91,8 @@ static void give_word(volatile uint32_t *word) { words.rest[(words.first + words
 
 /* Page-locked memory even while this thread captures a graph on some stream: nothing of it is queued. */
 static int alloc_words(void **out) {
-  enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-  cudaThreadExchangeStreamCaptureMode(&mode);
-  int rc = (int)cudaHostAlloc(out, WORDS * sizeof(uint32_t), cudaHostAllocPortable | cudaHostAllocMapped);
-  cudaThreadExchangeStreamCaptureMode(&mode);
-  return rc;
+  CUDA_RELAXED_FULLY;
+  return (int)cudaHostAlloc(out, WORDS * sizeof(uint32_t), cudaHostAllocPortable | cudaHostAllocMapped);
 }
 
 /* The lock is held and the device current. */
@@ -134,9 +130,8 @@ static tide_status take_word(cuda_stream *s) {
 
 void tide__cuda_progress_end(volatile uint32_t *word) {
   if (!word) return;
-  pthread_mutex_lock(&words.lock);
+  TIDE_LOCKED(&words.lock);
   if (words.room) give_word(word);
-  pthread_mutex_unlock(&words.lock);
 }
 
 /* Host memory has the same address on the device. */
@@ -154,10 +149,8 @@ tide_status tide__cuda_progress_note(void *stream, uint32_t value) {
   cuda_stream *s = stream;
   pthread_once(&write_once, write_open);
   if (!write_value) return tide__cuda_host->fail(TIDE_SUPPORT, "launch: the driver cannot write a stream's progress");
-  cuda_scope scope = cuda_enter(s->device);
-  tide_status status = write_word(s, value);
-  cuda_leave(scope);
-  return status;
+  CUDA_ON(s->device);
+  return write_word(s, value);
 }
 
 uint32_t tide__cuda_progress_read(void *stream) {
@@ -168,8 +161,8 @@ uint32_t tide__cuda_progress_read(void *stream) {
 void tide__cuda_progress_close(void) {
   int any = tide__cuda_any_device();
   if (any < 0) return;
-  cuda_scope scope = cuda_enter(any);
-  pthread_mutex_lock(&words.lock);
+  CUDA_ON(any);
+  TIDE_LOCKED(&words.lock);
   while (words.pieces) {
     piece *p = words.pieces;
     words.pieces = p->next;
@@ -178,7 +171,5 @@ void tide__cuda_progress_close(void) {
   }
   free(words.rest);
   words.rest = NULL, words.room = words.first = words.count = 0;
-  pthread_mutex_unlock(&words.lock);
-  cuda_leave(scope);
   cudaGetLastError();
 }

@@ -16,11 +16,8 @@
 static tide_status host_lock(void *ptr, size_t bytes) {
   int device = tide__cuda_any_device();
   if (device < 0) TIDE_TRY(tide__cuda_device_open(device = 0));
-  cuda_scope scope = cuda_enter(device);
-  cuda_relaxed relaxed = cuda_relax();
+  CUDA_ON_RELAXED(device);
   int rc = (int)cudaHostRegister(ptr, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
-  cuda_unrelax(relaxed);
-  cuda_leave(scope);
   if (rc != cudaErrorHostMemoryAlreadyRegistered && rc != cudaErrorInvalidValue)
     return tide__cuda_check(device, "host_register", rc);
   cudaGetLastError();
@@ -35,11 +32,8 @@ static tide_status host_lock(void *ptr, size_t bytes) {
 static void host_unlock(void *ptr) {
   int device = tide__cuda_any_device();
   if (device < 0) return;
-  cuda_scope scope = cuda_enter(device);
-  cuda_relaxed relaxed = cuda_relax();
+  CUDA_ON_RELAXED(device);
   if (cudaHostUnregister(ptr) != cudaSuccess) cudaGetLastError();
-  cuda_unrelax(relaxed);
-  cuda_leave(scope);
 }
 
 /* ---- memory ---- */
@@ -51,12 +45,9 @@ typedef struct opened {
 
 static void memory_close(int device, void *memory) {
   opened *o = memory;
-  cuda_scope scope = cuda_enter(device);
-  cuda_relaxed relaxed = cuda_relax();
+  CUDA_ON_RELAXED(device);
   if (o->ptr && cudaFree(o->ptr) != cudaSuccess) cudaGetLastError();
   if (cudaDestroyExternalMemory(o->memory) != cudaSuccess) cudaGetLastError();
-  cuda_unrelax(relaxed);
-  cuda_leave(scope);
   free(o);
 }
 
@@ -67,14 +58,13 @@ static tide_status memory_open(void **out, void **ptr, int device, int fd, size_
   if (!o) return tide__cuda_host->fail(TIDE_MEMORY, "import_memory: no host memory");
   desc.handle.fd = dup(fd); /* what the driver has imported it closes, also where the mapping fails */
   desc.flags = dedicated ? cudaExternalMemoryDedicated : 0;
-  cuda_scope scope = cuda_enter(device);
+  CUDA_ON(device);
   int rc = (int)cudaImportExternalMemory(&o->memory, &desc), mapped = 0;
   if (rc)
     close(desc.handle.fd);
   else
     mapped = (int)cudaExternalMemoryGetMappedBuffer(&o->ptr, o->memory, &buffer);
   if (mapped) cudaDestroyExternalMemory(o->memory);
-  cuda_leave(scope);
   if (rc || mapped) {
     free(o);
     return tide__cuda_fail(device, "import_memory", rc ? rc : mapped);
@@ -91,20 +81,15 @@ static tide_status semaphore_open(void **out, int device, int fd, bool timeline)
                                                                   : cudaExternalSemaphoreHandleTypeOpaqueFd};
   cudaExternalSemaphore_t s;
   desc.handle.fd = fd;
-  cuda_scope scope = cuda_enter(device);
-  int rc = (int)cudaImportExternalSemaphore(&s, &desc);
-  cuda_leave(scope);
-  TIDE_TRY(tide__cuda_check(device, "import_semaphore", rc));
+  CUDA_ON(device);
+  TIDE_TRY(tide__cuda_check(device, "import_semaphore", (int)cudaImportExternalSemaphore(&s, &desc)));
   *out = s;
   return TIDE_OK;
 }
 
 static void semaphore_close(int device, void *s) {
-  cuda_scope scope = cuda_enter(device);
-  cuda_relaxed relaxed = cuda_relax();
+  CUDA_ON_RELAXED(device);
   if (cudaDestroyExternalSemaphore(s) != cudaSuccess) cudaGetLastError();
-  cuda_unrelax(relaxed);
-  cuda_leave(scope);
 }
 
 static tide_status semaphore_wait(void *stream, void *semaphore, uint64_t value) {
@@ -112,10 +97,9 @@ static tide_status semaphore_wait(void *stream, void *semaphore, uint64_t value)
   const cudaExternalSemaphore_t handle = semaphore;
   struct cudaExternalSemaphoreWaitParams params = {0};
   params.params.fence.value = value;
-  cuda_scope scope = cuda_enter(s->device);
-  int rc = (int)cudaWaitExternalSemaphoresAsync(&handle, &params, 1, s->handle);
-  cuda_leave(scope);
-  return tide__cuda_check(s->device, "wait_semaphore", rc);
+  CUDA_ON(s->device);
+  return tide__cuda_check(s->device, "wait_semaphore",
+                          (int)cudaWaitExternalSemaphoresAsync(&handle, &params, 1, s->handle));
 }
 
 static tide_status semaphore_signal(void *stream, void *semaphore, uint64_t value) {
@@ -123,10 +107,9 @@ static tide_status semaphore_signal(void *stream, void *semaphore, uint64_t valu
   const cudaExternalSemaphore_t handle = semaphore;
   struct cudaExternalSemaphoreSignalParams params = {0};
   params.params.fence.value = value;
-  cuda_scope scope = cuda_enter(s->device);
-  int rc = (int)cudaSignalExternalSemaphoresAsync(&handle, &params, 1, s->handle);
-  cuda_leave(scope);
-  return tide__cuda_check(s->device, "signal_semaphore", rc);
+  CUDA_ON(s->device);
+  return tide__cuda_check(s->device, "signal_semaphore",
+                          (int)cudaSignalExternalSemaphoresAsync(&handle, &params, 1, s->handle));
 }
 
 /* ---- OpenGL ---- */
@@ -149,38 +132,33 @@ static tide_status gl_open(void **out, int device, uint32_t name, uint32_t targe
   pthread_once(&gl_once, gl_find);
   if (!gl.buffer || !gl.image)
     return tide__cuda_host->fail(TIDE_SUPPORT, "import_gl: the driver has no calls for OpenGL");
-  cuda_scope scope = cuda_enter(device);
-  int rc = (int)(target ? gl.image(&resource, name, target, cudaGraphicsRegisterFlagsWriteDiscard)
-                        : gl.buffer(&resource, name, cudaGraphicsRegisterFlagsNone));
-  cuda_leave(scope);
-  TIDE_TRY(tide__cuda_check(device, "import_gl", rc));
+  CUDA_ON(device);
+  TIDE_TRY(tide__cuda_check(device, "import_gl",
+                            (int)(target ? gl.image(&resource, name, target, cudaGraphicsRegisterFlagsWriteDiscard)
+                                         : gl.buffer(&resource, name, cudaGraphicsRegisterFlagsNone))));
   *out = resource;
   return TIDE_OK;
 }
 
 static void gl_close(int device, void *resource) {
-  cuda_scope scope = cuda_enter(device);
+  CUDA_ON(device);
   if (cudaGraphicsUnregisterResource(resource) != cudaSuccess) cudaGetLastError();
-  cuda_leave(scope);
 }
 
 static tide_status gl_unmap(void *stream, void *resource) {
   const cuda_stream *s = stream;
   cudaGraphicsResource_t r = resource;
-  cuda_scope scope = cuda_enter(s->device);
-  int rc = (int)cudaGraphicsUnmapResources(1, &r, s->handle);
-  cuda_leave(scope);
-  return tide__cuda_check(s->device, "release", rc);
+  CUDA_ON(s->device);
+  return tide__cuda_check(s->device, "release", (int)cudaGraphicsUnmapResources(1, &r, s->handle));
 }
 
 static tide_status gl_map(void **ptr, size_t *bytes, void *stream, void *resource) {
   const cuda_stream *s = stream;
   cudaGraphicsResource_t r = resource;
-  cuda_scope scope = cuda_enter(s->device);
+  CUDA_ON(s->device);
   int rc = (int)cudaGraphicsMapResources(1, &r, s->handle);
   if (!rc && (rc = (int)cudaGraphicsResourceGetMappedPointer(ptr, bytes, r)))
     cudaGraphicsUnmapResources(1, &r, s->handle);
-  cuda_leave(scope);
   return tide__cuda_check(s->device, "acquire", rc);
 }
 
@@ -188,7 +166,7 @@ static tide_status gl_write(void *stream, void *resource, const void *src, size_
   const cuda_stream *s = stream;
   cudaGraphicsResource_t r = resource;
   cudaArray_t array;
-  cuda_scope scope = cuda_enter(s->device);
+  CUDA_ON(s->device);
   int rc = (int)cudaGraphicsMapResources(1, &r, s->handle);
   if (!rc) {
     rc = (int)cudaGraphicsSubResourceGetMappedArray(&array, r, 0, 0);
@@ -196,7 +174,6 @@ static tide_status gl_write(void *stream, void *resource, const void *src, size_
     int unmapped = (int)cudaGraphicsUnmapResources(1, &r, s->handle);
     if (!rc) rc = unmapped;
   }
-  cuda_leave(scope);
   return tide__cuda_check(s->device, "gl_texture_write", rc);
 }
 

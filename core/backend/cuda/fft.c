@@ -64,14 +64,12 @@ static int make(int handle, size_t *work, const tide_fft_shape *shape) {
   for (int d = 0; d < shape->rank; d++) n[d] = shape->n[d];
   int code = cufft.set_auto_allocation(handle, 0);
   if (code) return code;
-  enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-  cudaThreadExchangeStreamCaptureMode(&mode);
+  CUDA_RELAXED_FULLY;
   code = cufft.make_plan(handle, shape->rank, n, in.embed, in.stride, in.distance, out.embed, out.stride, out.distance,
                          type_of(shape), shape->batch, work);
   /* Tables go up by the legacy stream from pageable memory, perhaps not to their end, and our streams do not wait for
    * that one. */
   if (!code && cudaStreamSynchronize(cudaStreamLegacy)) cudaGetLastError();
-  cudaThreadExchangeStreamCaptureMode(&mode);
   return code;
 }
 
@@ -80,30 +78,23 @@ tide_status tide__cuda_fft_plan_new(void **out, size_t *work, int device, const 
   if (fft_problem[0]) return tide__cuda_host->fail(TIDE_LIBRARY, "fft: %s", fft_problem);
   fft_plan *plan = malloc(sizeof *plan);
   if (!plan) return tide__cuda_host->fail(TIDE_MEMORY, "fft: no host memory for a plan");
-  cuda_scope scope = cuda_enter(device);
+  CUDA_ON(device);
   int code = cufft.create(&plan->handle);
   if (!code) {
     code = make(plan->handle, work, shape);
     if (code) cufft.destroy(plan->handle);
   }
-  tide_status status = code ? fft_fail("cufftMakePlanMany64", code) : TIDE_OK;
-  cuda_leave(scope);
-  if (code)
-    free(plan);
-  else
-    *out = plan;
-  return status;
+  if (!code) return *out = plan, TIDE_OK;
+  free(plan);
+  return fft_fail("cufftMakePlanMany64", code);
 }
 
 void tide__cuda_fft_plan_free(int device, void *handle) {
   fft_plan *plan = handle;
-  cuda_scope scope = cuda_enter(device);
-  enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-  cudaThreadExchangeStreamCaptureMode(&mode);
+  CUDA_ON(device);
+  CUDA_RELAXED_FULLY;
   cufft.destroy(plan->handle);
-  cudaThreadExchangeStreamCaptureMode(&mode);
   cudaGetLastError();
-  cuda_leave(scope);
   free(plan);
 }
 
@@ -125,11 +116,9 @@ static int execute(int handle, const tide_fft_args *a) {
 tide_status tide__cuda_fft(tide_stream *stream, const tide_fft_args *a) {
   const cuda_stream *s = cuda_stream_of(stream);
   const fft_plan *plan = a->plan;
-  cuda_scope scope = cuda_enter(s->device);
+  CUDA_ON(s->device);
   int code = cufft.set_stream(plan->handle, s->handle);
   if (!code && a->head.ptr[2]) code = cufft.set_work_area(plan->handle, a->head.ptr[2]);
   if (!code) code = execute(plan->handle, a);
-  tide_status status = code ? fft_fail("cufftExec", code) : TIDE_OK;
-  cuda_leave(scope);
-  return status;
+  return code ? fft_fail("cufftExec", code) : TIDE_OK;
 }

@@ -63,9 +63,8 @@ static tide_status handle_take(blas_handle **out, const cuda_stream *s) {
   if (!h) {
     h = calloc(1, sizeof *h);
     if (!h) return tide__cuda_host->fail(TIDE_MEMORY, "matmul: no host memory");
-    cuda_relaxed relaxed = cuda_relax();
+    CUDA_RELAXED;
     status = blas.create(&h->handle);
-    cuda_unrelax(relaxed);
     if (!status) status = blas.set_stream(h->handle, s->handle);
   } else if (h->stream != s->handle) {
     status = blas.set_stream(h->handle, s->handle);
@@ -81,9 +80,8 @@ static tide_status handle_take(blas_handle **out, const cuda_stream *s) {
 }
 
 static void handle_put(blas_handle *h, int device) {
-  pthread_mutex_lock(&handles_lock);
+  TIDE_LOCKED(&handles_lock);
   h->next = handles[device], handles[device] = h;
-  pthread_mutex_unlock(&handles_lock);
 }
 
 /* ---- the handle for others ---- */
@@ -95,35 +93,30 @@ tide_status tide__cuda_blas_handle(uint64_t *out, tide_stream *stream) {
   const cuda_stream *s = cuda_stream_of(stream);
   pthread_once(&blas_once, blas_open);
   if (blas_problem[0]) return tide__cuda_host->fail(TIDE_LIBRARY, "current_blas_handle: %s", blas_problem);
-  cuda_scope scope = cuda_enter(s->device);
-  pthread_mutex_lock(&handles_lock);
+  CUDA_ON(s->device);
+  TIDE_LOCKED(&handles_lock);
   int status = user_handle[s->device] ? 0 : blas.create(&user_handle[s->device]);
   if (!status) status = blas.set_stream(user_handle[s->device], s->handle);
-  uint64_t handle = (uint64_t)(uintptr_t)user_handle[s->device];
-  pthread_mutex_unlock(&handles_lock);
-  cuda_leave(scope);
   if (status) return blas_fail("cublasCreate", status);
-  *out = handle;
+  *out = (uint64_t)(uintptr_t)user_handle[s->device];
   return TIDE_OK;
 }
 
 void tide__cuda_gemm_close(void) {
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
     if (user_handle[d]) {
-      cuda_scope scope = cuda_enter(d);
+      CUDA_ON(d);
       blas.destroy(user_handle[d]);
       user_handle[d] = NULL;
-      cuda_leave(scope);
     }
     if (!handles[d]) continue;
-    cuda_scope scope = cuda_enter(d);
+    CUDA_ON(d);
     for (blas_handle *h = handles[d], *next; h; h = next) {
       next = h->next;
       blas.destroy(h->handle);
       free(h);
     }
     handles[d] = NULL;
-    cuda_leave(scope);
   }
   cudaGetLastError();
 }
@@ -196,21 +189,14 @@ static tide_status with_workspace(const cuda_stream *s, tide_stream *stream, bla
 
 tide_status tide__cuda_gemm(tide_stream *stream, const tide_gemm_args *a) {
   const cuda_stream *s = cuda_stream_of(stream);
-  cuda_scope scope = cuda_enter(s->device);
-  tide_status status;
-  if (a->dtype <= TIDE_INT64) {
-    status = tide__cuda_check(s->device, "matmul", tidek_gemm_integer(s->handle, a));
-  } else if (tidek_gemm_is_small(a)) {
-    status = tide__cuda_check(s->device, "matmul", tidek_gemm_small(s->handle, a));
-  } else {
-    blas_handle *h = NULL;
-    pthread_once(&blas_once, blas_open);
-    status = blas_problem[0] ? tide__cuda_host->fail(TIDE_LIBRARY, "matmul: %s", blas_problem) : handle_take(&h, s);
-    if (status == TIDE_OK) {
-      status = with_workspace(s, stream, h, a);
-      handle_put(h, s->device);
-    }
-  }
-  cuda_leave(scope);
+  CUDA_ON(s->device);
+  if (a->dtype <= TIDE_INT64) return tide__cuda_check(s->device, "matmul", tidek_gemm_integer(s->handle, a));
+  if (tidek_gemm_is_small(a)) return tide__cuda_check(s->device, "matmul", tidek_gemm_small(s->handle, a));
+  blas_handle *h = NULL;
+  pthread_once(&blas_once, blas_open);
+  if (blas_problem[0]) return tide__cuda_host->fail(TIDE_LIBRARY, "matmul: %s", blas_problem);
+  TIDE_TRY(handle_take(&h, s));
+  tide_status status = with_workspace(s, stream, h, a);
+  handle_put(h, s->device);
   return status;
 }

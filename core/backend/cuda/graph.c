@@ -2,8 +2,8 @@
  *
  * A capture forbids the threads that its mode names some calls that have nothing to do with it: allocating, asking
  * events, opening libraries. Where such a call is ours and harmless, the thread is switched to the relaxed mode around
- * it (cuda_relax), which costs nothing while nobody captures. What may not be asked at all while a stream is captured,
- * the end of the device, is left out by those who would ask (device.c, stream.c).
+ * it (CUDA_RELAXED), which costs nothing while nobody captures. What may not be asked at all while a stream is
+ * captured, the end of the device, is left out by those who would ask (device.c, stream.c).
  *
  * Kernels keep their programmatic dependent launch in captures: every kernel of ours waits for its predecessors before
  * it touches memory, so an edge that lets it start early changes nothing that it sees.
@@ -17,13 +17,12 @@ tide_status tide__cuda_capture_begin(void *stream, int mode) {
   static const enum cudaStreamCaptureMode modes[] = {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal,
                                                      cudaStreamCaptureModeRelaxed};
   const cuda_stream *s = stream;
-  cuda_scope scope = cuda_enter(s->device);
+  CUDA_ON(s->device);
   pthread_mutex_lock(&tide__cuda_capture_lock);
   atomic_fetch_add(&tide__cuda_captures, 1);
   int rc = (int)cudaStreamBeginCapture(s->handle, modes[mode]);
   if (rc) atomic_fetch_sub(&tide__cuda_captures, 1);
   pthread_mutex_unlock(&tide__cuda_capture_lock);
-  cuda_leave(scope);
   return tide__cuda_check(s->device, "capture_begin", rc);
 }
 
@@ -31,11 +30,10 @@ tide_status tide__cuda_capture_end(void **graph, void *stream) {
   const cuda_stream *s = stream;
   cudaGraph_t made = NULL;
   *graph = NULL;
-  cuda_scope scope = cuda_enter(s->device);
+  CUDA_ON(s->device);
   int rc = (int)cudaStreamEndCapture(s->handle, &made);
   if (rc && made) cudaGraphDestroy(made);
   atomic_fetch_sub(&tide__cuda_captures, 1);
-  cuda_leave(scope);
   if (rc == cudaErrorStreamCaptureUnjoined) {
     cudaGetLastError();
     return tide__cuda_host->fail(
@@ -50,10 +48,8 @@ tide_status tide__cuda_capture_end(void **graph, void *stream) {
 tide_status tide__cuda_capture_query(tide_capture_state *out, void *stream) {
   const cuda_stream *s = stream;
   enum cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
-  cuda_scope scope = cuda_enter(s->device);
-  int rc = (int)cudaStreamIsCapturing(s->handle, &state);
-  cuda_leave(scope);
-  TIDE_TRY(tide__cuda_check(s->device, "capture_query", rc));
+  CUDA_ON(s->device);
+  TIDE_TRY(tide__cuda_check(s->device, "capture_query", (int)cudaStreamIsCapturing(s->handle, &state)));
   *out = state == cudaStreamCaptureStatusNone     ? TIDE_CAPTURE_NONE
          : state == cudaStreamCaptureStatusActive ? TIDE_CAPTURE_ACTIVE
                                                   : TIDE_CAPTURE_BROKEN;
@@ -62,31 +58,25 @@ tide_status tide__cuda_capture_query(tide_capture_state *out, void *stream) {
 
 tide_status tide__cuda_graph_instantiate(void **exec, void *graph, int device) {
   cudaGraphExec_t made = NULL;
-  cuda_scope scope = cuda_enter(device);
-  int rc = (int)cudaGraphInstantiate(&made, graph, 0);
-  cuda_leave(scope);
-  TIDE_TRY(tide__cuda_check(device, "instantiate", rc));
+  CUDA_ON(device);
+  TIDE_TRY(tide__cuda_check(device, "instantiate", (int)cudaGraphInstantiate(&made, graph, 0)));
   *exec = made;
   return TIDE_OK;
 }
 
 tide_status tide__cuda_graph_launch(void *exec, void *stream) {
   const cuda_stream *s = stream;
-  cuda_scope scope = cuda_enter(s->device);
+  CUDA_ON(s->device);
   int rc = tide__cuda_stop_replays(s->device, s->handle);
   if (!rc) rc = (int)cudaGraphLaunch(exec, s->handle);
-  cuda_leave(scope);
   return tide__cuda_check(s->device, "replay", rc);
 }
 
 /* These belong to no context, but without a current one the runtime would choose. */
 static void destroy(cudaGraph_t graph, cudaGraphExec_t exec) {
-  cuda_scope scope = cuda_enter(tide__cuda_any_device());
-  cuda_relaxed relaxed = cuda_relax();
+  CUDA_ON_RELAXED(tide__cuda_any_device());
   if (graph && cudaGraphDestroy(graph) != cudaSuccess) cudaGetLastError();
   if (exec && cudaGraphExecDestroy(exec) != cudaSuccess) cudaGetLastError();
-  cuda_unrelax(relaxed);
-  cuda_leave(scope);
 }
 
 void tide__cuda_graph_free(void *graph) { destroy(graph, NULL); }

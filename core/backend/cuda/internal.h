@@ -2,13 +2,12 @@
 #pragma once
 
 #include <cuda.h>
-#include <cuda_runtime_api.h>
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "backend/backend.h"
 #include "backend/library.h"
 #include "base/likely.h"
+#include "base/lock.h"
 #include "base/try.h"
 #include "tidek.h"
 
@@ -27,8 +26,8 @@ extern CUresult (*tide__cuda_ask_stream)(CUstream stream);
 extern CUresult (*tide__cuda_get_current)(CUcontext *out);
 extern CUresult (*tide__cuda_set_current)(CUcontext context);
 
-/* Makes the device's primary context current and gives the caller's back. A program that has none at all may keep that
- * of device 0, which it would have got anyway; so the common case costs one call. */
+/* Makes the device's primary context current, and the caller's again where the block is left. A program that has none
+ * at all may keep device 0's, which it gets anyway; so the common case costs one call. */
 typedef struct cuda_scope {
   CUcontext before;
   bool restore;
@@ -43,9 +42,12 @@ static inline cuda_scope cuda_enter(int device) {
   }
   return s;
 }
-static inline void cuda_leave(cuda_scope s) {
-  if (s.restore) tide__cuda_set_current(s.before);
+static inline void cuda_leave(const cuda_scope *s) {
+  if (s->restore) tide__cuda_set_current(s->before);
 }
+/* A declaration, once in a block. */
+#define CUDA_ON(device)                                                                                                \
+  __attribute__((cleanup(cuda_leave), unused)) const cuda_scope on_until_here_ = cuda_enter(device)
 int tide__cuda_any_device(void); /* an opened device, or -1 */
 
 extern _Atomic int tide__cuda_captures; /* those under way */
@@ -54,15 +56,23 @@ typedef struct cuda_relaxed {
   enum cudaStreamCaptureMode before;
   bool changed;
 } cuda_relaxed;
-static inline cuda_relaxed cuda_relax(void) {
+static inline cuda_relaxed cuda_relax(bool always) {
   cuda_relaxed r = {cudaStreamCaptureModeRelaxed, false};
-  if (TIDE_UNLIKELY(atomic_load_explicit(&tide__cuda_captures, memory_order_relaxed) != 0))
+  if (TIDE_UNLIKELY(always || atomic_load_explicit(&tide__cuda_captures, memory_order_relaxed) != 0))
     r.changed = cudaThreadExchangeStreamCaptureMode(&r.before) == cudaSuccess;
   return r;
 }
-static inline void cuda_unrelax(cuda_relaxed r) {
-  if (r.changed) cudaThreadExchangeStreamCaptureMode(&r.before);
+static inline void cuda_unrelax(cuda_relaxed *r) {
+  if (r->changed) cudaThreadExchangeStreamCaptureMode(&r->before);
 }
+/* Until the block is left, once in a block. FULLY: also where another library than tide captures. */
+#define CUDA_RELAXED       CUDA_RELAXED_WHERE(false)
+#define CUDA_RELAXED_FULLY CUDA_RELAXED_WHERE(true)
+#define CUDA_RELAXED_WHERE(always)                                                                                     \
+  __attribute__((cleanup(cuda_unrelax), unused)) cuda_relaxed relaxed_until_here_ = cuda_relax(always)
+#define CUDA_ON_RELAXED(device)                                                                                        \
+  CUDA_ON(device);                                                                                                     \
+  CUDA_RELAXED
 
 typedef struct cuda_stream {
   cudaStream_t handle;
@@ -73,6 +83,20 @@ typedef struct cuda_stream {
   _Atomic(volatile uint32_t *) progress; /* error.c; NULL before the first note */
   struct cuda_stream *next;
 } cuda_stream;
+/* Scratch memory of core's, which goes back where the block is left: what is queued by then may use it. */
+typedef struct cuda_scratch {
+  void *memory; /* NULL: none was wanted */
+  tide_stream *stream;
+} cuda_scratch;
+static inline tide_status cuda_scratch_get(cuda_scratch *s, tide_stream *stream, size_t bytes) {
+  s->stream = stream;
+  return bytes ? tide__cuda_host->scratch_get(&s->memory, stream, bytes) : TIDE_OK;
+}
+static inline void cuda_scratch_put(const cuda_scratch *s) {
+  if (s->memory) tide__cuda_host->scratch_put(s->stream, s->memory);
+}
+#define CUDA_SCRATCH(name) __attribute__((cleanup(cuda_scratch_put))) cuda_scratch name = {NULL, NULL}
+
 typedef struct cuda_event {
   cudaEvent_t handle;
   int device;

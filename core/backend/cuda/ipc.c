@@ -14,10 +14,8 @@ _Static_assert(sizeof(cudaIpcMemHandle_t) == TIDE_IPC_BYTES && sizeof(cudaIpcEve
 
 tide_status tide__cuda_ipc_mem_export(tide_ipc_handle *out, int device, void *ptr) {
   cudaIpcMemHandle_t handle;
-  cuda_scope scope = cuda_enter(device);
-  int rc = (int)cudaIpcGetMemHandle(&handle, ptr);
-  cuda_leave(scope);
-  TIDE_TRY(tide__cuda_check(device, "ipc_handle", rc));
+  CUDA_ON(device);
+  TIDE_TRY(tide__cuda_check(device, "ipc_handle", (int)cudaIpcGetMemHandle(&handle, ptr)));
   memcpy(out, &handle, sizeof *out);
   return TIDE_OK;
 }
@@ -26,27 +24,23 @@ tide_status tide__cuda_ipc_mem_open(void **out, int device, const tide_ipc_handl
   cudaIpcMemHandle_t h;
   void *ptr = NULL;
   memcpy(&h, handle, sizeof h);
-  cuda_scope scope = cuda_enter(device);
-  int rc = (int)cudaIpcOpenMemHandle(&ptr, h, cudaIpcMemLazyEnablePeerAccess);
-  cuda_leave(scope);
-  TIDE_TRY(tide__cuda_check(device, "tensor_from_ipc", rc));
+  CUDA_ON(device);
+  TIDE_TRY(
+      tide__cuda_check(device, "tensor_from_ipc", (int)cudaIpcOpenMemHandle(&ptr, h, cudaIpcMemLazyEnablePeerAccess)));
   *out = ptr;
   return TIDE_OK;
 }
 
 void tide__cuda_ipc_mem_close(int device, void *ptr) {
-  cuda_scope scope = cuda_enter(device);
+  CUDA_ON(device);
   if (cudaIpcCloseMemHandle(ptr) != cudaSuccess) cudaGetLastError();
-  cuda_leave(scope);
 }
 
 tide_status tide__cuda_ipc_event_export(tide_ipc_handle *out, void *event) {
   const cuda_event *e = event;
   cudaIpcEventHandle_t handle;
-  cuda_scope scope = cuda_enter(e->device);
-  int rc = (int)cudaIpcGetEventHandle(&handle, e->handle);
-  cuda_leave(scope);
-  TIDE_TRY(tide__cuda_check(e->device, "ipc_handle", rc));
+  CUDA_ON(e->device);
+  TIDE_TRY(tide__cuda_check(e->device, "ipc_handle", (int)cudaIpcGetEventHandle(&handle, e->handle)));
   memcpy(out, &handle, sizeof *out);
   return TIDE_OK;
 }
@@ -57,9 +51,8 @@ tide_status tide__cuda_ipc_event_open(void **out, int device, const tide_ipc_han
   if (!e) return tide__cuda_host->fail(TIDE_MEMORY, "from_ipc_handle: no host memory");
   memcpy(&h, handle, sizeof h);
   e->device = device, e->flags = TIDE_EVENT_INTERPROCESS;
-  cuda_scope scope = cuda_enter(device);
+  CUDA_ON(device);
   int rc = (int)cudaIpcOpenEventHandle(&e->handle, h);
-  cuda_leave(scope);
   if (rc) {
     free(e);
     return tide__cuda_fail(device, "from_ipc_handle", rc);

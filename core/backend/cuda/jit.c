@@ -49,19 +49,14 @@ static tide_status arch(char *text, size_t size, int device) {
 
 static tide_status load(void **module, const void *image, size_t bytes, int device) {
   TIDE_TRY(tide__cuda_driver_ready());
-  enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-  cuda_scope scope = cuda_enter(device);
-  cudaThreadExchangeStreamCaptureMode(&mode);
-  int rc = (int)tide__cuda_driver.load((CUmodule *)module, image);
-  cudaThreadExchangeStreamCaptureMode(&mode);
-  cuda_leave(scope);
-  return tide__cuda_check(device, "jit", rc);
+  CUDA_ON(device);
+  CUDA_RELAXED_FULLY;
+  return tide__cuda_check(device, "jit", (int)tide__cuda_driver.load((CUmodule *)module, image));
 }
 
 static void unload(void *module, int device) {
-  cuda_scope scope = cuda_enter(device);
+  CUDA_ON(device);
   tide__cuda_driver.unload(module);
-  cuda_leave(scope);
 }
 
 static int attribute(CUfunction function, CUfunction_attribute which) {
@@ -71,14 +66,13 @@ static int attribute(CUfunction function, CUfunction_attribute which) {
 
 static tide_status function(void **out, tide_function_info *info, void *module, const char *name, int device) {
   CUfunction f = NULL;
-  cuda_scope scope = cuda_enter(device);
+  CUDA_ON(device);
   int rc = (int)tide__cuda_driver.function(&f, module, name);
   if (!rc)
     *info = (tide_function_info){.max_threads = attribute(f, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
                                  .registers = attribute(f, CU_FUNC_ATTRIBUTE_NUM_REGS),
                                  .shared = attribute(f, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES),
                                  .local = attribute(f, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)};
-  cuda_leave(scope);
   *out = f;
   return tide__cuda_check(device, "jit", rc);
 }
@@ -113,12 +107,11 @@ static tide_status launch(tide_stream *stream, void *handle, const tide_launch *
                                  .hStream = s->handle,
                                  .attrs = &dependent,
                                  .numAttrs = a->elementwise && !tidek_plain_launches};
-  cuda_scope scope = cuda_enter(s->device);
+  CUDA_ON(s->device);
   CUresult rc = CUDA_SUCCESS;
   if (a->shared > PLAIN_SHARED)
     rc = tide__cuda_driver.set_attribute(handle, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)a->shared);
   if (!rc) rc = tide__cuda_driver.launch(&config, handle, params, NULL);
-  cuda_leave(scope);
   return tide__cuda_check(s->device, "launch", (int)rc);
 }
 

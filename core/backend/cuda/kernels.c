@@ -11,10 +11,8 @@
 #define SLOT(name, args, launcher)                                                                                     \
   tide_status tide__cuda_##name(tide_stream *stream, const args *a) {                                                  \
     const cuda_stream *s = cuda_stream_of(stream);                                                                     \
-    cuda_scope scope = cuda_enter(s->device);                                                                          \
-    int rc = launcher(s->handle, a);                                                                                   \
-    cuda_leave(scope);                                                                                                 \
-    return tide__cuda_check(s->device, #name, rc);                                                                     \
+    CUDA_ON(s->device);                                                                                                \
+    return tide__cuda_check(s->device, #name, launcher(s->handle, a));                                                 \
   }
 
 static int launch_elementwise(cudaStream_t stream, const tide_elementwise_args *a) {
@@ -46,19 +44,14 @@ SLOT(sample, tide_sample_args, tidek_sample)
 tide_status tide__cuda_reduce(tide_stream *stream, const tide_reduce_args *a) {
   const cuda_stream *s = cuda_stream_of(stream);
   int sms = tide__cuda_devices[s->device].multiprocessors;
-  size_t bytes = tidek_reduce_scratch(a, sms);
-  void *scratch = NULL;
-  if (bytes) TIDE_TRY(tide__cuda_host->scratch_get(&scratch, stream, bytes));
-  cuda_scope scope = cuda_enter(s->device);
-  int rc = tidek_reduce(s->handle, a, sms, scratch);
-  cuda_leave(scope);
-  if (scratch) tide__cuda_host->scratch_put(stream, scratch);
-  if (rc == cudaErrorNotSupported) {
-    cudaGetLastError();
-    return tide__cuda_host->fail(TIDE_SUPPORT, "reduce: operation %d does not accumulate in dtype %d on CUDA", a->op,
-                                 a->acc);
-  }
-  return tide__cuda_check(s->device, "reduce", rc);
+  CUDA_SCRATCH(scratch);
+  CUDA_ON(s->device);
+  TIDE_TRY(cuda_scratch_get(&scratch, stream, tidek_reduce_scratch(a, sms)));
+  int rc = tidek_reduce(s->handle, a, sms, scratch.memory);
+  if (rc != cudaErrorNotSupported) return tide__cuda_check(s->device, "reduce", rc);
+  cudaGetLastError();
+  return tide__cuda_host->fail(TIDE_SUPPORT, "reduce: operation %d does not accumulate in dtype %d on CUDA", a->op,
+                               a->acc);
 }
 
 /* A slot whose kernel says by tidek_<name>_scratch how much it wants. */
@@ -66,38 +59,26 @@ tide_status tide__cuda_reduce(tide_stream *stream, const tide_reduce_args *a) {
   tide_status tide__cuda_##name(tide_stream *stream, const args *a) {                                                  \
     const cuda_stream *s = cuda_stream_of(stream);                                                                     \
     size_t bytes = 0;                                                                                                  \
-    void *scratch = NULL;                                                                                              \
-    cuda_scope scope = cuda_enter(s->device);                                                                          \
-    int rc = tidek_##name##_scratch(&bytes, a);                                                                        \
-    cuda_leave(scope);                                                                                                 \
-    TIDE_TRY(tide__cuda_check(s->device, #name, rc));                                                                  \
-    TIDE_TRY(tide__cuda_host->scratch_get(&scratch, stream, bytes ? bytes : 1));                                       \
-    scope = cuda_enter(s->device);                                                                                     \
-    rc = tidek_##name(s->handle, a, scratch, bytes);                                                                   \
-    cuda_leave(scope);                                                                                                 \
-    tide__cuda_host->scratch_put(stream, scratch);                                                                     \
-    return tide__cuda_check(s->device, #name, rc);                                                                     \
+    CUDA_SCRATCH(scratch);                                                                                             \
+    CUDA_ON(s->device);                                                                                                \
+    TIDE_TRY(tide__cuda_check(s->device, #name, tidek_##name##_scratch(&bytes, a)));                                   \
+    TIDE_TRY(cuda_scratch_get(&scratch, stream, bytes ? bytes : 1));                                                   \
+    return tide__cuda_check(s->device, #name, tidek_##name(s->handle, a, scratch.memory, bytes));                      \
   }
 SCRATCH_SLOT(randperm, tide_randperm_args)
 SCRATCH_SLOT(sort, tide_sort_args)
-#undef SCRATCH_SLOT
 
 /* A slot that often wants none, and whose kernel cannot fail to say so. */
 #define LINE_SLOT(name)                                                                                                \
   tide_status tide__cuda_##name(tide_stream *stream, const tide_scan_args *a) {                                        \
     const cuda_stream *s = cuda_stream_of(stream);                                                                     \
-    size_t bytes = tidek_##name##_scratch(a);                                                                          \
-    void *scratch = NULL;                                                                                              \
-    if (bytes) TIDE_TRY(tide__cuda_host->scratch_get(&scratch, stream, bytes));                                        \
-    cuda_scope scope = cuda_enter(s->device);                                                                          \
-    int rc = tidek_##name(s->handle, a, scratch);                                                                      \
-    cuda_leave(scope);                                                                                                 \
-    if (scratch) tide__cuda_host->scratch_put(stream, scratch);                                                        \
-    return tide__cuda_check(s->device, #name, rc);                                                                     \
+    CUDA_SCRATCH(scratch);                                                                                             \
+    CUDA_ON(s->device);                                                                                                \
+    TIDE_TRY(cuda_scratch_get(&scratch, stream, tidek_##name##_scratch(a)));                                           \
+    return tide__cuda_check(s->device, #name, tidek_##name(s->handle, a, scratch.memory));                             \
   }
 LINE_SLOT(scan)
 LINE_SLOT(softmax)
-#undef LINE_SLOT
 
 /* ---- with a mailbox ---- */
 
@@ -106,36 +87,26 @@ LINE_SLOT(softmax)
     const cuda_stream *s = cuda_stream_of(stream);                                                                     \
     uint32_t *taken;                                                                                                   \
     tidek_mailbox *mailbox;                                                                                            \
-    cuda_scope scope = cuda_enter(s->device);                                                                          \
-    tide_status status = tide__cuda_mailbox(&taken, &mailbox, s->device);                                              \
-    if (status == TIDE_OK) status = tide__cuda_check(s->device, #name, tidek_##name(s->handle, a, taken, mailbox));    \
-    cuda_leave(scope);                                                                                                 \
-    return status;                                                                                                     \
+    CUDA_ON(s->device);                                                                                                \
+    TIDE_TRY(tide__cuda_mailbox(&taken, &mailbox, s->device));                                                         \
+    return tide__cuda_check(s->device, #name, tidek_##name(s->handle, a, taken, mailbox));                             \
   }
 MAILBOX_SLOT(gather, tide_index_args)
 MAILBOX_SLOT(locate, tide_locate_args)
 MAILBOX_SLOT(verify, tide_verify_args)
-#undef MAILBOX_SLOT
 
 /* What keeps an order is sorted in scratch memory. */
 tide_status tide__cuda_scatter(tide_stream *stream, const tide_index_args *a) {
   const cuda_stream *s = cuda_stream_of(stream);
+  int sms = tide__cuda_devices[s->device].multiprocessors;
   uint32_t *taken;
   tidek_mailbox *mailbox;
   size_t bytes = 0;
-  void *scratch = NULL;
-  cuda_scope scope = cuda_enter(s->device);
-  tide_status status = tide__cuda_check(s->device, "scatter", tidek_scatter_scratch(&bytes, a));
-  cuda_leave(scope);
-  TIDE_TRY(status);
-  if (bytes) TIDE_TRY(tide__cuda_host->scratch_get(&scratch, stream, bytes));
-  scope = cuda_enter(s->device);
-  status = tide__cuda_mailbox(&taken, &mailbox, s->device);
-  if (status == TIDE_OK)
-    status = tide__cuda_check(
-        s->device, "scatter",
-        tidek_scatter(s->handle, a, taken, mailbox, tide__cuda_devices[s->device].multiprocessors, scratch, bytes));
-  cuda_leave(scope);
-  if (scratch) tide__cuda_host->scratch_put(stream, scratch);
-  return status;
+  CUDA_SCRATCH(scratch);
+  CUDA_ON(s->device);
+  TIDE_TRY(tide__cuda_check(s->device, "scatter", tidek_scatter_scratch(&bytes, a)));
+  TIDE_TRY(cuda_scratch_get(&scratch, stream, bytes));
+  TIDE_TRY(tide__cuda_mailbox(&taken, &mailbox, s->device));
+  return tide__cuda_check(s->device, "scatter",
+                          tidek_scatter(s->handle, a, taken, mailbox, sms, scratch.memory, bytes));
 }

@@ -40,12 +40,10 @@ static void driver_open(void) {
 
 /* The lock is held and the device current. Page-locked memory even while this thread captures a graph. */
 static int grow(void) {
-  enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   piece *p = calloc(1, sizeof *p);
   if (!p) return cudaErrorMemoryAllocation;
-  cudaThreadExchangeStreamCaptureMode(&mode);
+  CUDA_RELAXED_FULLY;
   int rc = (int)cudaHostAlloc(&p->words, 2 * PLACES * sizeof(uint32_t), cudaHostAllocPortable | cudaHostAllocMapped);
-  cudaThreadExchangeStreamCaptureMode(&mode);
   if (rc) {
     free(p);
     return rc;
@@ -63,13 +61,12 @@ static int grow(void) {
 tide_status tide__cuda_meet_new(void **out, int device) {
   pthread_once(&once, driver_open);
   if (driver_lacks) return tide__cuda_host->fail(TIDE_SUPPORT, "host_job: the driver lacks %s", driver_lacks);
-  cuda_scope scope = cuda_enter(device);
+  CUDA_ON(device);
   pthread_mutex_lock(&lock);
   int rc = unused ? 0 : grow();
   place *p = rc ? NULL : unused;
   if (p) unused = p->next, p->turn++, p->begun = false;
   pthread_mutex_unlock(&lock);
-  cuda_leave(scope);
   *out = p;
   return tide__cuda_check(device, "host_job", rc);
 }
@@ -81,10 +78,9 @@ tide_status tide__cuda_meet_arrive(void *stream, void *place_) {
   const cuda_stream *s = stream;
   place *p = place_;
   p->begun = true;
-  cuda_scope scope = cuda_enter(s->device);
-  int rc = (int)write_value((CUstream)s->handle, address(p, 0), p->turn, CU_STREAM_WRITE_VALUE_DEFAULT);
-  cuda_leave(scope);
-  return tide__cuda_check(s->device, "host_job", rc);
+  CUDA_ON(s->device);
+  return tide__cuda_check(s->device, "host_job",
+                          (int)write_value((CUstream)s->handle, address(p, 0), p->turn, CU_STREAM_WRITE_VALUE_DEFAULT));
 }
 
 static bool has_come(const place *p) {
@@ -96,10 +92,9 @@ bool tide__cuda_meet_arrived(const void *place_) { return has_come(place_); }
 tide_status tide__cuda_meet_wait(void *stream, void *place_) {
   const cuda_stream *s = stream;
   const place *p = place_;
-  cuda_scope scope = cuda_enter(s->device);
-  int rc = (int)wait_value((CUstream)s->handle, address(p, 1), p->turn, CU_STREAM_WAIT_VALUE_GEQ);
-  cuda_leave(scope);
-  return tide__cuda_check(s->device, "host_job", rc);
+  CUDA_ON(s->device);
+  return tide__cuda_check(s->device, "host_job",
+                          (int)wait_value((CUstream)s->handle, address(p, 1), p->turn, CU_STREAM_WAIT_VALUE_GEQ));
 }
 
 void tide__cuda_meet_open(void *place_) {
@@ -110,16 +105,15 @@ void tide__cuda_meet_open(void *place_) {
 void tide__cuda_meet_free(void *place_) {
   place *p = place_;
   if (p->begun && !has_come(p)) return; /* its late number would hide the next one */
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   p->next = unused, unused = p;
-  pthread_mutex_unlock(&lock);
 }
 
 void tide__cuda_meet_close(void) {
   int any = tide__cuda_any_device();
   if (any < 0) return;
-  cuda_scope scope = cuda_enter(any);
-  pthread_mutex_lock(&lock);
+  CUDA_ON(any);
+  TIDE_LOCKED(&lock);
   while (pieces) {
     piece *p = pieces;
     pieces = p->next;
@@ -127,7 +121,5 @@ void tide__cuda_meet_close(void) {
     free(p);
   }
   unused = NULL;
-  pthread_mutex_unlock(&lock);
-  cuda_leave(scope);
   cudaGetLastError();
 }

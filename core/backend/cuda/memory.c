@@ -12,23 +12,17 @@
 #define STAGED_AT_ONCE ((size_t)64 << 10)
 
 tide_status tide__cuda_mem_alloc(void **out, int device, size_t bytes) {
-  cuda_scope scope = cuda_enter(device);
+  CUDA_ON(device);
   void *ptr = NULL;
-  cuda_relaxed relaxed = cuda_relax();
-  int rc = (int)cudaMalloc(&ptr, bytes);
-  cuda_unrelax(relaxed);
-  cuda_leave(scope);
-  TIDE_TRY(tide__cuda_check(device, "mem_alloc", rc));
+  CUDA_RELAXED;
+  TIDE_TRY(tide__cuda_check(device, "mem_alloc", (int)cudaMalloc(&ptr, bytes)));
   *out = ptr;
   return TIDE_OK;
 }
 
 void tide__cuda_mem_free(int device, void *ptr, size_t bytes) {
-  cuda_scope scope = cuda_enter(device);
-  cuda_relaxed relaxed = cuda_relax();
+  CUDA_ON_RELAXED(device);
   if (cudaFree(ptr) != cudaSuccess) cudaGetLastError();
-  cuda_unrelax(relaxed);
-  cuda_leave(scope);
 }
 
 /* Every device may use the memory, so any opened device's context will do. */
@@ -38,12 +32,10 @@ tide_status tide__cuda_host_alloc(void **out, size_t bytes) {
     device = 0;
     TIDE_TRY(tide__cuda_device_open(device));
   }
-  cuda_scope scope = cuda_enter(device);
+  CUDA_ON(device);
   void *ptr = NULL;
-  cuda_relaxed relaxed = cuda_relax();
+  CUDA_RELAXED;
   int rc = (int)cudaHostAlloc(&ptr, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
-  cuda_unrelax(relaxed);
-  cuda_leave(scope);
   if (rc == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     return tide__cuda_host->fail(TIDE_MEMORY, "pin_memory: no page-locked memory, got a request for %zu bytes", bytes);
@@ -56,11 +48,8 @@ tide_status tide__cuda_host_alloc(void **out, size_t bytes) {
 void tide__cuda_host_free(void *ptr, size_t bytes) {
   int device = tide__cuda_any_device();
   if (device < 0) return;
-  cuda_scope scope = cuda_enter(device);
-  cuda_relaxed relaxed = cuda_relax();
+  CUDA_ON_RELAXED(device);
   if (cudaFreeHost(ptr) != cudaSuccess) cudaGetLastError();
-  cuda_unrelax(relaxed);
-  cuda_leave(scope);
 }
 
 /* Before the runtime blocks: everything queued must have passed, unless nothing is queued. */
@@ -84,27 +73,25 @@ static tide_status copy_pageable(const cuda_stream *s, void *dst, const void *sr
 
 tide_status tide__cuda_copy_to_device(void *stream, void *dst, const void *src, size_t bytes, bool pinned) {
   const cuda_stream *s = stream;
-  cuda_scope scope = cuda_enter(s->device);
+  CUDA_ON(s->device);
   tide_status status;
   if (pinned)
     status = tide__cuda_check(s->device, "copy_to_device",
                               (int)cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, s->handle));
   else
     status = copy_pageable(s, dst, src, bytes, false, "copy_to_device");
-  cuda_leave(scope);
   return status;
 }
 
 tide_status tide__cuda_copy_to_host(void *stream, void *dst, const void *src, size_t bytes, bool pinned) {
   const cuda_stream *s = stream;
-  cuda_scope scope = cuda_enter(s->device);
+  CUDA_ON(s->device);
   tide_status status;
   if (pinned)
     status = tide__cuda_check(s->device, "copy_to_host",
                               (int)cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, s->handle));
   else
     status = copy_pageable(s, dst, src, bytes, true, "copy_to_host");
-  cuda_leave(scope);
   return status == TIDE_OK && !pinned ? tide__cuda_mail(s->device) : status;
 }
 
@@ -116,9 +103,8 @@ tide_status tide__cuda_copy_peer(void *stream, void *dst, int dst_device, const 
   /* Where each device sees the other's memory the copy is like any other, and may be captured. */
   bool seen = dst_device == src_device ||
               (tide__cuda_peer_open(dst_device, src_device) && tide__cuda_peer_open(src_device, dst_device));
-  cuda_scope scope = cuda_enter(s->device);
-  int rc = seen ? (int)cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, s->handle)
-                : (int)cudaMemcpyPeerAsync(dst, dst_device, src, src_device, bytes, s->handle);
-  cuda_leave(scope);
-  return tide__cuda_check(s->device, "copy_peer", rc);
+  CUDA_ON(s->device);
+  return tide__cuda_check(s->device, "copy_peer",
+                          seen ? (int)cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, s->handle)
+                               : (int)cudaMemcpyPeerAsync(dst, dst_device, src, src_device, bytes, s->handle));
 }

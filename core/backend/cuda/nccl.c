@@ -110,10 +110,8 @@ static void comm_close(void *impl, bool abort) {
 static tide_status rank_id(unsigned char *id) { return tide__nccl_rank_id(tide__cuda_host, id); }
 
 static tide_status rank_open(void **out, int device, const unsigned char *id, int n, int rank) {
-  cuda_scope scope = cuda_enter(device);
-  tide_status status = tide__nccl_rank_open(tide__cuda_host, out, device, id, n, rank);
-  cuda_leave(scope);
-  return status;
+  CUDA_ON(device);
+  return tide__nccl_rank_open(tide__cuda_host, out, device, id, n, rank);
 }
 
 static tide_status rank_ready(bool *ready, int device, void *comm) {
@@ -121,17 +119,14 @@ static tide_status rank_ready(bool *ready, int device, void *comm) {
 }
 
 static tide_status rank_run(int device, void *comm, const tide_collective_call *call) {
-  cuda_scope scope = cuda_enter(device);
-  int code = tide__nccl_call(call, 0, comm, handle_of(call, 0));
-  cuda_leave(scope);
-  return check(device, "nccl", code);
+  CUDA_ON(device);
+  return check(device, "nccl", tide__nccl_call(call, 0, comm, handle_of(call, 0)));
 }
 
 static void rank_close(int device, void *comm, bool abort) {
-  cuda_scope scope = cuda_enter(device);
+  CUDA_ON(device);
   tide__nccl_rank_close(comm, abort);
   cudaGetLastError();
-  cuda_leave(scope);
 }
 
 const tide_collective tide__cuda_collective = {.version = version,

@@ -10,11 +10,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static enum { UNKNOWN, OPEN, NONE } ways[TIDE_MAX_DEVICES][TIDE_MAX_DEVICES];
 
 bool tide__cuda_peer_open(int device, int peer) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   if (ways[device][peer] == UNKNOWN) {
     int can = 0;
-    cuda_scope scope = cuda_enter(device);
-    cuda_relaxed relaxed = cuda_relax(); /* the first copy between the two may be in a capture */
+    CUDA_ON_RELAXED(device); /* the first copy between the two may be in a capture */
     bool open = cudaDeviceCanAccessPeer(&can, device, peer) == cudaSuccess && can;
     if (open) {
       int rc = (int)cudaDeviceEnablePeerAccess(peer, 0);
@@ -23,12 +22,8 @@ bool tide__cuda_peer_open(int device, int peer) {
     cudaGetLastError();
     ways[device][peer] = open ? OPEN : NONE;
     if (open) tide__cuda_range_peer(peer, device); /* mapped memory has an access list of its own */
-    cuda_unrelax(relaxed);
-    cuda_leave(scope);
   }
-  bool open = ways[device][peer] == OPEN;
-  pthread_mutex_unlock(&lock);
-  return open;
+  return ways[device][peer] == OPEN;
 }
 
 tide_status tide__cuda_peer_access(int device, int peer, bool enabled) {

@@ -38,13 +38,9 @@ int tide__cuda_kernel_count(void) { return kernels.count; }
 /* Not every kernel is for every device: those for newer ones are passed over. */
 tide_status tide__cuda_kernel_load(int device, int i) {
   struct cudaFuncAttributes attributes;
-  cuda_scope scope = cuda_enter(device);
-  cuda_relaxed relaxed = cuda_relax();
+  CUDA_ON_RELAXED(device);
   int rc = (int)cudaFuncGetAttributes(&attributes, kernels.list[i]);
   bool passed_over = rc == cudaErrorInvalidDeviceFunction || rc == cudaErrorNoKernelImageForDevice;
   if (passed_over) cudaGetLastError();
-  cuda_unrelax(relaxed);
-  tide_status status = passed_over ? TIDE_OK : tide__cuda_check(device, "preload", rc);
-  cuda_leave(scope);
-  return status;
+  return passed_over ? TIDE_OK : tide__cuda_check(device, "preload", rc);
 }

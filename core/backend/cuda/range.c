@@ -72,16 +72,13 @@ tide_status tide__cuda_range_granularity(size_t *out, int device) {
   int can = 0;
   size_t bytes = 0;
   CUmemAllocationProp prop = memory_of(device);
-  cuda_scope scope = cuda_enter(device);
+  CUDA_ON(device);
   bool known = complete && !vm.attribute(&can, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device) &&
                can && !vm.granularity(&bytes, &prop, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
-  cuda_leave(scope);
   if (!known || !bytes)
     return tide__cuda_host->fail(TIDE_SUPPORT, "range: cuda:%d cannot map memory piece by piece", device);
-  pthread_mutex_lock(&lock);
-  granules[device] = bytes;
-  pthread_mutex_unlock(&lock);
-  *out = bytes;
+  TIDE_LOCKED(&lock);
+  *out = granules[device] = bytes;
   return TIDE_OK;
 }
 
@@ -89,18 +86,16 @@ tide_status tide__cuda_range_reserve(void **out, int device, size_t bytes) {
   range *r = calloc(1, sizeof *r);
   uint32_t *piece = calloc(bytes / granules[device], sizeof *piece);
   CUdeviceptr ptr = 0;
-  cuda_scope scope = cuda_enter(device);
+  CUDA_ON(device);
   int rc = r && piece ? (int)vm.reserve(&ptr, bytes, 0, 0, 0) : cudaErrorMemoryAllocation;
-  cuda_leave(scope);
   if (rc) {
     free(r);
     free(piece);
     return tide__cuda_check(device, "range_reserve", rc);
   }
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   *r = (range){ranges, (char *)(uintptr_t)ptr, bytes, device, piece};
   ranges = r;
-  pthread_mutex_unlock(&lock);
   *out = r->ptr;
   return TIDE_OK;
 }
@@ -113,9 +108,8 @@ void tide__cuda_range_release(int device, void *ptr, size_t bytes) {
   if (r) *at = r->next;
   pthread_mutex_unlock(&lock);
   if (!r) return;
-  cuda_scope scope = cuda_enter(device);
+  CUDA_ON(device);
   vm.release((CUdeviceptr)(uintptr_t)ptr, bytes);
-  cuda_leave(scope);
   free(r->piece);
   free(r);
 }
@@ -143,8 +137,7 @@ tide_status tide__cuda_range_map(int device, void *ptr, size_t bytes) {
   CUmemGenericAllocationHandle handle;
   CUmemAllocationProp prop = memory_of(device);
   CUdeviceptr at = (CUdeviceptr)(uintptr_t)ptr;
-  cuda_scope scope = cuda_enter(device);
-  cuda_relaxed relaxed = cuda_relax();
+  CUDA_ON_RELAXED(device);
   pthread_mutex_lock(&lock);
   int rc = (int)vm.create(&handle, bytes, &prop, 0);
   if (!rc) {
@@ -155,20 +148,14 @@ tide_status tide__cuda_range_map(int device, void *ptr, size_t bytes) {
   }
   if (!rc) note(device, ptr, bytes / granules[device]);
   pthread_mutex_unlock(&lock);
-  cuda_unrelax(relaxed);
-  cuda_leave(scope);
   return tide__cuda_check(device, "range_map", rc);
 }
 
 void tide__cuda_range_unmap(int device, void *ptr, size_t bytes) {
-  cuda_scope scope = cuda_enter(device);
-  cuda_relaxed relaxed = cuda_relax();
-  pthread_mutex_lock(&lock);
+  CUDA_ON_RELAXED(device);
+  TIDE_LOCKED(&lock);
   vm.unmap((CUdeviceptr)(uintptr_t)ptr, bytes);
   note(device, ptr, 0);
-  pthread_mutex_unlock(&lock);
-  cuda_unrelax(relaxed);
-  cuda_leave(scope);
 }
 
 void tide__cuda_range_peer(int device, int peer) {
@@ -176,7 +163,7 @@ void tide__cuda_range_peer(int device, int peer) {
   cudaMemPool_t pool;
   struct cudaMemAccessDesc pool_desc = {.location = {.type = cudaMemLocationTypeDevice, .id = peer},
                                         .flags = cudaMemAccessFlagsProtReadWrite};
-  cuda_scope scope = cuda_enter(device);
+  CUDA_ON(device);
   pthread_mutex_lock(&lock);
   bool known = peers[device] >> peer & 1;
   peers[device] |= (uint64_t)1 << peer;
@@ -191,7 +178,6 @@ void tide__cuda_range_peer(int device, int peer) {
   pthread_mutex_unlock(&lock);
   if (!known && !cudaDeviceGetDefaultMemPool(&pool, device)) cudaMemPoolSetAccess(pool, &pool_desc, 1);
   cudaGetLastError();
-  cuda_leave(scope);
 }
 
 /* ---- the driver's stream-ordered allocator ---- */
@@ -201,7 +187,7 @@ static cudaMemPool_t pools[TIDE_MAX_DEVICES];
 
 static int pool_of(cudaMemPool_t *out, int device) {
   int rc = 0;
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   if (!pools[device]) {
     cudaMemPool_t pool = NULL;
     uint64_t keep = UINT64_MAX;
@@ -210,7 +196,6 @@ static int pool_of(cudaMemPool_t *out, int device) {
     if (!rc) pools[device] = pool;
   }
   *out = pools[device];
-  pthread_mutex_unlock(&lock);
   return rc;
 }
 
@@ -218,10 +203,9 @@ tide_status tide__cuda_mem_alloc_async(void **out, void *stream, size_t bytes) {
   const cuda_stream *s = stream;
   cudaMemPool_t pool;
   void *ptr = NULL;
-  cuda_scope scope = cuda_enter(s->device);
+  CUDA_ON(s->device);
   int rc = pool_of(&pool, s->device);
   if (!rc) rc = (int)cudaMallocAsync(&ptr, bytes, s->handle);
-  cuda_leave(scope);
   TIDE_TRY(tide__cuda_check(s->device, "mem_alloc_async", rc));
   *out = ptr;
   return TIDE_OK;
@@ -229,28 +213,24 @@ tide_status tide__cuda_mem_alloc_async(void **out, void *stream, size_t bytes) {
 
 tide_status tide__cuda_mem_free_async(void *stream, void *ptr) {
   const cuda_stream *s = stream;
-  cuda_scope scope = cuda_enter(s->device);
-  int rc = (int)cudaFreeAsync(ptr, s->handle);
-  cuda_leave(scope);
-  return tide__cuda_check(s->device, "mem_free_async", rc);
+  CUDA_ON(s->device);
+  return tide__cuda_check(s->device, "mem_free_async", (int)cudaFreeAsync(ptr, s->handle));
 }
 
 tide_status tide__cuda_mem_trim_async(int device) {
   cudaMemPool_t pool;
-  cuda_scope scope = cuda_enter(device);
+  CUDA_ON(device);
   int rc = pool_of(&pool, device);
   if (!rc) rc = (int)cudaMemPoolTrimTo(pool, 0);
-  cuda_leave(scope);
   return tide__cuda_check(device, "mem_trim_async", rc);
 }
 
 tide_status tide__cuda_mem_reserved_async(size_t *out, int device) {
   cudaMemPool_t pool;
   uint64_t bytes = 0;
-  cuda_scope scope = cuda_enter(device);
+  CUDA_ON(device);
   int rc = pool_of(&pool, device);
   if (!rc) rc = (int)cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &bytes);
-  cuda_leave(scope);
   *out = (size_t)bytes;
   return tide__cuda_check(device, "mem_reserved_async", rc);
 }

@@ -34,12 +34,11 @@ static void solver_open(void) {
 void tide__cuda_solver_close(void) {
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
     if (!handles[d].solver) continue;
-    cuda_scope scope = cuda_enter(d);
+    CUDA_ON(d);
     if (handles[d].params) solver.destroy_params(handles[d].params);
     if (handles[d].blas) blas.destroy(handles[d].blas);
     solver.destroy(handles[d].solver);
     memset(&handles[d], 0, sizeof handles[d]);
-    cuda_leave(scope);
   }
   cudaGetLastError();
 }
@@ -82,22 +81,17 @@ static int item_of(const job *j) { return item_sizes[j->type]; }
 static int real_of(const job *j) { return j->type & 1 ? 8 : 4; }
 
 /* Scratch memory in elements, then one int more, for what a routine says where nobody reads it. */
-static tide_status scratch_get(void **work, int **ignored, const job *j, int elements) {
+static tide_status scratch_get(cuda_scratch *work, int **ignored, const job *j, int elements) {
   size_t bytes = ((size_t)elements * (size_t)item_of(j) + 15) / 16 * 16;
-  TIDE_TRY(tide__cuda_host->scratch_get(work, j->stream, bytes + 16));
-  *ignored = (int *)(void *)((char *)*work + bytes);
+  TIDE_TRY(cuda_scratch_get(work, j->stream, bytes + 16));
+  *ignored = (int *)(void *)((char *)work->memory + bytes);
   return TIDE_OK;
 }
-static void scratch_put(const job *j, void *work) { tide__cuda_host->scratch_put(j->stream, work); }
 
 /* A list of the addresses of the batch's matrices, the first at `first`. */
-static tide_status list_get(void ***list, const job *j, void *first, int64_t bytes) {
-  void *room;
-  TIDE_TRY(tide__cuda_host->scratch_get(&room, j->stream, (size_t)j->a->batch * sizeof(void *)));
-  *list = room;
-  tide_status status = check_cuda(j, tidek_addresses(j->s->handle, *list, first, bytes, j->a->batch));
-  if (status != TIDE_OK) scratch_put(j, room);
-  return status;
+static tide_status list_get(cuda_scratch *list, const job *j, void *first, int64_t bytes) {
+  TIDE_TRY(cuda_scratch_get(list, j->stream, (size_t)j->a->batch * sizeof(void *)));
+  return check_cuda(j, tidek_addresses(j->s->handle, list->memory, first, bytes, j->a->batch));
 }
 
 /* Many small matrices, which one call does faster than one for each. */
@@ -108,21 +102,18 @@ static bool is_many(const job *j, int most) { return j->a->batch > 1 && j->n <= 
 static tide_status do_small(const job *j) { return check_cuda(j, tidek_linalg_small(j->s->handle, j->a)); }
 
 static tide_status do_cholesky(const job *j) {
-  int elements = 0, *ignored;
-  void *work, **list;
+  int elements = 0, *ignored, rc = 0;
+  CUDA_SCRATCH(work);
   if (tidek_linalg_is_small(j->a)) return do_small(j);
   if (is_many(j, 512)) {
-    TIDE_TRY(list_get(&list, j, j->a->head.ptr[0], j->a->step * item_of(j)));
-    int rc = solver.potrf_batched[j->type](j->solver, TRIANGLE_LOWER, j->n, list, j->n, j->info, (int)j->a->batch);
-    scratch_put(j, list);
-    return check_solver(j, rc);
+    TIDE_TRY(list_get(&work, j, j->a->head.ptr[0], j->a->step * item_of(j)));
+    return check_solver(j, solver.potrf_batched[j->type](j->solver, TRIANGLE_LOWER, j->n, work.memory, j->n, j->info,
+                                                         (int)j->a->batch));
   }
   TIDE_TRY(check_solver(j, solver.potrf_size[j->type](j->solver, TRIANGLE_LOWER, j->n, matrix(j, 0), j->n, &elements)));
   TIDE_TRY(scratch_get(&work, &ignored, j, elements));
-  int rc = 0;
   for (int64_t i = 0; i < j->a->batch && !rc; i++)
-    rc = solver.potrf[j->type](j->solver, TRIANGLE_LOWER, j->n, matrix(j, i), j->n, work, elements, j->info + i);
-  scratch_put(j, work);
+    rc = solver.potrf[j->type](j->solver, TRIANGLE_LOWER, j->n, matrix(j, i), j->n, work.memory, elements, j->info + i);
   return check_solver(j, rc);
 }
 
@@ -131,22 +122,18 @@ static bool is_lu_many(const job *j) { return j->m == j->n && is_many(j, j->a->b
 
 /* The LU of each matrix in `lu`: ptr[0], or a copy of ptr[5]. */
 static tide_status factor(const job *j, void *lu, int *pivots, int *info) {
-  int elements = 0, *ignored, least = j->m < j->n ? j->m : j->n;
+  int elements = 0, *ignored, least = j->m < j->n ? j->m : j->n, rc = 0;
   int64_t step = (int64_t)j->m * j->n * item_of(j);
-  void *work;
+  CUDA_SCRATCH(work);
   if (is_lu_many(j)) {
-    void **list;
-    TIDE_TRY(list_get(&list, j, lu, step));
-    int rc = blas.getrf_batched[j->type](j->blas, j->n, list, j->n, pivots, info, (int)j->a->batch);
-    scratch_put(j, list);
-    return check_blas(j, rc);
+    TIDE_TRY(list_get(&work, j, lu, step));
+    return check_blas(j, blas.getrf_batched[j->type](j->blas, j->n, work.memory, j->n, pivots, info, (int)j->a->batch));
   }
   TIDE_TRY(check_solver(j, solver.getrf_size[j->type](j->solver, j->m, j->n, lu, j->m, &elements)));
   TIDE_TRY(scratch_get(&work, &ignored, j, elements));
-  int rc = 0;
   for (int64_t i = 0; i < j->a->batch && !rc; i++)
-    rc = solver.getrf[j->type](j->solver, j->m, j->n, (char *)lu + i * step, j->m, work, pivots + i * least, info + i);
-  scratch_put(j, work);
+    rc = solver.getrf[j->type](j->solver, j->m, j->n, (char *)lu + i * step, j->m, work.memory, pivots + i * least,
+                               info + i);
   return check_solver(j, rc);
 }
 
@@ -154,37 +141,29 @@ static tide_status do_lu(const job *j) {
   return tidek_linalg_is_small(j->a) ? do_small(j) : factor(j, j->a->head.ptr[0], j->a->head.ptr[1], j->a->head.ptr[4]);
 }
 
-/* Room for an LU of each matrix of ptr[5]; its pivots; and what is said of it, where nobody asks. */
-typedef struct lu_room {
-  void *lu;
-  int *pivots, *info;
-} lu_room;
-
 static const void *one_of(const job *j) {
   static const float one_float[2] = {1, 0};
   static const double one_double[2] = {1, 0};
   return j->type & 1 ? (const void *)one_double : (const void *)one_float;
 }
 
-/* `turned`: what is factored is the transpose of what lies there. */
-static tide_status lu_of_copy(lu_room *r, const job *j, bool turned) {
+/* An LU of each matrix of ptr[5]; behind its pivots stands what is said of it where nobody asks. `turned`: what is
+ * factored is the transpose of what lies there. */
+static tide_status lu_of_copy(cuda_scratch *lu, int **pivots, const job *j, bool turned) {
   static const double zero[2];
   int64_t n = j->n, batch = j->a->batch;
   size_t bytes = (size_t)(n * n * batch * item_of(j) + 15) / 16 * 16, ints = (size_t)(n * batch) * sizeof(int);
-  TIDE_TRY(tide__cuda_host->scratch_get(&r->lu, j->stream, bytes + ints + (size_t)batch * sizeof(int)));
-  r->pivots = (int *)(void *)((char *)r->lu + bytes), r->info = r->pivots + n * batch;
-  tide_status status = TIDE_OK;
+  TIDE_TRY(cuda_scratch_get(lu, j->stream, bytes + ints + (size_t)batch * sizeof(int)));
+  *pivots = (int *)(void *)((char *)lu->memory + bytes);
   if (!turned)
-    status = check_cuda(j, cudaMemcpyAsync(r->lu, j->a->head.ptr[5], (size_t)(n * n * batch * item_of(j)),
-                                           cudaMemcpyDeviceToDevice, j->s->handle));
-  for (int64_t i = 0; i < batch && turned && status == TIDE_OK; i++) {
+    TIDE_TRY(check_cuda(j, cudaMemcpyAsync(lu->memory, j->a->head.ptr[5], (size_t)(n * n * batch * item_of(j)),
+                                           cudaMemcpyDeviceToDevice, j->s->handle)));
+  for (int64_t i = 0; i < batch && turned; i++) {
     const void *from = at(j, 5, i, n * n, item_of(j));
-    status = check_blas(j, blas.geam[j->type](j->blas, OP_TRANSPOSE, OP_NONE, j->n, j->n, one_of(j), from, j->n, zero,
-                                              from, j->n, (char *)r->lu + i * n * n * item_of(j), j->n));
+    TIDE_TRY(check_blas(j, blas.geam[j->type](j->blas, OP_TRANSPOSE, OP_NONE, j->n, j->n, one_of(j), from, j->n, zero,
+                                              from, j->n, (char *)lu->memory + i * n * n * item_of(j), j->n)));
   }
-  if (status == TIDE_OK) status = factor(j, r->lu, r->pivots, j->a->head.ptr[4] ? j->a->head.ptr[4] : r->info);
-  if (status != TIDE_OK) scratch_put(j, r->lu);
-  return status;
+  return factor(j, lu->memory, *pivots, j->a->head.ptr[4] ? j->a->head.ptr[4] : *pivots + n * batch);
 }
 
 /* Right sides for which two triangles are solved faster than the library does it. */
@@ -198,53 +177,46 @@ static tide_status solve_wide(const job *j, const void *lu, const int *pivots, v
   return check_blas(j, rc);
 }
 
-static tide_status solve_by(const job *j, const lu_room *r, int op) {
+static tide_status solve_by(const job *j, void *all, int *pivots, int op) {
   int64_t n = j->n, batch = j->a->batch, step = n * n * item_of(j);
   int rc = 0, wrong = 0;
   if (is_lu_many(j)) {
-    void **list, **sides;
-    TIDE_TRY(list_get(&list, j, r->lu, step));
-    tide_status status = list_get(&sides, j, j->a->head.ptr[0], j->a->step * item_of(j));
-    if (status == TIDE_OK) {
-      rc = blas.getrs_batched[j->type](j->blas, op, j->n, j->k, list, j->n, r->pivots, sides, j->n, &wrong, (int)batch);
-      status = check_blas(j, rc);
-      scratch_put(j, sides);
-    }
-    scratch_put(j, list);
-    return status;
+    CUDA_SCRATCH(list);
+    CUDA_SCRATCH(sides);
+    TIDE_TRY(list_get(&list, j, all, step));
+    TIDE_TRY(list_get(&sides, j, j->a->head.ptr[0], j->a->step * item_of(j)));
+    return check_blas(j, blas.getrs_batched[j->type](j->blas, op, j->n, j->k, list.memory, j->n, pivots, sides.memory,
+                                                     j->n, &wrong, (int)batch));
   }
   for (int64_t i = 0; i < batch && !rc; i++) {
-    const void *lu = (char *)r->lu + i * step;
-    const int *pivots = r->pivots + i * n;
+    const void *lu = (char *)all + i * step;
     if (is_wide(j))
-      TIDE_TRY(solve_wide(j, lu, pivots, matrix(j, i)));
+      TIDE_TRY(solve_wide(j, lu, pivots + i * n, matrix(j, i)));
     else
-      rc = solver.getrs[j->type](j->solver, op, j->n, j->k, lu, j->n, pivots, matrix(j, i), j->n, r->info);
+      rc = solver.getrs[j->type](j->solver, op, j->n, j->k, lu, j->n, pivots + i * n, matrix(j, i), j->n,
+                                 pivots + n * batch);
   }
   return check_solver(j, rc);
 }
 
 static tide_status do_solve(const job *j) {
   bool by_rows = j->a->flags & TIDE_LINALG_TRANSPOSED, turned = by_rows && is_wide(j) && !is_lu_many(j);
-  lu_room r;
+  int *pivots;
+  CUDA_SCRATCH(lu);
   if (tidek_linalg_is_small(j->a)) return do_small(j);
-  TIDE_TRY(lu_of_copy(&r, j, turned));
-  tide_status status = TIDE_OK;
+  TIDE_TRY(lu_of_copy(&lu, &pivots, j, turned));
   if (j->a->flags & TIDE_LINALG_INVERSE)
-    status = check_cuda(j, tidek_identities(j->s->handle, j->type, j->a->head.ptr[0], j->n, j->a->batch));
-  if (status == TIDE_OK) status = solve_by(j, &r, by_rows && !turned ? OP_TRANSPOSE : OP_NONE);
-  scratch_put(j, r.lu);
-  return status;
+    TIDE_TRY(check_cuda(j, tidek_identities(j->s->handle, j->type, j->a->head.ptr[0], j->n, j->a->batch)));
+  return solve_by(j, lu.memory, pivots, by_rows && !turned ? OP_TRANSPOSE : OP_NONE);
 }
 
 /* That of the transpose is the same. */
 static tide_status do_det(const job *j) {
-  lu_room r;
+  int *pivots;
+  CUDA_SCRATCH(lu);
   if (tidek_linalg_is_small(j->a)) return do_small(j);
-  TIDE_TRY(lu_of_copy(&r, j, false));
-  tide_status status = check_cuda(j, tidek_determinants(j->s->handle, j->a, r.lu, r.pivots));
-  scratch_put(j, r.lu);
-  return status;
+  TIDE_TRY(lu_of_copy(&lu, &pivots, j, false));
+  return check_cuda(j, tidek_determinants(j->s->handle, j->a, lu.memory, pivots));
 }
 
 /* ---- triangles, QR ---- */
@@ -253,16 +225,12 @@ static tide_status do_triangular(const job *j) {
   int flags = j->a->flags, side = flags & TIDE_LINALG_LEFT ? 0 : 1, unit = flags & TIDE_LINALG_UNIT ? 1 : 0;
   int op = flags & TIDE_LINALG_TRANSPOSED ? OP_TRANSPOSE : OP_NONE, rc = 0;
   if (j->a->batch > 1 && j->k <= 512) {
-    void **list, **sides;
+    CUDA_SCRATCH(list);
+    CUDA_SCRATCH(sides);
     TIDE_TRY(list_get(&list, j, j->a->head.ptr[5], j->a->other_step * item_of(j)));
-    tide_status status = list_get(&sides, j, j->a->head.ptr[0], j->a->step * item_of(j));
-    if (status == TIDE_OK) {
-      status = check_blas(j, blas.trsm_batched[j->type](j->blas, side, j->triangle, op, unit, j->m, j->n, one_of(j),
-                                                        list, j->k, sides, j->m, (int)j->a->batch));
-      scratch_put(j, sides);
-    }
-    scratch_put(j, list);
-    return status;
+    TIDE_TRY(list_get(&sides, j, j->a->head.ptr[0], j->a->step * item_of(j)));
+    return check_blas(j, blas.trsm_batched[j->type](j->blas, side, j->triangle, op, unit, j->m, j->n, one_of(j),
+                                                    list.memory, j->k, sides.memory, j->m, (int)j->a->batch));
   }
   for (int64_t i = 0; i < j->a->batch && !rc; i++)
     rc = blas.trsm[j->type](j->blas, side, j->triangle, op, unit, j->m, j->n, one_of(j),
@@ -272,17 +240,17 @@ static tide_status do_triangular(const job *j) {
 
 static tide_status do_qr(const job *j, bool q) {
   int elements = 0, *ignored, reflectors = q ? j->k : j->m < j->n ? j->m : j->n;
-  void *work, *tau = j->a->head.ptr[1];
+  void *tau = j->a->head.ptr[1];
+  CUDA_SCRATCH(work);
   int rc = q ? solver.orgqr_size[j->type](j->solver, j->m, j->n, j->k, matrix(j, 0), j->m, tau, &elements)
              : solver.geqrf_size[j->type](j->solver, j->m, j->n, matrix(j, 0), j->m, &elements);
   TIDE_TRY(check_solver(j, rc));
   TIDE_TRY(scratch_get(&work, &ignored, j, elements));
   for (int64_t i = 0; i < j->a->batch && !rc; i++) {
     tau = at(j, 1, i, reflectors, item_of(j));
-    rc = q ? solver.orgqr[j->type](j->solver, j->m, j->n, j->k, matrix(j, i), j->m, tau, work, elements, ignored)
-           : solver.geqrf[j->type](j->solver, j->m, j->n, matrix(j, i), j->m, tau, work, elements, ignored);
+    rc = q ? solver.orgqr[j->type](j->solver, j->m, j->n, j->k, matrix(j, i), j->m, tau, work.memory, elements, ignored)
+           : solver.geqrf[j->type](j->solver, j->m, j->n, matrix(j, i), j->m, tau, work.memory, elements, ignored);
   }
-  scratch_put(j, work);
   return check_solver(j, rc);
 }
 
@@ -299,7 +267,7 @@ static tide_status room_get(room *r, const job *j, size_t more) {
   r->bytes = (r->bytes + 255) / 256 * 256;
   TIDE_TRY(tide__cuda_host->scratch_get(&r->device, j->stream, r->bytes + more + 1));
   if (r->host_bytes && !(r->host = malloc(r->host_bytes))) {
-    scratch_put(j, r->device);
+    tide__cuda_host->scratch_put(j->stream, r->device);
     return tide__cuda_host->fail(TIDE_MEMORY, "%s: no host memory for %zu bytes", j->what, r->host_bytes);
   }
   return TIDE_OK;
@@ -308,7 +276,7 @@ static tide_status room_get(room *r, const job *j, size_t more) {
 /* The routine may still read its host memory. */
 static tide_status room_put(const room *r, const job *j, int rc) {
   int waited = r->host ? cudaStreamSynchronize(j->s->handle) : 0;
-  scratch_put(j, r->device);
+  tide__cuda_host->scratch_put(j->stream, r->device);
   free(r->host);
   TIDE_TRY(check_solver(j, rc));
   return check_cuda(j, waited);
@@ -501,11 +469,10 @@ static tide_status do_routine(const job *j) {
 /* The device's handles, made where they are not there, on the stream. */
 static tide_status take_handles(job *j) {
   int d = j->s->device, rc = 0, blas_rc = 0;
-  cuda_relaxed relaxed = cuda_relax();
+  CUDA_RELAXED;
   if (!handles[d].solver) rc = solver.create(&handles[d].solver);
   if (!rc && !handles[d].params) rc = solver.create_params(&handles[d].params);
   if (!rc && !handles[d].blas) blas_rc = blas.create(&handles[d].blas);
-  cuda_unrelax(relaxed);
   if (!rc && !blas_rc) rc = solver.set_stream(handles[d].solver, j->s->handle);
   if (!rc && !blas_rc) blas_rc = blas.set_stream(handles[d].blas, j->s->handle);
   j->solver = handles[d].solver, j->params = handles[d].params, j->blas = handles[d].blas;
@@ -521,11 +488,8 @@ tide_status tide__cuda_linalg(tide_stream *stream, const tide_linalg_args *a) {
   if (solver_problem[0]) return tide__cuda_host->fail(TIDE_LIBRARY, "%s: %s", j.what, solver_problem);
   j.type = a->dtype - TIDE_FLOAT32, j.m = (int)a->m, j.n = (int)a->n, j.k = (int)a->k;
   j.triangle = a->flags & TIDE_LINALG_UPPER ? TRIANGLE_UPPER : TRIANGLE_LOWER, j.info = a->head.ptr[4];
-  cuda_scope scope = cuda_enter(j.s->device);
-  pthread_mutex_lock(&lock);
-  tide_status status = take_handles(&j);
-  if (status == TIDE_OK) status = do_routine(&j);
-  pthread_mutex_unlock(&lock);
-  cuda_leave(scope);
-  return status;
+  CUDA_ON(j.s->device);
+  TIDE_LOCKED(&lock);
+  TIDE_TRY(take_handles(&j));
+  return do_routine(&j);
 }

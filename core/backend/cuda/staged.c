@@ -134,10 +134,9 @@ static int pull_pieces(const job *j, worker *w) {
 static void *work(void *arg) {
   worker *w = arg;
   const job *j = &staging.job;
-  cuda_scope scope = cuda_enter(j->device);
+  CUDA_ON(j->device);
   w->rc = j->to_host ? pull_pieces(j, w) : push_pieces(j, w);
   if (w->rc) cudaGetLastError();
-  cuda_leave(scope);
   return NULL;
 }
 
@@ -178,7 +177,6 @@ bool tide__cuda_staged_copy(int *rc, const cuda_stream *s, void *dst, const void
 
 void tide__cuda_staged_close(void) {
   if (staging.device < 0) return;
-  cuda_scope scope = cuda_enter(staging.device);
+  CUDA_ON(staging.device);
   drop_buffers();
-  cuda_leave(scope);
 }

@@ -54,18 +54,17 @@ static int open_words(int device) {
   return 0;
 }
 
+/* The first launch may be in a capture. */
+static int find_words(int device) {
+  TIDE_LOCKED(&stop.lock);
+  CUDA_ON_RELAXED(device);
+  return atomic_load_explicit(&stop.device[device].words, memory_order_acquire) ? 0 : open_words(device);
+}
+
 tide_status tide__cuda_stop_word(uint64_t **word, uint64_t *number, const tide_launch *a, int device) {
   uint64_t *words = atomic_load_explicit(&stop.device[device].words, memory_order_acquire);
   if (!words) {
-    pthread_mutex_lock(&stop.lock);
-    int rc = 0;
-    cuda_scope scope = cuda_enter(device);
-    cuda_relaxed relaxed = cuda_relax(); /* the first launch may be in a capture */
-    if (!atomic_load_explicit(&stop.device[device].words, memory_order_acquire)) rc = open_words(device);
-    cuda_unrelax(relaxed);
-    cuda_leave(scope);
-    pthread_mutex_unlock(&stop.lock);
-    TIDE_TRY(tide__cuda_check(device, "launch", rc));
+    TIDE_TRY(tide__cuda_check(device, "launch", find_words(device)));
     words = atomic_load_explicit(&stop.device[device].words, memory_order_acquire);
   }
   *word = words + (size_t)a->owner * WORDS + (a->number ? 0 : GRAPHS);
@@ -81,25 +80,21 @@ void tide__cuda_kernels_stop(int device, int owner, uint64_t number, int64_t ms)
     if (number > from[NUMBER]) *(volatile uint64_t *)&from[NUMBER] = number;
     return;
   }
-  pthread_mutex_lock(&stop.lock);
+  TIDE_LOCKED(&stop.lock);
   from[MILLISECONDS] = from[GRAPHS + MILLISECONDS] = (uint64_t)ms, from[GRAPHS + NUMBER] = 1;
   atomic_thread_fence(memory_order_release);
   if (number > from[NUMBER]) *(volatile uint64_t *)&from[NUMBER] = number;
   atomic_store(&stop.device[device].graphs, true);
-  cuda_scope scope = cuda_enter(device);
-  cuda_relaxed relaxed = cuda_relax();
+  CUDA_ON_RELAXED(device);
   if (cudaMemcpyAsync(words + (size_t)owner * WORDS, from, WORDS * 8, cudaMemcpyHostToDevice,
                       stop.device[device].stream) != cudaSuccess)
     cudaGetLastError();
-  cuda_unrelax(relaxed);
-  cuda_leave(scope);
-  pthread_mutex_unlock(&stop.lock);
 }
 
 int tide__cuda_stop_replays(int device, cudaStream_t stream) {
   int rc = 0;
   if (!atomic_load_explicit(&stop.device[device].graphs, memory_order_relaxed)) return 0;
-  pthread_mutex_lock(&stop.lock);
+  TIDE_LOCKED(&stop.lock);
   uint64_t *words = atomic_load(&stop.device[device].words), *staged = stop.device[device].staged;
   for (size_t i = 0; !rc && i < TIDE_LAUNCH_OWNERS; i++) {
     if (!staged[i * WORDS + GRAPHS]) continue;
@@ -107,7 +102,6 @@ int tide__cuda_stop_replays(int device, cudaStream_t stream) {
     rc = (int)cudaMemcpyAsync(words + i * WORDS + GRAPHS, staged + BYTES / 8, 8, cudaMemcpyHostToDevice, stream);
   }
   atomic_store(&stop.device[device].graphs, false);
-  pthread_mutex_unlock(&stop.lock);
   return rc;
 }
 
@@ -115,12 +109,11 @@ void tide__cuda_stop_close(void) {
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
     uint64_t *words = atomic_exchange(&stop.device[d].words, NULL);
     if (!words) continue;
-    cuda_scope scope = cuda_enter(d);
+    CUDA_ON(d);
     cudaStreamDestroy(stop.device[d].stream);
     cudaFree(words);
     cudaFreeHost(atomic_load(&stop.device[d].staged));
     atomic_store(&stop.device[d].graphs, false);
-    cuda_leave(scope);
     cudaGetLastError();
   }
 }

@@ -18,20 +18,18 @@ static uint64_t streams_made;
 /* ---- streams ---- */
 
 static void add(cuda_stream *s) {
-  pthread_mutex_lock(&streams_lock);
+  TIDE_LOCKED(&streams_lock);
   s->id = ++streams_made;
   cuda_stream **p = &streams;
   while (*p) p = &(*p)->next;
   *p = s;
-  pthread_mutex_unlock(&streams_lock);
 }
 
 static void release(cuda_stream *s) {
   if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
   if (s->owned) {
-    cuda_scope scope = cuda_enter(s->device);
+    CUDA_ON(s->device);
     if (cudaStreamDestroy(s->handle) != cudaSuccess) cudaGetLastError();
-    cuda_leave(scope);
   }
   tide__cuda_progress_end(atomic_load_explicit(&s->progress, memory_order_relaxed));
   free(s);
@@ -49,11 +47,10 @@ static tide_status make(cuda_stream **out, int device, cudaStream_t handle, bool
 tide_status tide__cuda_stream_new(void **out, int device, int priority) {
   cuda_stream *s = NULL;
   TIDE_TRY(make(&s, device, NULL, true));
-  cuda_scope scope = cuda_enter(device);
+  CUDA_ON(device);
   int least = 0, greatest = 0, rc = (int)cudaDeviceGetStreamPriorityRange(&least, &greatest);
   int clamped = priority > least ? least : priority < greatest ? greatest : priority;
   if (!rc) rc = (int)cudaStreamCreateWithPriority(&s->handle, cudaStreamNonBlocking, clamped);
-  cuda_leave(scope);
   if (rc) {
     free(s);
     return tide__cuda_fail(device, "stream_new", rc);
@@ -76,12 +73,11 @@ static int look_at(uint64_t *id, int device, uint64_t handle) {
   if (!points_somewhere(handle)) return cudaErrorInvalidResourceHandle;
   unsigned long long number = 0;
   int owner = device;
-  cuda_scope scope = cuda_enter(device);
+  CUDA_ON(device);
   int rc = (int)cudaStreamGetId((cudaStream_t)(uintptr_t)handle, &number);
 #if CUDART_VERSION >= 12080
   if (!rc) rc = (int)cudaStreamGetDevice((cudaStream_t)(uintptr_t)handle, &owner);
 #endif
-  cuda_leave(scope);
   if (rc) cudaGetLastError();
   *id = rc ? 0 : number;
   if (rc == cudaErrorContextIsDestroyed || rc == cudaErrorInvalidValue || owner != device)
@@ -121,38 +117,31 @@ uint64_t tide__cuda_stream_handle(void *stream) { return (uint64_t)(uintptr_t)((
 uint64_t tide__cuda_stream_identity(void *stream) { return ((cuda_stream *)stream)->id; }
 
 tide_status tide__cuda_stream_priority_range(int *least, int *greatest, int device) {
-  cuda_scope scope = cuda_enter(device);
-  int rc = (int)cudaDeviceGetStreamPriorityRange(least, greatest);
-  cuda_leave(scope);
-  return tide__cuda_check(device, "priority_range", rc);
+  CUDA_ON(device);
+  return tide__cuda_check(device, "priority_range", (int)cudaDeviceGetStreamPriorityRange(least, greatest));
 }
 
 tide_status tide__cuda_stream_query(bool *done, void *stream) {
   const cuda_stream *s = stream;
-  cuda_scope scope = cuda_enter(s->device);
-  cuda_relaxed relaxed = cuda_relax();
+  CUDA_ON_RELAXED(s->device);
   int rc = (int)tide__cuda_ask_stream((CUstream)s->handle);
-  cuda_unrelax(relaxed);
-  cuda_leave(scope);
   *done = rc == cudaSuccess;
   return rc == cudaErrorNotReady ? TIDE_OK : tide__cuda_check(s->device, "stream_query", rc);
 }
 
 tide_status tide__cuda_stream_sync(void *stream) {
   const cuda_stream *s = stream;
-  cuda_scope scope = cuda_enter(s->device);
+  CUDA_ON(s->device);
   tide_status status = tide__cuda_stream_drain(s, "stream_synchronize");
-  cuda_leave(scope);
   return status == TIDE_OK ? tide__cuda_mail(s->device) : status;
 }
 
 /* The oldest stream of the device that is younger than `after`, with a reference for the caller; NULL at the end. */
 static cuda_stream *next_stream(int device, uint64_t after) {
-  pthread_mutex_lock(&streams_lock);
+  TIDE_LOCKED(&streams_lock);
   cuda_stream *s = streams;
   while (s && (s->device != device || s->id <= after)) s = s->next;
   if (s) atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
-  pthread_mutex_unlock(&streams_lock);
   return s;
 }
 
@@ -161,30 +150,26 @@ tide_status tide__cuda_streams_drain(int device) {
   tide_status status = TIDE_OK;
   for (cuda_stream *s; status == TIDE_OK && (s = next_stream(device, after)); release(s)) {
     after = s->id;
-    cuda_scope scope = cuda_enter(device);
+    CUDA_ON(device);
     status = tide__cuda_stream_drain_any(s, "synchronize");
-    cuda_leave(scope);
   }
   return status;
 }
 
 /* The driver has ended them: nobody may ask it about them any more. Whoever still holds one keeps its struct. */
 void tide__cuda_streams_forget(int device) {
-  pthread_mutex_lock(&streams_lock);
+  TIDE_LOCKED(&streams_lock);
   for (cuda_stream **p = &streams; *p;)
     if ((*p)->device == device)
       *p = (*p)->next;
     else
       p = &(*p)->next;
-  pthread_mutex_unlock(&streams_lock);
 }
 
 tide_status tide__cuda_stream_sleep(void *stream, int64_t cycles) {
   const cuda_stream *s = stream;
-  cuda_scope scope = cuda_enter(s->device);
-  int rc = tidek_sleep(s->handle, cycles);
-  cuda_leave(scope);
-  return tide__cuda_check(s->device, "stream_sleep", rc);
+  CUDA_ON(s->device);
+  return tide__cuda_check(s->device, "stream_sleep", tidek_sleep(s->handle, cycles));
 }
 
 /* ---- events ---- */
@@ -196,11 +181,8 @@ tide_status tide__cuda_event_new(void **out, int device, uint32_t flags) {
   if (flags & TIDE_EVENT_BLOCKING) driver_flags |= cudaEventBlockingSync;
   if (flags & TIDE_EVENT_INTERPROCESS) driver_flags |= cudaEventInterprocess;
   e->device = device, e->flags = flags;
-  cuda_scope scope = cuda_enter(device);
-  cuda_relaxed relaxed = cuda_relax();
+  CUDA_ON_RELAXED(device);
   int rc = (int)cudaEventCreateWithFlags(&e->handle, driver_flags);
-  cuda_unrelax(relaxed);
-  cuda_leave(scope);
   if (rc) {
     free(e);
     return tide__cuda_fail(device, "event_new", rc);
@@ -211,11 +193,8 @@ tide_status tide__cuda_event_new(void **out, int device, uint32_t flags) {
 
 void tide__cuda_event_free(void *event) {
   cuda_event *e = event;
-  cuda_scope scope = cuda_enter(e->device);
-  cuda_relaxed relaxed = cuda_relax();
+  CUDA_ON_RELAXED(e->device);
   if (cudaEventDestroy(e->handle) != cudaSuccess) cudaGetLastError();
-  cuda_unrelax(relaxed);
-  cuda_leave(scope);
   free(e);
 }
 
@@ -223,30 +202,24 @@ uint64_t tide__cuda_event_handle(void *event) { return (uint64_t)(uintptr_t)((cu
 
 tide_status tide__cuda_event_record(void *event, void *stream) {
   const cuda_stream *s = stream;
-  cuda_scope scope = cuda_enter(s->device);
-  int rc = (int)cudaEventRecord(((cuda_event *)event)->handle, s->handle);
-  cuda_leave(scope);
-  return tide__cuda_check(s->device, "event_record", rc);
+  CUDA_ON(s->device);
+  return tide__cuda_check(s->device, "event_record", (int)cudaEventRecord(((cuda_event *)event)->handle, s->handle));
 }
 
 tide_status tide__cuda_event_wait(void *stream, void *event) {
   const cuda_stream *s = stream;
-  cuda_scope scope = cuda_enter(s->device);
+  CUDA_ON(s->device);
   bool may_join = atomic_load_explicit(&tide__cuda_captures, memory_order_relaxed) != 0;
   if (may_join) pthread_mutex_lock(&tide__cuda_capture_lock);
   int rc = (int)cudaStreamWaitEvent(s->handle, ((cuda_event *)event)->handle, 0);
   if (may_join) pthread_mutex_unlock(&tide__cuda_capture_lock);
-  cuda_leave(scope);
   return tide__cuda_check(s->device, "stream_wait_event", rc);
 }
 
 tide_status tide__cuda_event_query(bool *done, void *event) {
   const cuda_event *e = event;
-  cuda_scope scope = cuda_enter(e->device);
-  cuda_relaxed relaxed = cuda_relax();
+  CUDA_ON_RELAXED(e->device);
   int rc = (int)cudaEventQuery(e->handle);
-  cuda_unrelax(relaxed);
-  cuda_leave(scope);
   *done = rc == cudaSuccess;
   if (rc == cudaErrorNotReady) {
     cudaGetLastError();
@@ -257,19 +230,17 @@ tide_status tide__cuda_event_query(bool *done, void *event) {
 
 tide_status tide__cuda_event_sync(void *event) {
   const cuda_event *e = event;
-  cuda_scope scope = cuda_enter(e->device);
+  CUDA_ON(e->device);
   tide_status status = tide__cuda_event_drain(e, (e->flags & TIDE_EVENT_BLOCKING) != 0);
-  cuda_leave(scope);
   return status == TIDE_OK ? tide__cuda_mail(e->device) : status;
 }
 
 tide_status tide__cuda_event_elapsed(double *ms, void *start, void *end) {
   const cuda_event *e = end;
   float out = 0;
-  cuda_scope scope = cuda_enter(e->device);
-  int rc = (int)cudaEventElapsedTime(&out, ((cuda_event *)start)->handle, e->handle);
-  cuda_leave(scope);
-  TIDE_TRY(tide__cuda_check(e->device, "event_elapsed", rc));
+  CUDA_ON(e->device);
+  TIDE_TRY(tide__cuda_check(e->device, "event_elapsed",
+                            (int)cudaEventElapsedTime(&out, ((cuda_event *)start)->handle, e->handle)));
   *ms = (double)out;
   return TIDE_OK;
 }

@@ -59,9 +59,8 @@ static tide_status look_result(int device, const char *what, int rc, bool looked
 /* One look at the stream; `any`: it may be one that another thread begins to capture. */
 static int look(const cuda_stream *s, bool any) {
   if (any) pthread_mutex_lock(&tide__cuda_capture_lock);
-  cuda_relaxed relaxed = cuda_relax();
+  CUDA_RELAXED;
   int rc = any && tide__cuda_stream_captured(s) ? cudaSuccess : (int)cudaStreamQuery(s->handle);
-  cuda_unrelax(relaxed);
   if (any) pthread_mutex_unlock(&tide__cuda_capture_lock);
   return rc;
 }
@@ -81,9 +80,8 @@ tide_status tide__cuda_stream_drain_any(const cuda_stream *s, const char *what) 
 tide_status tide__cuda_event_drain(const cuda_event *e, bool yielding) {
   patience p = {0, 0, yielding};
   for (;;) {
-    cuda_relaxed relaxed = cuda_relax();
+    CUDA_RELAXED;
     int rc = (int)cudaEventQuery(e->handle);
-    cuda_unrelax(relaxed);
     if (rc != cudaErrorNotReady) return look_result(e->device, "event_synchronize", rc, p.start != 0);
     TIDE_TRY(pause_between(&p, e->device, "event_synchronize"));
   }
@@ -112,7 +110,7 @@ static tide_status pool_open(int device) {
 }
 
 static tide_status slot_take(int *out, uint32_t *sequence, int device) {
-  pthread_mutex_lock(&pool.lock);
+  TIDE_LOCKED(&pool.lock);
   tide_status status = pool_open(device);
   int found = -1;
   for (int i = 0; status == TIDE_OK && found < 0 && i < SLOTS; i++)
@@ -125,14 +123,12 @@ static tide_status slot_take(int *out, uint32_t *sequence, int device) {
     status = tide__cuda_host->fail(TIDE_STATE, "read: too many reads at once, got %d, expected at most %d", SLOTS + 1,
                                    SLOTS);
   }
-  pthread_mutex_unlock(&pool.lock);
   return status;
 }
 
 static void slot_put(int i, bool arrived) {
-  pthread_mutex_lock(&pool.lock);
+  TIDE_LOCKED(&pool.lock);
   pool.state[i] = arrived ? FREE : LEFT;
-  pthread_mutex_unlock(&pool.lock);
 }
 
 static inline void spin(void) {
@@ -179,9 +175,8 @@ static tide_status read_slot(const cuda_stream *s, void *dst, const void *src, s
 
 tide_status tide__cuda_read_small(void *stream, void *dst, const void *src, size_t bytes) {
   const cuda_stream *s = stream;
-  cuda_scope scope = cuda_enter(s->device);
+  CUDA_ON(s->device);
   tide_status status = read_slot(s, dst, src, bytes);
-  cuda_leave(scope);
   return status == TIDE_OK ? tide__cuda_mail(s->device) : status;
 }
 
@@ -219,16 +214,17 @@ static int mailbox_open(int device) {
   return 0;
 }
 
+/* The first use of an index may be in a capture. */
+static int find_mailbox(int device) {
+  TIDE_LOCKED(&mail.lock);
+  CUDA_RELAXED;
+  return atomic_load_explicit(&mail.device[device].mailbox, memory_order_acquire) ? 0 : mailbox_open(device);
+}
+
 tide_status tide__cuda_mailbox(uint32_t **taken, tidek_mailbox **mailbox, int device) {
   *mailbox = atomic_load_explicit(&mail.device[device].mailbox, memory_order_acquire);
   if (!*mailbox) {
-    pthread_mutex_lock(&mail.lock);
-    int rc = 0;
-    cuda_relaxed relaxed = cuda_relax(); /* the first use of an index may be in a capture */
-    if (!atomic_load_explicit(&mail.device[device].mailbox, memory_order_acquire)) rc = mailbox_open(device);
-    cuda_unrelax(relaxed);
-    pthread_mutex_unlock(&mail.lock);
-    TIDE_TRY(tide__cuda_check(device, "index", rc));
+    TIDE_TRY(tide__cuda_check(device, "index", find_mailbox(device)));
     *mailbox = atomic_load_explicit(&mail.device[device].mailbox, memory_order_acquire);
   }
   *taken = mail.device[device].taken;
@@ -246,9 +242,8 @@ tide_status tide__cuda_mail(int device) {
     memcpy(&found, (const void *)box, sizeof found);
     box->full = 0;
     atomic_thread_fence(memory_order_seq_cst);
-    cuda_scope scope = cuda_enter(device);
+    CUDA_ON(device);
     rc = clear_taken(device);
-    cuda_leave(scope);
   }
   pthread_mutex_unlock(&mail.lock);
   TIDE_TRY(tide__cuda_check(device, "index", rc));
@@ -261,20 +256,18 @@ tide_status tide__cuda_mail(int device) {
 void tide__cuda_wait_close(void) {
   int any = tide__cuda_any_device();
   if (any < 0) return;
-  cuda_scope scope = cuda_enter(any);
-  if (pool.slot) cudaFreeHost(pool.slot);
-  pool.slot = NULL;
-  memset(pool.state, 0, sizeof pool.state);
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) {
     tidek_mailbox *box = atomic_exchange(&mail.device[d].mailbox, NULL);
     if (!box) continue;
-    cuda_scope inner = cuda_enter(d);
+    CUDA_ON(d);
     cudaFreeHost(box);
     cudaFree(mail.device[d].taken);
     cudaStreamDestroy(mail.device[d].stream);
     mail.device[d].taken = NULL;
-    cuda_leave(inner);
   }
-  cuda_leave(scope);
+  CUDA_ON(any);
+  if (pool.slot) cudaFreeHost(pool.slot);
+  pool.slot = NULL;
+  memset(pool.state, 0, sizeof pool.state);
   cudaGetLastError();
 }
