@@ -1,6 +1,6 @@
 /* nearest.c: the nearest of many names, by the distance of Damerau and Levenshtein. */
-#include <string.h>
 
+#include <string.h>
 #include "did_you_mean.h"
 
 enum { LONGEST = 40 };

@@ -251,5 +251,4 @@ static int lsave_safetensors(lua_State *L) {
 }
 
 #define NOUN archive
-#define ROWS "data/api/archive.def"
 #include "call/api/open_noun.def"

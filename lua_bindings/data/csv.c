@@ -574,5 +574,4 @@ static int lload_csv(lua_State *L, ltide_call *c) {
 }
 
 #define NOUN csv
-#define ROWS "data/api/csv.def"
 #include "call/api/open_noun.def"

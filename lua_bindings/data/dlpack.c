@@ -65,9 +65,7 @@ static int lfrom_dlpack(lua_State *L, ltide_call *c) {
   return ltide_give_tensors(L, c->S, status, 1);
 }
 
-static ltide_row dlpack_rows[] = {
-#include "data/api/dlpack.def"
-    {0}};
+#include <rows/dlpack.inc>
 
 void ltide_open_dlpack(lua_State *L, ltide_state *S) {
   static const luaL_Reg meta[] = {{"__gc", capsule_gc},

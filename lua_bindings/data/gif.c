@@ -7,8 +7,8 @@
  * (T. Welch, "A Technique for High-Performance Data Compression", 1984).
  *
  * Invariant: the handles of the tensor and of the file are on the stack while hooks may run. */
-#include <math.h>
 
+#include <math.h>
 #include "file.h"
 #include "tensor/tensor.h"
 

@@ -12,5 +12,4 @@ static int lload_png(lua_State *L, ltide_call *c) {
 }
 
 #define NOUN io
-#define ROWS "data/api/io.def"
 #include "call/api/open_noun.def"

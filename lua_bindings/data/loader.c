@@ -379,13 +379,9 @@ static int script_new_loader(lua_State *L) {
 
 /* {==== Registration */
 
-static ltide_row loader_loader_rows[] = {
-#include "data/api/loader_loader.def"
-    {0}};
+#include <rows/loader_loader.inc>
 
-static ltide_row loader_rows[] = {
-#include "data/api/loader.def"
-    {0}};
+#include <rows/loader.inc>
 
 void ltide_open_loader(lua_State *L, ltide_state *S) {
   static const luaL_Reg loader_meta[] = {{"__len", lloader_len}, {"__gc", loader_gc}, {"__call", lloader_call}, {0}},

@@ -291,9 +291,7 @@ static int ldeserialize(lua_State *L, ltide_call *c) {
   return 1;
 }
 
-static ltide_row serialize_rows[] = {
-#include "data/api/serialize.def"
-    {0}};
+#include <rows/serialize.inc>
 
 void ltide_open_serialize(lua_State *L, ltide_state *S) {
   LTIDE_GIVE(L, "data/serialize.c", put, put_pairs, put_table, put_reference, put_tensor, read, read_pairs, put_storage,

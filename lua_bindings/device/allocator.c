@@ -151,12 +151,8 @@ static void release_pool(void *pool) { tide_mempool_release(pool); }
 static void release_allocator(void *allocator) { tide_allocator_release(allocator); }
 
 void ltide_open_allocator(lua_State *L, ltide_state *S) {
-  static ltide_row cuda_rows[] = {
-#include "device/api/allocator_cuda.def"
-      {0}};
-  static ltide_row memory_rows[] = {
-#include "device/api/allocator_memory.def"
-      {0}};
+#include <rows/allocator_cuda.inc>
+#include <rows/allocator_memory.inc>
   static ltide_row pool_rows[] = {FIELD(pool, id, id_of, " -> integer", "Its number, as in segments of snapshots."){0}};
   static const ltide_class pool = {
       .meta = POOL_META, .name = "MemPool", .rows = pool_rows, .release = release_pool, .tostring = pool_tostring};
@@ -164,6 +160,6 @@ void ltide_open_allocator(lua_State *L, ltide_state *S) {
       .meta = ALLOCATOR_META, .name = "CUDAPluggableAllocator", .release = release_allocator};
   ltide_open_class(L, &pool);
   ltide_open_class(L, &allocator);
-  ltide_register_memory(L, cuda_rows);
-  ltide_register_in(L, "tide.cuda.memory", memory_rows);
+  ltide_register_memory(L, allocator_cuda_rows);
+  ltide_register_in(L, "tide.cuda.memory", allocator_memory_rows);
 }

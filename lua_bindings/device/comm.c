@@ -182,5 +182,4 @@ static int lget_timeout(lua_State *L, ltide_call *c) { return lua_pushnumber(L, 
 
 #define NOUN  comm
 #define SPACE "tide.cuda.comm"
-#define ROWS  "device/api/comm.def"
 #include "call/api/open_noun.def"

@@ -69,12 +69,8 @@ static int lis_deterministic(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_debug(lua_State *L, ltide_state *S) {
-  static ltide_row debug_rows[] = {
-#include "device/api/debug.def"
-      {0}};
-  static ltide_row determinism_rows[] = {
-#include "device/api/determinism.def"
-      {0}};
+#include <rows/debug.inc>
+#include <rows/determinism.inc>
   ltide_register_in(L, "tide.cuda", debug_rows);
   ltide_register_rows(L, "tide", determinism_rows);
 }

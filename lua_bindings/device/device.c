@@ -217,23 +217,17 @@ static int lget_device_properties(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_device(lua_State *L, ltide_state *S) {
-  static ltide_row object_rows[] = {
-#include "device/api/device.def"
-      {0}};
-  static ltide_row device_rows[] = {
-#include "device/api/device_device.def"
-      {0}};
-  static ltide_row cuda_rows[] = {
-#include "device/api/device_cuda.def"
-      {0}};
+#include <rows/device.inc>
+#include <rows/device_device.inc>
+#include <rows/device_cuda.inc>
   static const ltide_class class = {.meta = "tide.device",
                                     .name = "device",
-                                    .rows = object_rows,
+                                    .rows = device_rows,
                                     .size = sizeof(int),
                                     .tostring = device_tostring,
                                     .equal = device_equal};
   ltide_handle_of(S)->device_meta = ltide_open_class(L, &class);
   ltide_open_class(L, &props_class);
-  ltide_register_rows(L, "tide", device_rows);
-  ltide_register_in(L, "tide.cuda", cuda_rows);
+  ltide_register_rows(L, "tide", device_device_rows);
+  ltide_register_in(L, "tide.cuda", device_cuda_rows);
 }

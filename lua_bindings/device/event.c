@@ -72,14 +72,10 @@ static int event_tostring(lua_State *L, void *e) {
 static void release(void *e) { tide_event_release(e); }
 
 void ltide_open_event(lua_State *L, ltide_state *S) {
-  static ltide_row event_rows[] = {
-#include "device/api/event.def"
-      {0}};
-  static ltide_row cuda_rows[] = {
-#include "device/api/event_cuda.def"
-      {0}};
+#include <rows/event.inc>
+#include <rows/event_cuda.inc>
   static const ltide_class class = {
       .meta = EVENT_META, .name = "Event", .rows = event_rows, .release = release, .tostring = event_tostring};
   ltide_handle_of(S)->event_meta = ltide_open_class(L, &class);
-  ltide_register_in(L, "tide.cuda", cuda_rows);
+  ltide_register_in(L, "tide.cuda", event_cuda_rows);
 }

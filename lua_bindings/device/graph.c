@@ -324,17 +324,11 @@ static int lcuda_graph(lua_State *L) {
 
 /* {==== Opening */
 
-static ltide_row cudagraph_rows[] = {
-#include "device/api/cudagraph.def"
-    {0}};
+#include <rows/cudagraph.inc>
 
-static ltide_row graph_cuda_rows[] = {
-#include "device/api/graph_cuda.def"
-    {0}};
+#include <rows/graph_cuda.inc>
 
-static ltide_row graph_graphs_rows[] = {
-#include "device/api/graph_graphs.def"
-    {0}};
+#include <rows/graph_graphs.inc>
 
 void ltide_open_graph(lua_State *L, ltide_state *S) {
   static const luaL_Reg meta[] = {

@@ -84,9 +84,7 @@ static int script_check_pool(lua_State *L) { return ltide_check_graph_pool(L, 1,
 static int script_new_graph(lua_State *L) { return ltide_try(L, tide_graph_new(ltide_new_graph(L), false)), 1; }
 
 void ltide_open_graphed(lua_State *L) {
-  static ltide_row rows[] = {
-#include "device/api/graphed.def"
-      {0}};
+#include <rows/graphed.inc>
   LTIDE_GIVE(L, "device/graphed.c", replayer, check_pool, new_graph);
-  ltide_register_rows(L, "tide.cuda", rows);
+  ltide_register_rows(L, "tide.cuda", graphed_rows);
 }

@@ -119,12 +119,10 @@ static int lget_peer_access(lua_State *L, ltide_call *c) {
 
 /* tide.cuda.streams: the same classes once more. */
 void ltide_open_info(lua_State *L, ltide_state *S) {
-  static ltide_row rows[] = {
-#include "device/api/info.def"
-      {0}};
+#include <rows/info.inc>
   static const ltide_row again[] = {
       {.name = "Stream"}, {.name = "Event"}, {.name = "ExternalStream"}, {.name = "StreamContext"}, {0}};
-  ltide_register_in(L, "tide.cuda", rows);
+  ltide_register_in(L, "tide.cuda", info_rows);
   lua_getfield(L, -1, "cuda");
   ltide_register_also(L, "streams", again);
   lua_pop(L, 1);

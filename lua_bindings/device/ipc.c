@@ -44,12 +44,10 @@ static ltide_row event_rows[] = {OF(
 static ltide_row class_rows[] = {
     FUNCTION(from_ipc_handle, NEEDS(PROCESSES, DO(levent_from_ipc)), "(device:cuda or nil, handle) -> Event",
              "The event of another process: recording it, waiting for it and asking it work on both sides."){0}};
-static ltide_row rows[] = {
-#include "device/api/ipc.def"
-    {0}};
+#include <rows/ipc.inc>
 
 void ltide_open_ipc(lua_State *L, ltide_state *S) {
-  ltide_register_in(L, "tide.cuda", rows);
+  ltide_register_in(L, "tide.cuda", ipc_rows);
   ltide_register_in(L, "tide.cuda.Event", class_rows);
   luaL_getmetatable(L, "tide.cuda.Event");
   lua_getfield(L, -1, "__index");

@@ -107,8 +107,6 @@ static int lget_fraction(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_memory(lua_State *L, ltide_state *S) {
-  static ltide_row rows[] = {
-#include "device/api/memory.def"
-      {0}};
-  ltide_register_memory(L, rows);
+#include <rows/memory.inc>
+  ltide_register_memory(L, memory_rows);
 }

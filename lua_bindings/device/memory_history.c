@@ -246,12 +246,8 @@ static int ldump_snapshot(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_memory_history(lua_State *L, ltide_state *S) {
-  static ltide_row memory_history_cuda_rows[] = {
-#include "device/api/memory_history_cuda.def"
-      {0}};
-  static ltide_row memory_history_memory_rows[] = {
-#include "device/api/memory_history_memory.def"
-      {0}};
+#include <rows/memory_history_cuda.inc>
+#include <rows/memory_history_memory.inc>
   ltide_register_memory(L, memory_history_cuda_rows);
   ltide_register_in(L, "tide.cuda.memory", memory_history_memory_rows);
 }

@@ -119,8 +119,6 @@ static int lon_oom(lua_State *L, ltide_call *c) { return ltide_script_call(L, "d
 void ltide_open_memory_scope(lua_State *L, ltide_state *S) {
   ltide_error_of(S)->set_oom = set_oom;
   LTIDE_GIVE(L, "device/memory_scope.c", watch_failures);
-  static ltide_row rows[] = {
-#include "device/api/memory_scope.def"
-      {0}};
-  ltide_register_in(L, "tide.cuda.memory", rows);
+#include <rows/memory_scope.inc>
+  ltide_register_in(L, "tide.cuda.memory", memory_scope_rows);
 }

@@ -80,13 +80,9 @@ static int lstats(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_memory_stats(lua_State *L, ltide_state *S) {
-  static ltide_row rows[] = {
-#include "device/api/memory_stats.def"
-      {0}};
-  static ltide_row cpu_rows[] = {
-#include "device/api/memory_cpu.def"
-      {0}};
+#include <rows/memory_stats.inc>
+#include <rows/memory_cpu.inc>
   LTIDE_GIVE(L, "device/memory_stats.c", bytes_text);
-  ltide_register_memory(L, rows);
-  ltide_register_in(L, "tide.cpu", cpu_rows);
+  ltide_register_memory(L, memory_stats_rows);
+  ltide_register_in(L, "tide.cpu", memory_cpu_rows);
 }

@@ -88,11 +88,9 @@ static int lis_available(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_nccl(lua_State *L, ltide_state *S) {
-  static ltide_row rows[] = {
-#include "device/api/nccl.def"
-      {0}};
+#include <rows/nccl.inc>
   static const char *const constants[] = {"SUM", "PROD", "MAX", "MIN", "AVG"};
-  ltide_register_in(L, "tide.cuda.nccl", rows);
+  ltide_register_in(L, "tide.cuda.nccl", nccl_rows);
   lua_getfield(L, -1, "cuda");
   lua_getfield(L, -1, "nccl");
   for (int i = 0; i < TIDE_NCCL_OPS; i++) ltide_set_integer(L, constants[i], i);

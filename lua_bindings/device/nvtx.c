@@ -49,13 +49,11 @@ static int lindex(lua_State *L) {
   return ltide_give_boolean(L, tide_nvtx_available());
 }
 
-static ltide_row rows[] = {
-#include "device/api/nvtx.def"
-    {0}};
+#include <rows/nvtx.inc>
 
 void ltide_open_nvtx(lua_State *L, ltide_state *S) {
   static const luaL_Reg meta[] = {{"__index", lindex}, {0}};
-  ltide_register_in(L, "tide.cuda.nvtx", rows);
+  ltide_register_in(L, "tide.cuda.nvtx", nvtx_rows);
   lua_getfield(L, -1, "cuda");
   lua_getfield(L, -1, "nvtx");
   ltide_set_meta(L, "tide.cuda.nvtx", meta);

@@ -68,13 +68,11 @@ static int script_join_side(lua_State *L) {
   return 0;
 }
 
-static ltide_row rows[] = {
-#include "device/api/parallel.def"
-    {0}};
+#include <rows/parallel.inc>
 
 void ltide_open_parallel(lua_State *L, ltide_state *S) {
   ltide_script_give(L, "device/parallel_replica.c", ltide_replica_script);
   LTIDE_GIVE(L, "device/parallel.c", current_device, device_size, device_object, read_device, move, check_unnamed,
              side_stream, join_side);
-  ltide_register_in(L, "tide.parallel", rows);
+  ltide_register_in(L, "tide.parallel", parallel_rows);
 }

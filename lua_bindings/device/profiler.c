@@ -128,13 +128,11 @@ static int lprofile(lua_State *L, ltide_call *c) {
   return ltide_block_open(L, c->v[0].at);
 }
 
-static ltide_row rows[] = {
-#include "device/api/profiler.def"
-    {0}};
+#include <rows/profiler.inc>
 
 void ltide_open_profiler(lua_State *L, ltide_state *S) {
   LTIDE_GIVE(L, "device/profiler.c", begin_recording, end_trace, read_summary);
   static const luaL_Reg meta[] = {{"__gc", recording_close}, {"__close", recording_close}, {0}};
   ltide_new_class(L, RECORDING_META, meta, NULL, NULL, NULL);
-  ltide_register_in(L, "tide.cuda.profiler", rows);
+  ltide_register_in(L, "tide.cuda.profiler", profiler_rows);
 }

@@ -65,8 +65,6 @@ static int lerrors(lua_State *L, ltide_call *c) {
 
 void ltide_open_sanitizer(lua_State *L, ltide_state *S) {
   ltide_error_of(S)->set_race = add_race;
-  static ltide_row rows[] = {
-#include "device/api/sanitizer.def"
-      {0}};
-  ltide_register_in(L, "tide.cuda.sanitizer", rows);
+#include <rows/sanitizer.inc>
+  ltide_register_in(L, "tide.cuda.sanitizer", sanitizer_rows);
 }

@@ -211,15 +211,9 @@ static void release(void *s) { tide_stream_release(s); }
 static bool equal(void *a, void *b) { return tide_stream_same(a, b); }
 
 void ltide_open_stream(lua_State *L, ltide_state *S) {
-  static ltide_row stream_rows[] = {
-#include "device/api/stream.def"
-      {0}};
-  static ltide_row cuda_rows[] = {
-#include "device/api/stream_cuda.def"
-      {0}};
-  static ltide_row class_rows[] = {
-#include "device/api/stream_stream.def"
-      {0}};
+#include <rows/stream.inc>
+#include <rows/stream_cuda.inc>
+#include <rows/stream_stream.inc>
   static const ltide_class class = {.meta = STREAM_META,
                                     .name = "Stream",
                                     .rows = stream_rows,
@@ -227,8 +221,8 @@ void ltide_open_stream(lua_State *L, ltide_state *S) {
                                     .tostring = stream_tostring,
                                     .equal = equal};
   ltide_handle_of(S)->stream_meta = ltide_open_class(L, &class);
-  ltide_register_in(L, "tide.cuda", cuda_rows);
-  ltide_register_in(L, "tide.cuda.Stream", class_rows);
+  ltide_register_in(L, "tide.cuda", stream_cuda_rows);
+  ltide_register_in(L, "tide.cuda.Stream", stream_stream_rows);
   lua_getfield(L, -1, "cuda");
   lua_getfield(L, -1, "stream");
   lua_setfield(L, LUA_REGISTRYINDEX, "tide.cuda.stream");

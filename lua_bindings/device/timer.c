@@ -120,12 +120,8 @@ static int lcuda_timer_time(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_timer(lua_State *L, ltide_state *S) {
-  static ltide_row timer_rows[] = {
-#include "device/api/timer.def"
-      {0}};
-  static ltide_row timer_cuda_rows[] = {
-#include "device/api/timer_cuda.def"
-      {0}};
+#include <rows/timer.inc>
+#include <rows/timer_cuda.inc>
   ltide_open_class(L, &timer_class);
   ltide_open_class(L, &cuda_timer_class);
   ltide_register_rows(L, "tide", timer_rows);

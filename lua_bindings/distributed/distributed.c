@@ -453,8 +453,6 @@ static int lget_process_group_ranks(lua_State *L, ltide_call *c) {
 void ltide_open_distributed(lua_State *L, ltide_state *S) {
   ltide_open_class(L, &work_class);
   ltide_open_class(L, &group_class);
-  static ltide_row rows[] = {
-#include "distributed/api/distributed.def"
-      {0}};
-  ltide_register_in(L, "tide.distributed", rows);
+#include <rows/distributed.inc>
+  ltide_register_in(L, "tide.distributed", distributed_rows);
 }

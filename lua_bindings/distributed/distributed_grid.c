@@ -66,9 +66,7 @@ static int grid_tostring(lua_State *L, void *grid) {
 }
 
 #define GRID(name) DO(lgrid), .script = name
-static ltide_row grid_rows[] = {
-#include "distributed/api/distributed_field.def"
-    {0}};
+#include <rows/distributed_field.inc>
 
 /* {==== Regions of a field: from `first` on, counted from 1, `count` places, each `step`-th */
 
@@ -169,7 +167,7 @@ static int script_start_message(lua_State *L) {
   tide_distributed_call call = {.name = "halo_exchange",
                                 .kind = lua_toboolean(L, 1) ? TIDE_SEND_RANKS : TIDE_RECV_RANKS};
   call.peer = (int)lua_tointeger(L, 4), call.tag = (int)lua_tointeger(L, 5);
-  for (const ltide_row *row = grid_rows; row->name; row++)
+  for (const ltide_row *row = distributed_field_rows; row->name; row++)
     if (!strcmp(row->name, called)) call.name = row->name;
   if (lua_istable(L, 6)) {
     call.dtype_count = (int)lua_rawlen(L, 6);
@@ -350,12 +348,10 @@ static ltide_row exchange_rows[] = {
         OF(exchange, is_completed, EXCHANGE("distributed/grid.exchange_is_completed"), "() -> boolean",
            "Have all messages come? Does not wait; the halos are written by wait."){0}};
 static const ltide_class grid_class = {
-    .meta = GRID_META, .name = "Grid", .rows = grid_rows, .size = 1, .tostring = grid_tostring};
+    .meta = GRID_META, .name = "Grid", .rows = distributed_field_rows, .size = 1, .tostring = grid_tostring};
 static const ltide_class exchange_class = {.meta = EXCHANGE_META, .name = "Exchange", .rows = exchange_rows, .size = 1};
 
-static ltide_row rows[] = {
-#include "distributed/api/distributed_grid.def"
-    {0}};
+#include <rows/distributed_grid.inc>
 
 void ltide_open_distributed_grid(lua_State *L, ltide_state *S) {
   LTIDE_GIVE(L, "distributed/distributed_grid.c", new_object, region, copy_region, new_buffer, pack, start_message,
@@ -364,5 +360,5 @@ void ltide_open_distributed_grid(lua_State *L, ltide_state *S) {
              mark_time, move_events);
   ltide_open_class(L, &grid_class);
   ltide_open_class(L, &exchange_class);
-  ltide_register_in(L, "tide.distributed", rows);
+  ltide_register_in(L, "tide.distributed", distributed_grid_rows);
 }

@@ -3,8 +3,8 @@
  * A value travels as the bytes of tide.serialize: first all sizes, then the bytes, padded to the longest.
  *
  * Invariant: all ranks call the same operations in the same order, whatever their values are. */
-#include <stdlib.h>
 
+#include <stdlib.h>
 #include "distributed.h"
 #include "data/serialize.h"
 #include "tensor/tensor.h"
@@ -246,8 +246,6 @@ static int lprint(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_distributed_object(lua_State *L, ltide_state *S) {
-  static ltide_row rows[] = {
-#include "distributed/api/distributed_object.def"
-      {0}};
-  ltide_register_in(L, "tide.distributed", rows);
+#include <rows/distributed_object.inc>
+  ltide_register_in(L, "tide.distributed", distributed_object_rows);
 }

@@ -295,13 +295,9 @@ static int lfused_explain(lua_State *L, ltide_call *c) {
   return 0;
 }
 
-static ltide_row rows[] = {
-#include "fuse/api/fuse.def"
-    {0}};
+#include <rows/fuse.inc>
 
-static ltide_row fused_rows[] = {
-#include "fuse/api/fuse_fused.def"
-    {0}};
+#include <rows/fuse_fused.inc>
 
 static int fused_tostring(lua_State *L) {
   const fuse_function *f = check_fused(L, 1);
@@ -319,12 +315,12 @@ void ltide_open_fuse(lua_State *L, ltide_state *S) {
     {"__tostring", fused_tostring},
     {0}
   };
-  ltide_new_class(L, FUSED_META, meta, "Fused", fused_rows, NULL);
+  ltide_new_class(L, FUSED_META, meta, "Fused", fuse_fused_rows, NULL);
   luaL_getmetatable(L, FUSED_META);
   ltide_fuse_of(S)->meta = lua_topointer(L, -1);
   lua_pop(L, 1);
   set_call(L);
-  ltide_register_rows(L, "tide", rows);
+  ltide_register_rows(L, "tide", fuse_rows);
 }
 
 LTIDE_PART_SIZE(fuse)

@@ -136,9 +136,7 @@ static int lhas(lua_State *L) {
   return ltide_give_boolean(L, !lua_isnil(L, -1));
 }
 
-static ltide_row values[] = {
-#include "help/api/values.def"
-    {0}};
+#include <rows/values.inc>
 
 void ltide_open_help(lua_State *L, ltide_state *S) {
   static ltide_row rows[] = {
@@ -147,5 +145,5 @@ void ltide_open_help(lua_State *L, ltide_state *S) {
       {0}};
   LTIDE_GIVE(L, "help/doc.c", rows, tide, methods, meta_name, row_doc, nearest, instead, lower, has_word, words);
   ltide_register_rows(L, "tide", rows);
-  ltide_note_rows(L, "tide", values);
+  ltide_note_rows(L, "tide", values_rows);
 }

@@ -52,9 +52,7 @@ static int script_note_wait(lua_State *L) {
 }
 
 void ltide_open_await(lua_State *L, ltide_state *S) {
-  static ltide_row rows[] = {
-#include "host/api/await.def"
-      {0}};
+#include <rows/await.inc>
   LTIDE_GIVE(L, "host/await.c", start_wait, may_yield, note_wait);
-  ltide_register_rows(L, "tide", rows);
+  ltide_register_rows(L, "tide", await_rows);
 }

@@ -77,9 +77,7 @@ static int script_draw(lua_State *L) {
 }
 
 void ltide_open_note(lua_State *L, ltide_state *S) {
-  static ltide_row rows[] = {
-#include "host/api/note.def"
-      {0}};
+#include <rows/note.inc>
   LTIDE_GIVE(L, "host/note.c", floor, clock, where, draw);
-  ltide_register_rows(L, "tide", rows);
+  ltide_register_rows(L, "tide", note_rows);
 }

@@ -409,11 +409,9 @@ int ltide_reload(lua_State *L, const char *name, const char *text, size_t size) 
 }
 
 void ltide_open_reload(lua_State *L, ltide_state *S) {
-  static ltide_row rows[] = {
-#include "host/api/reload.def"
-      {0}};
+#include <rows/reload.inc>
   ltide_open_finaliser(L, RECORDER_META, recorder_gc);
   LTIDE_GIVE(L, "host/reload.c", run_recorded, apart, is_made, compile_text, global_table, is_same, source_of,
              variable_of, likeness, length_of_place, pairs_of_place, apply_changes);
-  ltide_register_rows(L, "tide", rows);
+  ltide_register_rows(L, "tide", reload_rows);
 }

@@ -236,13 +236,9 @@ static int lmain(lua_State *L, ltide_call *c) {
   exit(code);
 }
 
-static ltide_row spawn_context_rows[] = {
-#include "host/api/spawn_context.def"
-    {0}};
+#include <rows/spawn_context.inc>
 
-static ltide_row spawn_rows[] = {
-#include "host/api/spawn.def"
-    {0}};
+#include <rows/spawn.inc>
 
 void ltide_open_spawn(lua_State *L, ltide_state *S) {
   LTIDE_GIVE(L, "host/spawn.c", new_context, end_all, hand_out, count_processes, pid_of, how_ended, cannot_use,

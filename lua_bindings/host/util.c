@@ -71,8 +71,6 @@ void ltide_open_util(lua_State *L, ltide_state *S) {
   static const luaL_Reg none[] = {{NULL, NULL}};
   LTIDE_GIVE(L, "host/util.c", like, near_option, leave);
   ltide_new_class(L, "tide.cmdline", none, "cmdline", cmdline_rows, NULL);
-  static ltide_row rows[] = {
-#include "host/api/util.def"
-      {0}};
-  ltide_register_rows(L, "tide", rows);
+#include <rows/util.inc>
+  ltide_register_rows(L, "tide", util_rows);
 }

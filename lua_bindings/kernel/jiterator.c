@@ -3,7 +3,6 @@
  * A function that create_jit_fn makes is a C closure over its userdata, so that a call looks nothing up: it reads its
  * tensors, makes the handles of its results and calls core. Scalars are read from the table of options by the names
  * that the code has; a key that is none of them is an error. */
-#include <string.h>
 
 #include "call/fields.h"
 #include "call/block.h"
@@ -173,7 +172,6 @@ static int lcache_info(lua_State *L, ltide_call *c) {
                                                    damaged, pending, compile_seconds, compiler_opened);
   char path[4096];
   tide_jit_stats s;
-  (void)c;
   tide_jit_get_stats(&s);
   lua_createtable(L, 0, 11);
   ltide_set_fields(L, fields, &s, false);
@@ -182,21 +180,14 @@ static int lcache_info(lua_State *L, ltide_call *c) {
   return 1;
 }
 
-static int lcache_clear(lua_State *L, ltide_call *c) {
-  (void)c;
-  ltide_try(L, tide_jit_cache_clear());
-  return 0;
-}
+static int lcache_clear(lua_State *L, ltide_call *c) { return ltide_done(L, tide_jit_cache_clear()); }
 
-static ltide_row rows[] = {
-#include "kernel/api/jit.def"
-    {0}};
+#include <rows/jit.inc>
 
 void ltide_open_jit(lua_State *L, ltide_state *S) {
-  (void)S;
   static const luaL_Reg meta[] = {{"__gc", ljit_gc}, {0}};
   ltide_new_class(L, JIT_META, meta, NULL, NULL, NULL);
-  ltide_register_in(L, "tide.cuda.jiterator", rows);
+  ltide_register_in(L, "tide.cuda.jiterator", jit_rows);
   lua_getfield(L, -1, "cuda");
   lua_getfield(L, -1, "jiterator");
   lua_getfield(L, -1, "create_jit_fn");

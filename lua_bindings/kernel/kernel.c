@@ -536,7 +536,6 @@ static int lkernel_wait(lua_State *L) {
 
 static int lcache_stats(lua_State *L, ltide_call *c) {
   tide_jit_stats s;
-  (void)c;
   tide_jit_get_stats(&s);
   lua_createtable(L, 0, 4);
   ltide_set_integer(L, "hits", s.memory_hits);
@@ -555,45 +554,36 @@ static void set_call(lua_State *L, const char *meta, lua_CFunction f) {
   lua_pop(L, 1);
 }
 
-static ltide_row rows[] = {
-#include "kernel/api/kernel.def"
-    {0}};
-static ltide_row kernel_rows[] = {
-#include "kernel/api/kernel_functions.def"
-    {0}};
+#include <rows/kernel.inc>
+#include <rows/kernel_functions.inc>
 
-static ltide_row methods[] = {
-#include "kernel/api/kernel_methods.def"
-    {0}};
+#include <rows/kernel_methods.inc>
 
-static ltide_row bound_methods[] = {
-#include "kernel/api/kernel_bound.def"
-    {0}};
+#include <rows/kernel_bound.inc>
 
 void ltide_open_kernel(lua_State *L, ltide_state *S) {
   static const ltide_field members[] = LTIDE_FIELDS(ltide_kernel, name);
   static const ltide_class class = {.meta = LTIDE_LUA_KERNEL_META,
                                     .name = "LuaKernel",
-                                    .rows = methods,
+                                    .rows = kernel_methods_rows,
                                     .members = members,
                                     .size = sizeof(ltide_kernel),
                                     .release = kernel_release,
                                     .tostring = kernel_tostring},
                            bound_class = {.meta = LTIDE_BOUND_META,
                                           .name = "BoundLuaKernel",
-                                          .rows = bound_methods,
+                                          .rows = kernel_bound_rows,
                                           .size = sizeof(bound),
                                           .release = bound_release,
                                           .tostring = bound_tostring};
-  (void)S;
   ltide_open_class(L, &class);
   ltide_open_class(L, &bound_class);
   set_call(L, LTIDE_LUA_KERNEL_META, lkernel_call);
   set_call(L, LTIDE_BOUND_META, lbound_call);
   ltide_script_give(L, "kernel/specialize.c", ltide_kernel_script);
   ltide_script_give(L, "kernel/source_text.c", ltide_kernel_texts);
-  ltide_register_rows(L, "tide", rows);
+  ltide_register_rows(L, "tide", kernel_rows);
   lua_getfield(L, -1, "kernel");
-  ltide_register_rows(L, "tide.kernel", kernel_rows);
+  ltide_register_rows(L, "tide.kernel", kernel_functions_rows);
   lua_pop(L, 1);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "call/did_you_mean.h"
+#include "call/each.h"
 #include "call/script.h"
 #include "call/handle.h"
 
@@ -338,10 +339,5 @@ static int script_nearest(lua_State *L) {
 }
 
 void ltide_open_kernel_lex(lua_State *L, ltide_state *S) {
-  static const luaL_Reg script[] = {
-      {"words", script_words},     {"shape", script_shape},           {"global", script_global},
-      {"tensor", script_tensor},   {"dtype_name", script_dtype_name}, {"thawed", script_thawed},
-      {"nearest", script_nearest}, {"blank", script_blank},           {NULL, NULL}};
-  (void)S;
-  ltide_script_give(L, "kernel/lex.c", script);
+  LTIDE_GIVE(L, "kernel/lex.c", words, shape, global, tensor, dtype_name, thawed, nearest, blank);
 }

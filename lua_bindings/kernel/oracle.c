@@ -97,14 +97,8 @@ static int lfunc(lua_State *L) {
 
 /* single(is): do random numbers come in float32? */
 static int script_single(lua_State *L) {
-  bool is = lua_toboolean(L, 1);
-  lua_settop(L, 0);
-  if (is)
-    lua_pushboolean(L, 1);
-  else
-    lua_pushnil(L);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_single);
-  return 0;
+  lua_toboolean(L, 1) ? lua_pushboolean(L, 1) : lua_pushnil(L);
+  return lua_rawsetp(L, LUA_REGISTRYINDEX, &key_single), 0;
 }
 
 static uint32_t float_bits(float x) {
@@ -236,26 +230,15 @@ static int script_function_of(lua_State *L) {
 
 #define BLOCK_WORD .fn = lblock_word
 #define ATOMIC     .fn = latomic
-static ltide_row rows[] = {
-#include "kernel/api/words_tide.def"
-    {0}};
-static ltide_row random_rows[] = {
-#include "kernel/api/words_random.def"
-    {0}};
-static ltide_row atomic_rows[] = {
-#include "kernel/api/words_atomic.def"
-    {0}};
-static ltide_row kernel_rows[] = {
-#include "kernel/api/words_kernel.def"
-    {0}};
+#include <rows/words_tide.inc>
+#include <rows/words_random.inc>
+#include <rows/words_atomic.inc>
+#include <rows/words_kernel.inc>
 
 void ltide_open_kernel_words(lua_State *L, ltide_state *S) {
-  static const luaL_Reg given[] =
-      LTIDE_SCRIPT(single, stored, wrapped, kernel_thread, set_upvalue, is_lua, parameter, function_of);
-  (void)S;
-  ltide_register_rows(L, "tide", rows);
-  ltide_register_in(L, "tide.random", random_rows);
-  ltide_register_in(L, "tide.atomic", atomic_rows);
-  ltide_register_in(L, "tide.kernel", kernel_rows);
-  ltide_script_give(L, "kernel/oracle.c", given);
+  ltide_register_rows(L, "tide", words_tide_rows);
+  ltide_register_in(L, "tide.random", words_random_rows);
+  ltide_register_in(L, "tide.atomic", words_atomic_rows);
+  ltide_register_in(L, "tide.kernel", words_kernel_rows);
+  LTIDE_GIVE(L, "kernel/oracle.c", single, stored, wrapped, kernel_thread, set_upvalue, is_lua, parameter, function_of);
 }

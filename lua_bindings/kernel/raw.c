@@ -5,7 +5,6 @@
  * of its keys. k:bind{...} packs all that once and gives a function without arguments.
  *
  * Invariant: the __call and methods check their first argument by its metatable, so no other userdata gets in. */
-#include <string.h>
 
 #include "call/fields.h"
 #include "call/row.h"
@@ -168,16 +167,14 @@ static int lraw_call(lua_State *L) {
   read_grid(L, k, 2, &g);
   int n = read_arguments(L, S, k, 3, args);
   if (!is_ready(L, S, k, &g, args, n)) return ltide_yield_again(L, lraw_call);
-  ltide_try(L, tide_raw_kernel_launch(k, &g, args, n));
-  return 0;
+  return ltide_done(L, tide_raw_kernel_launch(k, &g, args, n));
 }
 
 static int lbound_call(lua_State *L) {
   ltide_enter(L);
   tide_raw_kernel_bound *b = *(tide_raw_kernel_bound **)lua_touserdata(L, lua_upvalueindex(1));
   if (!b) return ltide_error(L, "StateError", "launch: what was bound is gone");
-  ltide_try(L, tide_raw_kernel_bound_launch(b));
-  return 0;
+  return ltide_done(L, tide_raw_kernel_bound_launch(b));
 }
 
 static int lraw_bind(lua_State *L) {
@@ -263,17 +260,12 @@ static int lcompile_kernel(lua_State *L, ltide_call *c) {
   t.source = ltide_check_cstring(L, c->v[0].at, "src", "a string of CUDA C");
   t.name = ltide_check_cstring(L, c->v[1].at, "name", "the name of a kernel in the source");
   if (c->v[2].given) read_opts(L, c->v[2].at, &t, options, params);
-  ltide_try(L, tide_raw_kernel_new((tide_raw_kernel **)ltide_new_pointer(L, KERNEL_META), &t));
-  return 1;
+  return ltide_give(L, tide_raw_kernel_new((tide_raw_kernel **)ltide_new_pointer(L, KERNEL_META), &t));
 }
 
-static ltide_row jit_kernel_cuda_rows[] = {
-#include "kernel/api/jit_kernel_cuda.def"
-    {0}};
+#include <rows/jit_kernel_cuda.inc>
 
-static ltide_row kernel_rows[] = {
-#include "kernel/api/raw_kernel.def"
-    {0}};
+#include <rows/raw_kernel.inc>
 
 /* Upvalue 1: the methods. */
 static int kernel_index(lua_State *L) {
@@ -287,11 +279,10 @@ static int kernel_index(lua_State *L) {
 }
 
 void ltide_open_jit_kernel(lua_State *L, ltide_state *S) {
-  (void)S;
   static const luaL_Reg bound_meta[] = {{"__gc", bound_gc}, {0}},
                         meta[] = {{"__gc", kernel_gc}, {"__tostring", kernel_tostring}, {0}};
   ltide_new_class(L, BOUND_META, bound_meta, NULL, NULL, NULL);
-  ltide_new_class(L, KERNEL_META, meta, "Kernel", kernel_rows, kernel_index);
+  ltide_new_class(L, KERNEL_META, meta, "Kernel", raw_kernel_rows, kernel_index);
   luaL_getmetatable(L, KERNEL_META);
   lua_pushvalue(L, -1);
   lua_pushcclosure(L, lraw_call, 1);

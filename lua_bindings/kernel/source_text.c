@@ -10,6 +10,7 @@
 
 #include "kernel.h"
 
+#include "call/each.h"
 #include "call/system.h"
 
 enum { MOST = 16 << 20, HEADER = 32 }; /* bytes of a file; of what stands before a function's code in a dump */
@@ -23,7 +24,6 @@ typedef struct dump {
 
 static int write_dump(lua_State *L, const void *bytes, size_t size, void *user) {
   dump *d = user;
-  (void)L;
   if (d->size + size > d->room) {
     size_t room = 2 * (d->size + size);
     char *more = realloc(d->bytes, room);
@@ -197,5 +197,4 @@ static int script_function_in(lua_State *L) {
   return lua_pushboolean(L, is_text_of(L, 1, name)), 1;
 }
 
-const luaL_Reg ltide_kernel_texts[] = {
-    {"function_text", script_function_text}, {"function_in", script_function_in}, {NULL, NULL}};
+const luaL_Reg ltide_kernel_texts[] = LTIDE_SCRIPT(function_text, function_in);

@@ -9,7 +9,6 @@
  *
  * Invariant: a value made here has floats in all of its fields. */
 #include <math.h>
-#include <string.h>
 
 #include "call/fields.h"
 #include "call/row.h"
@@ -81,9 +80,7 @@ static int script_sqrt(lua_State *L) { return lua_pushnumber(L, sqrt(lua_tonumbe
 
 #define SMALL(n, tg) .fn = lsmall, .tag = tg
 #define OF_SMALL     .fn = lof_small
-static ltide_row rows[] = {
-#include "kernel/api/vectors.def"
-    {0}};
+#include <rows/vectors.inc>
 
 /* With the module at the top: a function of tensors takes these values too. */
 static void share(lua_State *L, const char *name) {
@@ -95,10 +92,8 @@ static void share(lua_State *L, const char *name) {
 }
 
 void ltide_open_vectors(lua_State *L, ltide_state *S) {
-  static const luaL_Reg given[] = LTIDE_SCRIPT(seal, sqrt, metatables, filled, written);
   static const char *const shared[] = {"dot", "cross", "clamp", "transpose"};
-  (void)S;
-  ltide_register_rows(L, "tide", rows);
+  ltide_register_rows(L, "tide", vectors_rows);
   for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) share(L, shared[i]);
   lua_createtable(L, 0, 7);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -109,5 +104,5 @@ void ltide_open_vectors(lua_State *L, ltide_state *S) {
     lua_setfield(L, -2, names[i]);
   }
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_empty);
-  ltide_script_give(L, "kernel/vectors.c", given);
+  LTIDE_GIVE(L, "kernel/vectors.c", seal, sqrt, metatables, filled, written);
 }

@@ -82,9 +82,7 @@ static const char *colors_of_terminal(void) {
 /* terminal_colors(): "true", "256" or "none". */
 static int script_terminal_colors(lua_State *L) { return lua_pushstring(L, colors_of_terminal()), 1; }
 
-static ltide_row picture_rows[] = {
-#include "plot/api/picture.def"
-    {0}};
+#include <rows/picture.inc>
 
 void ltide_open_picture(lua_State *L, ltide_state *S) {
   LTIDE_GIVE(L, "plot/picture.c", numbers, picture, save_picture, bytes, log10, general, terminal_colors);

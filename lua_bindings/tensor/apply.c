@@ -65,5 +65,4 @@ static int lmap(lua_State *L, ltide_call *c) {
 }
 
 #define NOUN apply
-#define ROWS "tensor/api/apply.def"
 #include "call/api/open_noun.def"

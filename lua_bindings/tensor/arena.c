@@ -201,5 +201,4 @@ static int lkeep(lua_State *L, ltide_call *c) {
 }
 
 #define NOUN arena
-#define ROWS "tensor/api/arena.def"
 #include "call/api/open_noun.def"

@@ -151,12 +151,10 @@ static int lresult_type(lua_State *L, ltide_call *c) {
   return ltide_push_dtype(L, dtype), 1;
 }
 
-static ltide_row rows[] = {
-#include "tensor/api/compose.def"
-    {0}};
+#include <rows/compose.inc>
 
 void ltide_open_compose(lua_State *L, ltide_state *S) {
   LTIDE_GIVE(L, "tensor/compose.c", builtin, is_tensor, sizes_of, strides_of, dtype_of, dtype_kind, default_dtype,
              promoted, place_of, char_at, plain, layout_key, cross_of, cdist_of);
-  ltide_register_rows(L, "tide", rows);
+  ltide_register_rows(L, "tide", compose_rows);
 }

@@ -422,5 +422,4 @@ static int tensor_totable_now(lua_State *L) {
 static int ltensor_totable(lua_State *L) { return ltide_waiting(L, tensor_totable_now); }
 
 #define NOUN convert
-#define ROWS "tensor/api/convert.def"
 #include "call/api/open_noun.def"

@@ -44,14 +44,13 @@ static void set_object(lua_State *L, int module, tide_dtype d, const char *name,
 }
 
 void ltide_open_dtype(lua_State *L, ltide_state *S) {
-  static ltide_row object_rows[] = {
-#include "tensor/api/dtype_fields.def"
-      {0}};
-  static ltide_row rows[] = {
-#include "tensor/api/dtype.def"
-      {0}};
-  static const ltide_class class = {
-      .meta = DTYPE_META, .name = "dtype", .rows = object_rows, .size = sizeof(tide_dtype), .tostring = dtype_tostring};
+#include <rows/dtype_fields.inc>
+#include <rows/dtype.inc>
+  static const ltide_class class = {.meta = DTYPE_META,
+                                    .name = "dtype",
+                                    .rows = dtype_fields_rows,
+                                    .size = sizeof(tide_dtype),
+                                    .tostring = dtype_tostring};
   int module = lua_gettop(L);
   ltide_handle_of(S)->dtype_meta = ltide_open_class(L, &class);
   lua_createtable(L, TIDE_DTYPE_COUNT, 1);
@@ -63,5 +62,5 @@ void ltide_open_dtype(lua_State *L, ltide_state *S) {
 #define DTYPE(name, NAME, type, bytes, kind, alias) set_object(L, module, TIDE_##NAME, #name, #alias);
 #include "tide/dtype.def"
 #undef DTYPE
-  ltide_register_rows(L, "tide", rows);
+  ltide_register_rows(L, "tide", dtype_rows);
 }

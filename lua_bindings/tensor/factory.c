@@ -10,8 +10,8 @@
  * two holders, core and the Lua state, and the one that lets go last frees it. */
 #include <math.h>
 #include <stdlib.h>
-
 #include "call/fields.h"
+
 #include "tensor.h"
 
 /* What the options say, where they say nothing as x, or the defaults without x. */
@@ -297,13 +297,11 @@ static int lfrom_ptr(lua_State *L, ltide_call *c) {
   return 1;
 }
 
-static ltide_row rows[] = {
-#include "tensor/api/factory.def"
-    {0}};
+#include <rows/factory.inc>
 
 void ltide_open_factory(lua_State *L, ltide_state *S) {
   ltide_open_finaliser(L, "tide.owner_sentinel", sentinel_gc);
   ltide_new_owned(L, end_owners);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &key_owners);
-  ltide_register_rows(L, "tide", rows);
+  ltide_register_rows(L, "tide", factory_rows);
 }

@@ -132,13 +132,11 @@ static void open_cache(lua_State *L) {
   lua_pop(L, 2);
 }
 
-static ltide_row rows[] = {
-#include "tensor/api/fft.def"
-    {0}};
+#include <rows/fft.inc>
 
 void ltide_open_fft(lua_State *L, ltide_state *S) {
   lua_newtable(L);
-  ltide_register_rows(L, "tide.fft", rows);
+  ltide_register_rows(L, "tide.fft", fft_rows);
   lua_setfield(L, -2, "fft");
   open_cache(L);
 }

@@ -159,5 +159,4 @@ static int lgrid_sample(lua_State *L, ltide_call *c) {
 }
 
 #define NOUN field
-#define ROWS "tensor/api/field.def"
 #include "call/api/open_noun.def"

@@ -365,12 +365,8 @@ static int lset_printoptions(lua_State *L, ltide_call *c) {
 }
 
 void ltide_open_format(lua_State *L, ltide_state *S) {
-  static ltide_row format_rows[] = {
-#include "tensor/api/format.def"
-      {0}};
-  static ltide_row tensor_rows[] = {
-#include "tensor/api/tensor.def"
-      {0}};
+#include <rows/format.inc>
+#include <rows/tensor.inc>
   ltide_register_rows(L, "tide", format_rows);
   lua_rawgeti(L, LUA_REGISTRYINDEX, S->tensor_ref);
   ltide_register_rows(L, "Tensor", tensor_rows);

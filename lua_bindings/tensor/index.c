@@ -457,12 +457,10 @@ static int lfill_diagonal_(lua_State *L, ltide_call *c) {
   return ltide_self(L, TIDE_OK);
 }
 
-static ltide_row rows[] = {
-#include "tensor/api/index.def"
-    {0}};
+#include <rows/index.inc>
 
 void ltide_open_index(lua_State *L, ltide_state *S) {
-  ltide_register_rows(L, "tide", rows);
+  ltide_register_rows(L, "tide", index_rows);
   luaL_getmetatable(L, "tide.Tensor");
   ltide_push_methods(L);
   lua_createtable(L, 0, 8);

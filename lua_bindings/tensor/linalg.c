@@ -4,8 +4,8 @@
 
 #include <float.h>
 #include <stdlib.h>
-
 #include "call/each.h"
+
 #include "tensor.h"
 
 /* {==== What tensor/linalg.lua is given. Results are closed handles first, which core fills */
@@ -139,14 +139,12 @@ static int lcholesky(lua_State *L, ltide_call *c) {
 }
 
 #define OF_CHUNK(f) WAITS(COMPOSED("tensor/linalg." #f))
-static ltide_row rows[] = {
-#include "tensor/api/linalg.def"
-    {0}};
+#include <rows/linalg.inc>
 
 void ltide_open_linalg(lua_State *L, ltide_state *S) {
   LTIDE_GIVE(L, "tensor/linalg.c", lu_factor, solve, determinant, solve_triangle, factor_qr, factor_svd, factor_eigh,
              factor_eig, epsilon, row_order);
   lua_newtable(L);
-  ltide_register_rows(L, "tide.linalg", rows);
+  ltide_register_rows(L, "tide.linalg", linalg_rows);
   lua_setfield(L, -2, "linalg");
 }

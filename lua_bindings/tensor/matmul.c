@@ -77,11 +77,9 @@ static void open_settings(lua_State *L) {
   lua_pop(L, 2);
 }
 
-static ltide_row rows[] = {
-#include "tensor/api/matmul.def"
-    {0}};
+#include <rows/matmul.inc>
 
 void ltide_open_matmul(lua_State *L, ltide_state *S) {
-  ltide_register_rows(L, "tide", rows);
+  ltide_register_rows(L, "tide", matmul_rows);
   open_settings(L);
 }

@@ -163,5 +163,4 @@ static int lto(lua_State *L, ltide_call *c) {
 }
 
 #define NOUN move
-#define ROWS "tensor/api/move.def"
 #include "call/api/open_noun.def"

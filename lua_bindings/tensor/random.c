@@ -262,12 +262,8 @@ static int script_pick(lua_State *L) {
 static void release(void *g) { tide_generator_release(g); }
 
 void ltide_open_random(lua_State *L, ltide_state *S) {
-  static ltide_row generator_rows[] = {
-#include "tensor/api/generator.def"
-      {0}};
-  static ltide_row random_rows[] = {
-#include "tensor/api/random.def"
-      {0}};
+#include <rows/generator.inc>
+#include <rows/random.inc>
   static const ltide_class class = {.meta = GENERATOR_META,
                                     .name = "Generator",
                                     .rows = generator_rows,

@@ -230,16 +230,12 @@ static int lfork_rng(lua_State *L) {
 void ltide_open_random_cuda(lua_State *L, ltide_state *S) {
   static const luaL_Reg meta[] = {
       {"__index", lgenerators_index}, {"__len", lgenerators_len}, {"__newindex", ltide_read_only}, {NULL, NULL}};
-  static ltide_row cuda_rows[] = {
-#include "tensor/api/random_cuda_cuda.def"
-      {0}};
-  static ltide_row random_rows[] = {
-#include "tensor/api/random_cuda_random.def"
-      {0}};
-  ltide_register_in(L, "tide.cuda", cuda_rows);
-  ltide_register_in(L, "tide.random", random_rows);
+#include <rows/random_cuda_cuda.inc>
+#include <rows/random_cuda_random.inc>
+  ltide_register_in(L, "tide.cuda", random_cuda_cuda_rows);
+  ltide_register_in(L, "tide.random", random_cuda_random_rows);
   lua_getfield(L, -1, "cuda");
-  ltide_register_also(L, "random", cuda_rows);
+  ltide_register_also(L, "random", random_cuda_cuda_rows);
   lua_newtable(L);
   luaL_newlib(L, meta);
   ltide_set_text(L, "__name", "default_generators");

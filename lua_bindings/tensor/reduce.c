@@ -154,5 +154,4 @@ static int lallclose(lua_State *L, ltide_call *c) {
 }
 
 #define NOUN reduce
-#define ROWS "tensor/api/reduce.def"
 #include "call/api/open_noun.def"

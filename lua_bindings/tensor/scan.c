@@ -62,5 +62,4 @@ static int ldiff(lua_State *L, ltide_call *c) {
 }
 
 #define NOUN scan
-#define ROWS "tensor/api/scan.def"
 #include "call/api/open_noun.def"

@@ -184,5 +184,4 @@ static int lhistogram(lua_State *L, ltide_call *c) {
 }
 
 #define NOUN scatter
-#define ROWS "tensor/api/scatter.def"
 #include "call/api/open_noun.def"

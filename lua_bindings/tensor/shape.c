@@ -161,5 +161,4 @@ static int lpolar(lua_State *L, ltide_call *c) {
 }
 
 #define NOUN shape
-#define ROWS "tensor/api/shape.def"
 #include "call/api/open_noun.def"

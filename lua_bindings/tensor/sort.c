@@ -3,8 +3,8 @@
 #include "tide/sort.h"
 
 #include <math.h>
-
 #include "call/each.h"
+
 #include "tensor.h"
 
 /* {==== Values with their indexes */
@@ -162,11 +162,9 @@ static int lisin(lua_State *L, ltide_call *c) {
   return finish_script(L, c, "tensor/sort.is_in", from, 1);
 }
 
-static ltide_row rows[] = {
-#include "tensor/api/sort.def"
-    {0}};
+#include <rows/sort.inc>
 
 void ltide_open_sort(lua_State *L, ltide_state *S) {
   LTIDE_GIVE(L, "tensor/sort.c", sorted, search, extremes);
-  ltide_register_rows(L, "tide", rows);
+  ltide_register_rows(L, "tide", sort_rows);
 }

@@ -39,9 +39,7 @@ static int lfloat_power(lua_State *L, ltide_call *c) {
   return ltide_finish_into(L, c, tide_elementwise(slot, TIDE_OP_pow, in, NULL, c->into));
 }
 
-static ltide_row rows[] = {
-#include "tensor/api/special.def"
-    {0}};
+#include <rows/special.inc>
 
 /* {==== tide.special */
 
@@ -53,7 +51,7 @@ void ltide_open_special(lua_State *L, ltide_state *S) {
       "logsumexp", "logsumexp", "softmax", "softmax", "log_softmax", "log_softmax", "gammaln", "lgamma",
       "digamma",   "digamma",   "psi",     "digamma", "polygamma",   "polygamma",   "i0",      "i0",
       "sinc",      "sinc",      "xlogy",   "xlogy",   "round",       "round"};
-  ltide_register_rows(L, "tide", rows);
+  ltide_register_rows(L, "tide", special_rows);
   lua_newtable(L);
   ltide_register_rows(L, "tide.special", ltide_special_ops());
   for (size_t i = 0; i < sizeof names / sizeof *names; i += 2) {

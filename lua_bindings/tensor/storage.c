@@ -116,12 +116,8 @@ static void release(void *bytes) { tide_tensor_release_deferred(bytes); }
 
 void ltide_open_storage(lua_State *L, ltide_state *S) {
   static const luaL_Reg others[] = {{"__len", lstorage_len}, {NULL, NULL}};
-  static ltide_row storage_rows[] = {
-#include "tensor/api/storage.def"
-      {0}};
-  static ltide_row rows[] = {
-#include "tensor/api/storage_storage.def"
-      {0}};
+#include <rows/storage.inc>
+#include <rows/storage_storage.inc>
   static const ltide_class class = {.meta = STORAGE_META,
                                     .name = "Storage",
                                     .rows = storage_rows,
@@ -130,5 +126,5 @@ void ltide_open_storage(lua_State *L, ltide_state *S) {
                                     .equal = equal,
                                     .others = others};
   ltide_handle_of(S)->storage_meta = ltide_open_class(L, &class);
-  ltide_register_rows(L, "tide", rows);
+  ltide_register_rows(L, "tide", storage_storage_rows);
 }

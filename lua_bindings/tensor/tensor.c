@@ -290,9 +290,7 @@ static void make_metatable(lua_State *L, ltide_state *S) {
   S->tensor_ref = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
-static ltide_row rows[] = {
-#include "tensor/api/tensor_tensor.def"
-    {0}};
+#include <rows/tensor_tensor.inc>
 
 void ltide_open_tensor(lua_State *L, ltide_state *S) {
   int module = lua_gettop(L);
@@ -300,5 +298,5 @@ void ltide_open_tensor(lua_State *L, ltide_state *S) {
   lua_setfield(L, module, "Tensor");
   make_metatable(L, S);
   note_ipairs(L);
-  ltide_register_rows(L, "tide", rows);
+  ltide_register_rows(L, "tide", tensor_tensor_rows);
 }

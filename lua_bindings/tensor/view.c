@@ -246,5 +246,4 @@ static int ltensor_set_(lua_State *L, ltide_call *c) {
 }
 
 #define NOUN view
-#define ROWS "tensor/api/view.def"
 #include "call/api/open_noun.def"
