@@ -11,10 +11,11 @@ local build, finder, types, tidy, cxx, code = use "kernel/build", use "kernel/fi
 local function_text = use("kernel/source_text.c", "function_text")
 local dtype_name, env_of, runs_native, kernel_add, specials_ready = use("kernel/specialize.c", "dtype_name", "env_of", "runs_native", "kernel_add", "specials_ready")
 local reduction_of, kernel_new, kernel_drop, default_device = use("kernel/specialize.c", "reduction_of", "kernel_new", "kernel_drop", "default_device")
+local few_blocks = use("kernel/specialize.c", "few_blocks")
 local function_of = use("kernel/oracle.c", "function_of")
 
--- Has a launch for a grid of ndim sizes few blocks? As `few` in kernel_launch.c, and for no more than one comparison.
-function M.few(ndim) return ndim > 1 and "gridDim.y <= 1024" or "gridDim.x <= 4096" end
+-- Has a launch for a grid of ndim sizes few blocks? One comparison, as kernel_launch.c makes it.
+function M.few(ndim) return (ndim > 1 and "gridDim.y <= " or "gridDim.x <= ") .. few_blocks(ndim) end
 M.mail_index, M.mail_zero, M.mail_stopped, M.mail_apart = 2, 3, 4, 5 -- as TIDE__MAIL_PLACE, _ZERO, _STOPPED and _APART in core
 
 -- M.slots(typed): where each operand begins among the slots, and how many there are.

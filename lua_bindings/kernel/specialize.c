@@ -278,5 +278,10 @@ static int script_runs_native(lua_State *L) { return ltide_give_boolean(L, ltide
 
 static int script_default_device(lua_State *L) { return ltide_give_integer(L, default_device()); }
 
+/* few_blocks(ndim): up to how many blocks a launch for such a grid is a small one. */
+static int script_few_blocks(lua_State *L) {
+  return ltide_give_integer(L, lua_tointeger(L, 1) > 1 ? TIDE_KERNEL_FEW_ACROSS : TIDE_KERNEL_FEW);
+}
+
 const luaL_Reg ltide_kernel_script[] = LTIDE_SCRIPT(kernel_add, kernel_new, kernel_drop, specials_ready, runs_native,
-                                                    reduction_of, default_device, env_of, dtype_name);
+                                                    reduction_of, default_device, env_of, dtype_name, few_blocks);

@@ -15,6 +15,8 @@ extern "C" {
 #endif
 
 enum { TIDE_KERNEL_DIMS = 3, TIDE_KERNEL_OPERANDS = 60 };
+/* Up to how many blocks a launch is a small one (`waits`): along its second dim, or the first where it has no other. */
+enum { TIDE_KERNEL_FEW_ACROSS = 1024, TIDE_KERNEL_FEW = 4096 };
 
 typedef enum tide_kernel_kind {
   TIDE_KERNEL_TENSOR,
@@ -51,7 +53,7 @@ typedef struct tide_kernel_text {
                        a launch waits. As host, in the blocks and slots of it (lua_bindings/kernel/code.lua) */
   bool turns;       /* of the host: threads of a block wait for each other */
   tide_kernel_layout layout; /* what the texts take for granted of grid and tensors */
-  bool waits;     /* of the device: a launch of few blocks (kernel_launch.c) waits itself, by griddepcontrol */
+  bool waits;     /* of the device: a launch of few blocks (TIDE_KERNEL_FEW) waits itself, by griddepcontrol */
   bool unordered; /* what it computes depends on which thread comes first */
   int ndim;       /* of the grid, 1 to 3 */
   int64_t block[TIDE_KERNEL_DIMS], host_block[TIDE_KERNEL_DIMS]; /* places of a block */

@@ -174,7 +174,7 @@ static tide_status pack(tide__jit_bound *out, int64_t *s, tide_kernel *p, const 
   TIDE_TRY(check_threads(p, l));
   const int64_t *block = p->block;
   /* as the text has it: to wait itself takes 1.2 ns a block on an H200 */
-  const bool few = p->ndim > 1 ? blocks[1] <= 1024 : blocks[0] <= 4096;
+  const bool few = p->ndim > 1 ? blocks[1] <= TIDE_KERNEL_FEW_ACROSS : blocks[0] <= TIDE_KERNEL_FEW;
   out->compiler = l->compiler, out->function = !blocks[0] ? NULL : l->ready ? l->function : p->interpreted;
   out->launch =
       (tide_launch){.grid = {blocks[0], blocks[1], blocks[2]},
