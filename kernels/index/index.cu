@@ -15,37 +15,45 @@ template <class W> static __device__ __forceinline__ W zero_word() {
   return w;
 }
 
+/* Moves a thread's elements, whose indexes are `value`. I counts offsets, N elements. */
+template <class W, bool SCATTER, class I, class N, int EACH>
+static __device__ __forceinline__ void move(const IndexArgs &a, const int64_t (&value)[EACH], const I (&dense)[EACH],
+                                            I (&indexed)[EACH], I pitch, N start, N n) {
+  W word[EACH];
+  bool found[EACH];
+#pragma unroll
+  for (int e = 0; e < EACH; e++) {
+    int64_t at = place_of(a, value[e]);
+    found[e] = at >= 0;
+    indexed[e] += (found[e] ? (I)at : 0) * pitch;
+    if constexpr (SCATTER)
+      word[e] = ((const W *)a.from)[dense[e]];
+    else
+      word[e] = found[e] ? ((const W *)a.from)[indexed[e]] : zero_word<W>();
+  }
+#pragma unroll
+  for (int e = 0; e < EACH; e++) {
+    if (start + e * THREADS >= n) break;
+    if (!found[e]) report_index(a, value[e]);
+    if constexpr (!SCATTER)
+      ((W *)a.to)[dense[e]] = word[e];
+    else if (found[e])
+      ((W *)a.to)[indexed[e]] = word[e];
+  }
+}
+
 template <class W, bool SCATTER>
 __global__ void __launch_bounds__(THREADS) index_kernel(const __grid_constant__ IndexArgs a) {
   kernel_begin();
   constexpr int EACH = INDEX_EACH;
-  int64_t start = (int64_t)blockIdx.x * (THREADS * EACH) + threadIdx.x, value[EACH], at[EACH];
-  Offsets o[EACH];
+  int64_t start = (int64_t)blockIdx.x * (THREADS * EACH) + threadIdx.x, value[EACH], dense[EACH], indexed[EACH];
 #pragma unroll
   for (int e = 0; e < EACH; e++) {
-    int64_t i = start + e * THREADS < a.n ? start + e * THREADS : a.n - 1;
-    o[e] = offsets_of(a, i);
-    value[e] = load_index(a, o[e].index);
+    const Offsets o = offsets_of(a, start + e * THREADS < a.n ? start + e * THREADS : a.n - 1);
+    dense[e] = o.dense, indexed[e] = o.indexed;
+    value[e] = load_index(a, o.index);
   }
-  W word[EACH];
-#pragma unroll
-  for (int e = 0; e < EACH; e++) {
-    at[e] = place_of(a, value[e]);
-    o[e].indexed += (at[e] < 0 ? 0 : at[e]) * a.pitch;
-    if constexpr (SCATTER)
-      word[e] = ((const W *)a.from)[o[e].dense];
-    else
-      word[e] = at[e] < 0 ? zero_word<W>() : ((const W *)a.from)[o[e].indexed];
-  }
-#pragma unroll
-  for (int e = 0; e < EACH; e++) {
-    if (start + e * THREADS >= a.n) break;
-    if (at[e] < 0) report_index(a, value[e]);
-    if constexpr (!SCATTER)
-      ((W *)a.to)[o[e].dense] = word[e];
-    else if (at[e] >= 0)
-      ((W *)a.to)[o[e].indexed] = word[e];
-  }
+  move<W, SCATTER>(a, value, dense, indexed, a.pitch, start, a.n);
 }
 
 /* ---- the usual case: every place is within 32 bits ---- */
@@ -77,27 +85,7 @@ __global__ void __launch_bounds__(THREADS) small_kernel(const __grid_constant__ 
     }
     value[e] = load_index(a, index);
   }
-  W word[EACH];
-  bool found[EACH];
-#pragma unroll
-  for (int e = 0; e < EACH; e++) {
-    int64_t at = place_of(a, value[e]);
-    found[e] = at >= 0;
-    indexed[e] += (found[e] ? (int32_t)at : 0) * s.pitch;
-    if constexpr (SCATTER)
-      word[e] = ((const W *)a.from)[dense[e]];
-    else
-      word[e] = found[e] ? ((const W *)a.from)[indexed[e]] : zero_word<W>();
-  }
-#pragma unroll
-  for (int e = 0; e < EACH; e++) {
-    if (start + e * THREADS >= n) break;
-    if (!found[e]) report_index(a, value[e]);
-    if constexpr (!SCATTER)
-      ((W *)a.to)[dense[e]] = word[e];
-    else if (found[e])
-      ((W *)a.to)[indexed[e]] = word[e];
-  }
+  move<W, SCATTER>(a, value, dense, indexed, s.pitch, start, n);
 }
 
 /* Whether all offsets are. */

@@ -378,4 +378,13 @@ static int launch_elementwise(const Kernels<T> &kernels, cudaStream_t stream, co
   return launch_any(kernels.any, stream, a);
 }
 
+/* Of the ops of op.def that compute in T. */
+template <class T> static int launch_op(cudaStream_t stream, const tide_elementwise_args *a) {
+  static const Kernels<T> table[] = {
+#define TIDE_EACH_OP(name, rule, loop, expr, doc) kernels_of<op_##name, T>(),
+#include "tide/op.def"
+  };
+  return launch_elementwise(table[a->op], stream, a);
+}
+
 } // namespace tidek

@@ -3,10 +3,5 @@
 #include "tidek.h"
 
 int tidek_elementwise_float64(cudaStream_t stream, const tide_elementwise_args *a) {
-  using T = double;
-  static const tidek::Kernels<T> table[] = {
-#define TIDE_EACH_OP(name, rule, loop, expr, doc) tidek::kernels_of<tidek::op_##name, T>(),
-#include "tide/op.def"
-  };
-  return tidek::launch_elementwise(table[a->op], stream, a);
+  return tidek::launch_op<double>(stream, a);
 }
