@@ -16,7 +16,6 @@
 #include "comm.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
 enum { RING = 64 };
@@ -86,7 +85,7 @@ static bool make_room(watched *w, int n) {
 }
 
 static bool watch(const tide__collective_tracker *tracker, double limit) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   uint64_t number = ++last_number;
   watched *w = &ring[number % RING];
   forget(w);
@@ -98,7 +97,6 @@ static bool watch(const tide__collective_tracker *tracker, double limit) {
     for (int i = 0; i < w->n; i++) w->devices |= (uint64_t)1 << w->entry[i].point.device;
     atomic_fetch_add_explicit(&tide__overdue_watched, 1, memory_order_relaxed);
   }
-  pthread_mutex_unlock(&lock);
   return kept;
 }
 
@@ -195,7 +193,7 @@ tide_status tide__comm_overdue(int device) {
   if (device < 0) return TIDE_OK;
   tide_status status = TIDE_OK;
   double time = now();
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   if (end_by > 0 && time > end_by && late_devices >> device & 1)
     status = tide__fail_peer(device, 0, "commTimeout", "shutdown: %s was late before and has not come to rest",
                              tide__device_text(device));
@@ -205,22 +203,20 @@ tide_status tide__comm_overdue(int device) {
     status = check_health(w);
     if (status == TIDE_OK && w->number) status = check_time(w, time);
   }
-  pthread_mutex_unlock(&lock);
   return status;
 }
 
 /* A device that hangs must not keep a host from ending. */
 void tide__comm_ending(void) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   if (late_devices) {
     end_by = now() + PATIENCE;
     atomic_fetch_add_explicit(&tide__overdue_watched, 1, memory_order_relaxed);
   }
-  pthread_mutex_unlock(&lock);
 }
 
 void tide__comm_watch_shutdown(void) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   if (end_by > 0) atomic_fetch_sub_explicit(&tide__overdue_watched, 1, memory_order_relaxed);
   end_by = 0, late_devices = 0;
   for (int i = 0; i < RING; i++) {
@@ -228,5 +224,4 @@ void tide__comm_watch_shutdown(void) {
     free(ring[i].entry);
     ring[i].entry = NULL, ring[i].room = 0;
   }
-  pthread_mutex_unlock(&lock);
 }

@@ -10,8 +10,6 @@
  * own, never the other way round. */
 #include "comm.h"
 
-#include <stdlib.h>
-
 struct tide__communicator {
   struct tide__communicator *next;
   void *impl;
@@ -73,27 +71,23 @@ tide_status tide__communicator_run(tide__communicator **used, const int *devices
 
 /* It may have gone meanwhile: then whoever dropped it has told why. */
 tide_status tide__communicator_health(tide__communicator *c, int *rank) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   const tide__communicator *known = communicators;
   while (known && known != c) known = known->next;
-  tide_status status = known ? tide__collective_table()->health(c->impl, rank) : TIDE_OK;
-  pthread_mutex_unlock(&lock);
-  return status;
+  return known ? tide__collective_table()->health(c->impl, rank) : TIDE_OK;
 }
 
 void tide__communicator_abort(tide__communicator *c) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   drop(c, true);
-  pthread_mutex_unlock(&lock);
 }
 
 /* One that hangs must not keep the runtime from ending. */
 void tide__communicator_shutdown(void) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   while (communicators) {
     bool lost = false;
     for (int i = 0; i < communicators->n; i++) lost |= tide__device_lost(NULL, communicators->device[i]);
     drop(communicators, lost);
   }
-  pthread_mutex_unlock(&lock);
 }

@@ -12,12 +12,9 @@
  *
  * Invariant: sent[i].storage is held exactly while slot i is not FREE. */
 #include "comm.h"
-#include <stdio.h>
 
 #include "os/file.h"
 #include "os/process.h"
-#include "tensor/tensor.h"
-#include "tide/ipc.h"
 
 enum { FREE, SENT, OPEN, DONE };
 enum { SLOTS = 4096 };
@@ -94,7 +91,7 @@ void tide_ipc_collect(void) {
 
 /* Takes a slot for the storage. */
 static tide_status take_slot(int *out, tide_storage *storage) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   tide_status status = open_table();
   int i = 0;
   while (status == TIDE_OK && i < SLOTS && sent[i].storage) i++;
@@ -105,7 +102,6 @@ static tide_status take_slot(int *out, tide_storage *storage) {
     sent[i].storage = storage, sent[i].device = storage->device, sent[i].event = NULL;
     *out = i;
   }
-  pthread_mutex_unlock(&lock);
   return status;
 }
 
@@ -125,13 +121,12 @@ void tide__ipc_shutdown(void) {
     drop_slot(i);
   }
   if (lost) tide__log("ipc: %d tensors are still in use by other processes, which lose them now", lost);
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   if (slots) {
     tide__os_share_unmap(slots, SLOTS * sizeof *slots);
     tide__os_share_close(table.file);
   }
   slots = NULL;
-  pthread_mutex_unlock(&lock);
 }
 
 /* ---- the producer: making a handle ---- */

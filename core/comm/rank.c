@@ -7,9 +7,6 @@
  * threads of their own do all three: a collector that drops a group must not wait for the others' collectors.
  *
  * Invariant: the lock guards the list and every call of a communicator; one that was aborted has no `impl`. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "collective_ops.h"
@@ -138,10 +135,8 @@ static tide_status ask(bool *ready, tide_nccl_rank *r) {
 tide_status tide_nccl_rank_ready(bool *ready, tide_nccl_rank *rank) {
   TIDE_GIVEN("nccl_rank_ready", ready);
   TIDE_GIVEN("nccl_rank_ready", rank);
-  pthread_mutex_lock(&lock);
-  tide_status status = ask(ready, rank);
-  pthread_mutex_unlock(&lock);
-  return status;
+  TIDE_LOCKED(&lock);
+  return ask(ready, rank);
 }
 
 static tide_collective_call make_call(tide_nccl_kind kind, tide_nccl_op op, tide_dtype dtype) {
@@ -224,10 +219,8 @@ tide_status tide_nccl_rank_queue(tide_nccl_rank *rank, tide_nccl_kind kind, tide
   call.in[0] = tide__tensor_ptr(in), call.out[0] = out ? tide__tensor_ptr(out) : NULL;
   tide__storage_use(in->storage, stream);
   if (out) tide__storage_use(out->storage, stream);
-  pthread_mutex_lock(&lock);
-  tide_status status = run(rank, &call, stream, in, out);
-  pthread_mutex_unlock(&lock);
-  return status;
+  TIDE_LOCKED(&lock);
+  return run(rank, &call, stream, in, out);
 }
 
 /* With the lock held, or a communicator that was made. */

@@ -10,8 +10,6 @@
  * Invariant: everything that can fail but the driver's taking of a node is done before the first node is changed; if
  * that fails the nodes are given what they had. */
 #include <limits.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "graph.h"
 
@@ -360,7 +358,7 @@ static tide_status check_held(const tide__recording *rec, const tide__input *in,
   bool used = false, written = bound->unknown;
   if (at == in->at || at == in->from) return TIDE_OK; /* where it is, or has been in the capture */
   if (!atomic_load_explicit(&s->capture, memory_order_relaxed)) return TIDE_OK;
-  for (size_t i = 0; i < rec->count && !used; i++) used = rec->held[i] == s;
+  for (int i = 0; i < rec->count && !used; i++) used = rec->held[i] == s;
   for (int i = 0; i < bound->written.n && !written; i++) written = bound->written.item[i] == s;
   if (!used || !(written || in->written)) return TIDE_OK;
   return tide__fail(TIDE_VALUE,

@@ -9,9 +9,9 @@
  * written by work before it, in every replay.
  *
  * Invariant: only the capturing thread changes what the graph holds and draws from. */
-#include <stdlib.h>
 
 #include "graph.h"
+#include "base/own.h"
 
 static _Thread_local bool uncaptured; /* what is allocated now is not the capture's */
 
@@ -151,15 +151,7 @@ static bool holds(tide__capture *capture, tide_storage *s) {
   tide__recording *r = graph_of(capture)->recording;
   uint64_t known = atomic_load_explicit(&s->capture, memory_order_relaxed);
   if (known == capture->id || known == ~capture->id) return known == ~capture->id;
-  if (r->count == r->room) {
-    size_t room = r->room ? 2 * r->room : 64;
-    tide_storage **held = realloc(r->held, room * sizeof *held);
-    if (!held) {
-      lost_hold(capture);
-      return false;
-    }
-    r->held = held, r->room = room;
-  }
+  if (!tide__grow(&r->held, &r->room, r->count, sizeof *r->held)) return lost_hold(capture), false;
   tide_storage_retain(s);
   r->held[r->count++] = s;
   r->external |= s->external;

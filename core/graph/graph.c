@@ -14,8 +14,6 @@
  * graph is empty, capturing, captured (`keep`) or ready, in this order; reset makes it empty again. */
 
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "base/file.h"
 #include "graph.h"
@@ -64,7 +62,7 @@ static void dispose(void *arg) {
   if (b && r->exec) b->graph_exec_free(r->exec);
   if (b && r->graph) b->graph_free(r->graph);
   tide__inputs_free(r);
-  for (size_t i = 0; i < r->count; i++) tide_storage_release(r->held[i]);
+  for (int i = 0; i < r->count; i++) tide_storage_release(r->held[i]);
   free(r->held);
   for (tide__draws *d = r->draws, *next; d; d = next) {
     next = d->next;
@@ -284,7 +282,7 @@ static void take_back_draws(const tide__draws *d) {
 
 /* Memory of another API: the end of its turn waits for the replay. */
 static tide_status use_external(const tide__recording *r, tide_stream *stream) {
-  for (size_t i = 0; i < r->count; i++) {
+  for (int i = 0; i < r->count; i++) {
     if (!r->held[i]->external) continue;
     if (!tide__storage_live(r->held[i]))
       return tide__fail(TIDE_STATE, "graph_replay: memory of another API that its work uses is not acquired, expected "

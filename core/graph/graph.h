@@ -81,8 +81,8 @@ typedef struct tide__recording {
   void *graph, *exec; /* the backend's */
   tide_stream *last;  /* of the last replay, at first of the capture; retained */
   tide_storage **held;
-  size_t count, room; /* of `held` */
-  bool external;      /* some of them are another API's, and used by turns */
+  int count, room; /* of `held` */
+  bool external;   /* some of them are another API's, and used by turns */
   tide__draws *draws;
   tide__binding *binding;
   tide_mempool *pool;

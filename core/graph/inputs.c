@@ -8,10 +8,9 @@
  *
  * Invariant: only the capturing thread changes any of this, until the capture has ended. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "graph.h"
+#include "base/own.h"
 
 enum { NODES = 256 }; /* of one operation */
 
@@ -107,16 +106,10 @@ static void stick(tide__binding *bound, uint64_t inputs, uint32_t site, const ch
 static void note_written(tide__binding *bound, const tide_storage *s) {
   for (int i = 0; i < bound->written.n; i++)
     if (bound->written.item[i] == s) return;
-  if (bound->written.n == bound->written.room) {
-    int room = bound->written.room ? 2 * bound->written.room : 16;
-    const tide_storage **item = realloc(bound->written.item, (size_t)room * sizeof *item);
-    if (!item) {
-      bound->unknown = true;
-      return;
-    }
-    bound->written.item = item, bound->written.room = room;
-  }
-  bound->written.item[bound->written.n++] = s;
+  if (tide__grow(&bound->written.item, &bound->written.room, bound->written.n, sizeof *bound->written.item))
+    bound->written.item[bound->written.n++] = s;
+  else
+    bound->unknown = true;
 }
 
 /* The input that holds x, from 1 on, or 0. */
@@ -224,7 +217,7 @@ static bool holds_input_alone(const tide__binding *bound, const tide_storage *s)
 void tide__inputs_captured(tide__recording *r) {
   if (!r->binding) return;
   size_t kept = 0;
-  for (size_t i = 0; i < r->count; i++)
+  for (int i = 0; i < r->count; i++)
     if (holds_input_alone(r->binding, r->held[i]))
       tide__storage_collect(r->held[i]);
     else

@@ -8,6 +8,7 @@
  * Invariant: a name is UTF-8 without zeros; no value outside of the file is reached. */
 #include "array.h"
 
+#include "base/own.h"
 #include "base/json.h"
 #include "os/file.h"
 
@@ -25,7 +26,7 @@ static const struct word {
 typedef struct reader {
   tide_archive *a;
   char *at; /* ends with a zero */
-  int64_t room, note_room;
+  int room, note_room;
 } reader;
 
 static tide_status broken(const reader *r, const char *expected) {
@@ -126,14 +127,6 @@ static tide_status get_list(reader *r, int64_t *out, int most, int *n) {
 
 /* ---- reading ---- */
 
-static bool grow(void **list, int64_t count, int64_t *room, size_t each) {
-  if (count < *room) return true;
-  int64_t more = *room ? 2 * *room : 16;
-  void *larger = realloc(*list, (size_t)more * each);
-  if (larger) *list = larger, *room = more;
-  return larger != NULL;
-}
-
 static tide_status no_memory(const reader *r) {
   return tide__fail(TIDE_MEMORY, "%s: no host memory", r->a->kind->load);
 }
@@ -142,10 +135,10 @@ static tide_status get_notes(reader *r) {
   tide_archive *a = r->a;
   if (a->note) return broken(r, "__metadata__ once");
   if (!take(r, '{')) return broken(r, "the texts of __metadata__");
-  if (!grow((void **)&a->note, 0, &r->note_room, 2 * sizeof *a->note)) return no_memory(r);
+  if (!tide__grow(&a->note, &r->note_room, 0, 2 * sizeof *a->note)) return no_memory(r);
   if (take(r, '}')) return TIDE_OK;
   do {
-    if (!grow((void **)&a->note, a->notes, &r->note_room, 2 * sizeof *a->note)) return no_memory(r);
+    if (!tide__grow(&a->note, &r->note_room, (int)a->notes, 2 * sizeof *a->note)) return no_memory(r);
     TIDE_TRY(get_text(r, &a->note[2 * a->notes]));
     if (!take(r, ':')) return broken(r, "a colon");
     TIDE_TRY(get_text(r, &a->note[2 * a->notes + 1]));
@@ -187,7 +180,7 @@ static tide_status get_field(reader *r, tide__entry *e, const char *key, int *fo
 static tide_status get_entry(reader *r, const char *name) {
   tide_archive *a = r->a;
   int found = 0;
-  if (!grow((void **)&a->entry, a->count, &r->room, sizeof *a->entry)) return no_memory(r);
+  if (!tide__grow(&a->entry, &r->room, (int)a->count, sizeof *a->entry)) return no_memory(r);
   tide__entry *e = &a->entry[a->count++];
   *e = (tide__entry){.name = name};
   if (!take(r, '{')) return broken(r, "a dict with dtype, shape and data_offsets");

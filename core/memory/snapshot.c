@@ -5,9 +5,9 @@
  * walk the blocks in the same way; lines have small dense numbers, so the sums are an array indexed by them.
  *
  * Invariant: the blocks of segment i are block[first .. first + blocks), in order of address and without gaps. */
-#include <stdlib.h>
 
 #include "allocator.h"
+#include "base/own.h"
 
 /* ---- the sums by line ---- */
 
@@ -65,23 +65,13 @@ int tide_memory_sites(tide_memory_site *out, int most, int device) {
 
 typedef struct builder {
   tide_memory_snapshot *snapshot;
-  int64_t segment_room, block_room;
+  int segment_room, block_room;
   uint64_t pool; /* the wanted one; 0: all */
 } builder;
 
-/* Makes room for one more of `n` things. */
-static bool grow(void **list, int64_t n, int64_t *room, size_t size) {
-  if (n < *room) return true;
-  int64_t more = *room ? 2 * *room : 64;
-  void *moved = realloc(*list, size * (size_t)more);
-  if (!moved) return false;
-  *list = moved, *room = more;
-  return true;
-}
-
 static bool copy_block(builder *to, const tide_block *b) {
   tide_memory_snapshot *s = to->snapshot;
-  if (!grow((void **)&s->block, s->blocks, &to->block_room, sizeof *s->block)) return false;
+  if (!tide__grow(&s->block, &to->block_room, (int)s->blocks, sizeof *s->block)) return false;
   tide_block_info *out = &s->block[s->blocks++];
   *out = (tide_block_info){.address = (uintptr_t)b->ptr, .size = b->size};
   if (!tide__block_busy(b)) return true;
@@ -95,7 +85,7 @@ static bool copy_block(builder *to, const tide_block *b) {
 /* The blocks from *at on that lie in memory without a gap: of a segment that does not grow, all of them. */
 static bool copy_run(builder *to, const tide__segment *from, const tide_block **at, int device) {
   tide_memory_snapshot *s = to->snapshot;
-  if (!grow((void **)&s->segment, s->segments, &to->segment_room, sizeof *s->segment)) return false;
+  if (!tide__grow(&s->segment, &to->segment_room, (int)s->segments, sizeof *s->segment)) return false;
   tide_segment_info *out = &s->segment[s->segments++];
   *out =
       (tide_segment_info){.device = device, .large = from->pool == TIDE_POOL_LARGE, .address = (uintptr_t)(*at)->ptr};

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/lock.h"
 #include "backend/registry.h"
 
 enum { CLOSED, READY, LOST, FORKED };
@@ -83,7 +84,7 @@ static void add_hints(char *text) {
 }
 
 static tide_status find_once(void) {
-  pthread_mutex_lock(&acc.lock);
+  TIDE_LOCKED(&acc.lock);
   tide_status status = TIDE_OK;
   if (!acc.tried) {
     status = find_accelerators();
@@ -96,7 +97,6 @@ static tide_status find_once(void) {
   } else if (!atomic_load_explicit(&acc.count, memory_order_relaxed)) {
     status = tide__fail_again(&acc.problem);
   }
-  pthread_mutex_unlock(&acc.lock);
   return status;
 }
 
@@ -223,16 +223,15 @@ static struct { /* lost_lock guards it */
 } on_lost;
 
 void tide_device_on_lost(tide_device_lost_fn fn, void *user) {
-  pthread_mutex_lock(&lost_lock);
+  TIDE_LOCKED(&lost_lock);
   on_lost.fn = fn, on_lost.user = user;
-  pthread_mutex_unlock(&lost_lock);
 }
 
 /* May be called from any thread and, by a backend, inside any of its slots. The cause is written before the state says
  * that it can be read; a second fault finds the state taken and changes nothing. */
 void tide__device_set_lost(int device, const tide_error *cause, void (*first)(int device)) {
   if (device < 0 || device >= TIDE_MAX_DEVICES) return;
-  pthread_mutex_lock(&lost_lock);
+  TIDE_LOCKED(&lost_lock);
   if (atomic_load_explicit(&acc.device[device].state, memory_order_relaxed) < LOST) {
     keep_error(&acc.device[device].cause, acc.device[device].text, acc.device[device].name, cause);
     first(device);
@@ -240,7 +239,6 @@ void tide__device_set_lost(int device, const tide_error *cause, void (*first)(in
     atomic_store_explicit(&acc.device[device].state, LOST, memory_order_release);
     if (on_lost.fn) on_lost.fn(on_lost.user, device, &acc.device[device].cause);
   }
-  pthread_mutex_unlock(&lost_lock);
 }
 
 bool tide__device_lost(tide_error *cause, int device) {
@@ -252,7 +250,7 @@ bool tide__device_lost(tide_error *cause, int device) {
 
 /* Afterwards the accelerators are found and opened anew when someone uses them. */
 void tide__backends_close(bool reset, void (*closed)(bool all)) {
-  pthread_mutex_lock(&acc.lock);
+  TIDE_LOCKED(&acc.lock);
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) atomic_store(&tide__backends_ready[d + 1], NULL);
   const tide_backend *table = atomic_exchange(&acc.table, NULL);
   if (acc.open && acc.open->close) acc.open->close();
@@ -265,5 +263,4 @@ void tide__backends_close(bool reset, void (*closed)(bool all)) {
   atomic_store(&acc.count, 0);
   for (int d = 0; d < TIDE_MAX_DEVICES; d++) atomic_store(&acc.device[d].state, CLOSED);
   acc.tried = false;
-  pthread_mutex_unlock(&acc.lock);
 }

@@ -9,6 +9,7 @@
  *
  * Invariant: each entry runs at most once and is dropped exactly once, with no lock held. */
 #include "accelerator.h"
+#include "base/lock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,17 +41,15 @@ tide_status tide_defer(tide_status (*fn)(void *user), void (*drop)(void *user), 
   if (!d) return tide__fail(TIDE_MEMORY, "defer: no host memory");
   *d = (deferred){.fn = fn, .drop = drop, .user = user};
   strncpy(d->where, where ? where : "", WHERE - 1);
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   *last = d, last = &d->next;
-  pthread_mutex_unlock(&lock);
   return TIDE_OK;
 }
 
 static deferred *take_all(void) {
-  pthread_mutex_lock(&lock);
+  TIDE_LOCKED(&lock);
   deferred *list = first;
   first = NULL, last = &first;
-  pthread_mutex_unlock(&lock);
   return list;
 }
 

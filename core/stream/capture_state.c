@@ -12,11 +12,10 @@
  * Invariants: stream->capture is set exactly while the stream is in capture->streams; only the capturing thread changes
  * either; tide__sync_watch counts every capture under way. */
 #include "capture_state.h"
-#include "base/quota.h"
+#include "base/own.h"
 #include "observe.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 _Atomic int tide__captures;
@@ -35,12 +34,8 @@ static void add_stream(tide__capture *c, tide_stream *stream) {
 }
 
 static tide_status make_room(tide__capture *c) {
-  if (c->count < c->room) return TIDE_OK;
-  int room = c->room ? 2 * c->room : 8;
-  tide_stream **streams = realloc(c->streams, (size_t)room * sizeof *streams);
-  if (!streams) return tide__fail(TIDE_MEMORY, "graph: no host memory for another captured stream");
-  c->streams = streams, c->room = room;
-  return TIDE_OK;
+  if (tide__grow(&c->streams, &c->room, c->count, sizeof *c->streams)) return TIDE_OK;
+  return tide__fail(TIDE_MEMORY, "graph: no host memory for another captured stream");
 }
 
 tide_status tide__capture_start(tide__capture *c, tide_stream *stream, int mode, const tide_backend *b) {

@@ -9,12 +9,11 @@
  *
  * Invariant: a driver's event is either in one tide_event, in one use of deferred_free.c, in one point, or in the
  * cache. */
-#include <stdlib.h>
 
 #include "capture_state.h"
+#include "base/own.h"
 #include "observe.h"
 #include "order.h"
-#include "tide/ipc.h"
 
 enum { ALL_FLAGS = TIDE_EVENT_TIMING | TIDE_EVENT_BLOCKING | TIDE_EVENT_INTERPROCESS };
 enum { CAPTURED = ALL_FLAGS + 1 }; /* in the cache: what was recorded in a capture, with any flags */
@@ -75,18 +74,11 @@ void tide__event_reap(void) {
   tide__capture_unlock();
 }
 
-static bool grow_cache(int device, uint32_t flags) {
-  int room = cache[device][flags].room ? 2 * cache[device][flags].room : 32;
-  void **item = realloc(cache[device][flags].item, (size_t)room * sizeof *item);
-  if (!item) return false;
-  cache[device][flags].item = item, cache[device][flags].room = room;
-  return true;
-}
-
 void tide__event_give(void *event, int device, uint32_t flags) {
   pthread_mutex_lock(&lock);
-  bool room = cache[device][flags].count < cache[device][flags].room || grow_cache(device, flags);
-  if (room) cache[device][flags].item[cache[device][flags].count++] = event;
+  __typeof__(cache[0][0]) *c = &cache[device][flags];
+  bool room = c->count < c->room || tide__grow(&c->item, &c->room, c->count, sizeof *c->item);
+  if (room) c->item[c->count++] = event;
   if (flags == CAPTURED) atomic_store_explicit(&any_captured, true, memory_order_relaxed);
   pthread_mutex_unlock(&lock);
   const tide_backend *b = room ? NULL : tide__backend_peek(device);

@@ -9,9 +9,6 @@
  * alive. */
 #include "fft.h"
 
-#include "tide/fft.h"
-#include "base/lock.h"
-
 #include <stdlib.h>
 
 enum { CHAINS = 256, DEFAULT_MOST = 4096 };
@@ -167,9 +164,8 @@ tide_status tide__fft_take(tide__fft_entry **out, const tide_backend *backend, c
     free_all(freed);
   }
   if (stream->capture) {
-    pthread_mutex_lock(&lock);
+    TIDE_LOCKED(&lock);
     e->captured = true;
-    pthread_mutex_unlock(&lock);
   }
   pthread_mutex_lock(&e->lock);
   *out = e;

@@ -10,11 +10,10 @@
  * push and pop, is told that those above end and begin again, so what it draws nests.
  *
  * Invariant: what the listener has on its stack of the thread is what lies on ours from `told` on. */
-#include <stdlib.h>
 
 #include "profiler.h"
+#include "base/own.h"
 #include "os/os.h"
-#include "tide/profiler.h"
 
 /* ---- the listener: numbers and structs of NVTX's binary interface ---- */
 
@@ -117,10 +116,7 @@ static bool make_room(size_t bytes) {
   if (mine.depth == mine.room) {
     pthread_once(&threads, watch_threads);
     tide__thread_touch();
-    int room = mine.room ? 2 * mine.room : 16;
-    range *open = realloc(mine.open, (size_t)room * sizeof *open);
-    if (!open) return false;
-    mine.open = open, mine.room = room;
+    if (!tide__grow(&mine.open, &mine.room, mine.depth, sizeof *mine.open)) return false;
   }
   if (mine.used + bytes <= mine.text_room) return true;
   size_t room = 2 * mine.text_room + bytes + 256;

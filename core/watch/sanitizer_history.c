@@ -12,8 +12,7 @@
  * Invariant: dropping an access can hide a race and never makes one up. A history ends with its storage; what of it
  * concerns the next one in that memory is seen to in sanitizer_reuse.c. */
 #include "sanitizer.h"
-
-#include <stdlib.h>
+#include "base/own.h"
 
 enum { MOST = 128, SPARE = 256 };
 
@@ -216,13 +215,7 @@ static bool alike(const tide__touch *a, const tide__touch *b) {
 
 /* Makes place for one more; without memory, or with too many, the oldest goes. */
 static bool make_place(tide__history *h) {
-  if (h->n < h->room) return true;
-  int room = h->room ? 2 * h->room : 4;
-  tide__touch *touch = h->n < MOST ? realloc(h->touch, (size_t)room * sizeof *touch) : NULL;
-  if (touch) {
-    h->touch = touch, h->room = room;
-    return true;
-  }
+  if (h->n < h->room || (h->n < MOST && tide__grow(&h->touch, &h->room, h->n, sizeof *h->touch))) return true;
   if (h->n == 0) return false;
   memmove(h->touch, h->touch + 1, (size_t)--h->n * sizeof *h->touch);
   return true;

@@ -6,9 +6,9 @@
  *
  * Invariant: entries own their texts, so they outlive streams, devices and scripts. */
 #include "sanitizer.h"
+#include "base/own.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 enum { MOST = 512 };
 
@@ -104,14 +104,7 @@ static uint64_t key_of(const tide__touch *t) {
 
 /* A new place in the list, or NULL. */
 static entry *add(void) {
-  if (count == MOST) return NULL;
-  if (count == room) {
-    int more = room ? 2 * room : 8;
-    entry *larger = realloc(list, (size_t)more * sizeof *list);
-    if (!larger) return NULL;
-    list = larger, room = more;
-  }
-  return &list[count++];
+  return count < MOST && tide__grow(&list, &room, count, sizeof *list) ? &list[count++] : NULL;
 }
 
 int tide__race_note(tide_race *out, bool *fresh, const tide__touch *earlier, const tide__touch *later,

@@ -12,8 +12,7 @@
  *
  * Invariant: dropping a piece can hide a race and never makes one up. */
 #include "sanitizer.h"
-
-#include <stdlib.h>
+#include "base/own.h"
 
 enum { MOST = 4096 };
 
@@ -71,15 +70,7 @@ void tide__reuse_clear(void) {
   pieces = NULL, room = 0;
 }
 
-static bool make_place(void) {
-  if (count == MOST) return false;
-  if (count < room) return true;
-  int more = room ? 2 * room : 32;
-  piece *larger = realloc(pieces, (size_t)more * sizeof *larger);
-  if (!larger) return false;
-  pieces = larger, room = more;
-  return true;
-}
+static bool make_place(void) { return count < MOST && tide__grow(&pieces, &room, count, sizeof *pieces); }
 
 /* Keeps of the accesses those that may still be under way on the storage's own stream. */
 static int filter(tide__touch *touch, int n, const tide_storage *s) {

@@ -10,13 +10,12 @@
  *
  * Invariant: a piece touches live memory of the device or of a peer whose way is open, a collective that of its ranks,
  * or the device is lost. */
-#include <stdlib.h>
 
 #include "sim.h"
 
+#include "base/own.h"
 #include "backend/cpu/cpu.h"
 #include "backend/nccl.h"
-#include "base/base.h"
 #include "os/os.h"
 
 static const double LAUNCH = 3e-6, BYTES_PER_SECOND = 4e12;
@@ -148,19 +147,9 @@ static sim_mark *new_mark(sim_comm *comm, int refs) {
       comm->marks[kept++] = comm->marks[i];
   }
   comm->count = kept;
-  if (mark && comm->count == comm->room) {
-    int room = comm->room ? 2 * comm->room : 32;
-    sim_mark **marks = realloc(comm->marks, (size_t)room * sizeof *marks);
-    if (marks) comm->marks = marks, comm->room = room;
-  }
-  if (mark && comm->count < comm->room) {
-    mark->refs = refs + 1;
-    comm->marks[comm->count++] = mark;
-  } else {
-    free(mark);
-    mark = NULL;
-  }
-  return mark;
+  if (!mark || !tide__grow(&comm->marks, &comm->room, comm->count, sizeof *comm->marks)) return free(mark), NULL;
+  mark->refs = refs + 1;
+  return comm->marks[comm->count++] = mark;
 }
 
 /* `later` waits for what `earlier` has queued. */

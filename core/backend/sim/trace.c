@@ -5,10 +5,10 @@
  * is its own correlation. In dry mode there are no times but those of a model, which events tell.
  *
  * Invariant: the list is guarded by the lock of sim.h and is empty while tracing is off. */
-#include <stdlib.h>
 
 #include "sim.h"
 
+#include "base/own.h"
 #include "base/base.h"
 
 _Atomic bool tide__sim_tracing;
@@ -18,7 +18,7 @@ static const uint64_t OF_NONE = UINT64_MAX; /* queued while tracing, by no opera
 static tide_tracer_sink sink;
 static struct {
   tide_activity *at;
-  size_t n, room;
+  int n, room;
   uint64_t lost;
 } noted;
 
@@ -26,14 +26,9 @@ static uint64_t nanoseconds(double seconds) { return (uint64_t)(seconds * 1e9); 
 
 void tide__sim_note(tide_work kind, const sim_stream *stream, uint64_t op, double start, size_t bytes,
                     const char *name) {
-  if (noted.n == noted.room) {
-    size_t room = noted.room ? 2 * noted.room : 256;
-    tide_activity *at = realloc(noted.at, room * sizeof *at);
-    if (!at) {
-      noted.lost++;
-      return;
-    }
-    noted.at = at, noted.room = room;
+  if (!tide__grow(&noted.at, &noted.room, noted.n, sizeof *noted.at)) {
+    noted.lost++;
+    return;
   }
   noted.at[noted.n++] = (tide_activity){.kind = kind,
                                         .device = stream->device,
@@ -86,7 +81,7 @@ static void stop(void) {
   __typeof__(noted) all = noted;
   memset(&noted, 0, sizeof noted);
   pthread_mutex_unlock(&tide__sim.lock);
-  for (size_t i = 0; i < all.n; i++) {
+  for (int i = 0; i < all.n; i++) {
     if (all.at[i].correlation) sink.link(all.at[i].correlation, all.at[i].correlation);
     sink.activity(&all.at[i]);
   }
