@@ -11,9 +11,7 @@
  *
  * Invariant: no hook of the host runs while a lock of ours is held. */
 #include "comm/comm.h"
-#include "graph/graph.h"
 #include "jit/jit.h"
-#include "tensor/tensor.h"
 #include "tide/debug.h"
 #include "watch/watch.h"
 

@@ -8,7 +8,6 @@
 #include "compiler.h"
 #include "external.h"
 #include "base/pack.h"
-#include "base/plan.h"
 #include "tide/device.h"
 #include "base/fft_plan.h"
 #include "tide/ipc.h"

@@ -8,8 +8,6 @@
 #include "registry.h"
 
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "base/base.h"
 #include "os/file.h"

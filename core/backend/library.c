@@ -7,7 +7,6 @@
 #include "library.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "os/os.h"

@@ -5,13 +5,11 @@
 #pragma once
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include "likely.h"
 #include "plan.h"
 #include "refs.h"
-#include "tide/tide.h"
 #include "try.h"
 
 /* ---- status.c: errors ---- */

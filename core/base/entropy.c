@@ -2,7 +2,6 @@
  * printed can be set again.
  *
  * Invariant: it never fails: without the system's entropy the clock has to do. */
-#include <time.h>
 
 #include "os/os.h"
 #include "tide/tide.h"

@@ -8,12 +8,10 @@
  *
  * Invariant: the old file is not touched before all of the new one is on the disk; a part that was not put in its place
  * is gone with its handle. */
-#include "tide/file.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "file.h"
 #include "os/file.h"

@@ -5,13 +5,11 @@
  * that took it has ended.
  *
  * Invariant: the configuration changes only while the epoch is even. */
-#include "base.h"
 #include "own.h"
 #include "quota.h"
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "os/os.h"
 #include "tide/debug.h"

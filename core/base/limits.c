@@ -15,7 +15,6 @@
 #include <math.h>
 
 #include "base.h"
-#include "plan.h"
 
 /* The last digit of the numbers around x. */
 static double digit_at(int dtype, double x) {

@@ -7,8 +7,6 @@
  * dtype. */
 #include "op.h"
 
-#include <stdatomic.h>
-
 #include "base.h"
 
 /* Four texts of each op, one after the other: arrays of characters, because each pointer in a table costs a shared

@@ -20,7 +20,6 @@
  * long loop in several calls, so that the calling thread can ask in between.
  *
  * Invariant: `job` changes only while the gate is closed and empty. */
-#include "base.h"
 #include "lock.h"
 #include "quota.h"
 
@@ -30,7 +29,6 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "os/os.h"
 

@@ -6,10 +6,7 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "os/file.h"
 #include "os/os.h"

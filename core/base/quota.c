@@ -6,7 +6,6 @@
  * Invariant: what was refused is not counted. */
 #include "quota.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 

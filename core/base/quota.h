@@ -2,7 +2,6 @@
 #pragma once
 
 #include "base.h"
-#include "likely.h"
 #include "tide/quota.h"
 
 extern _Atomic int tide__quotas; /* how many there are */

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "comm.h"
-#include "tide/nccl.h"
 
 /* One operation, checked. */
 typedef struct tide__collective {

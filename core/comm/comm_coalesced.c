@@ -12,7 +12,6 @@
 #include "comm.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 /* From here on a copy of its own costs the host less than it saves. */
 static const int64_t LARGE = (int64_t)4 << 20;

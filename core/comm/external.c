@@ -9,11 +9,9 @@
  *
  * Invariants: an import is in the list exactly while the driver has it open; a descriptor is consumed exactly when its
  * import succeeds: until then the driver has a duplicate. */
-#include <stdlib.h>
 
 #include "comm.h"
 #include "os/file.h"
-#include "tide/external.h"
 
 typedef enum import_kind { MEMORY, BUFFER, TEXTURE, SEMAPHORE } import_kind;
 

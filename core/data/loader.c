@@ -17,10 +17,6 @@
  * the batch after k. */
 #include "data/loader.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { SMALLEST_SLOT = 4096, LARGEST_SLOT = 8 << 20 }; /* bytes; larger ones do not stay in the caches */
 
 struct tide_loader {

@@ -10,7 +10,6 @@
 #include "data/loader.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
 static int64_t bytes_of(const tide_tensor *x) {

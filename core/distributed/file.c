@@ -6,7 +6,6 @@
  * Invariant: no rank writes a byte of another's, so that file systems of networks, which keep ranges of bytes that were
  * written and not pages, keep all of them. */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "distributed/room.h"

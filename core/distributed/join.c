@@ -2,7 +2,6 @@
  *
  * Invariant: MPI is finalized here only where it was initialised here. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "distributed/room.h"

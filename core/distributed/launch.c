@@ -7,7 +7,6 @@
  * Invariant: nothing is opened by looking. */
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "distributed/room.h"

@@ -5,8 +5,6 @@
  *
  * Invariant: a copied subject holds nothing but memory of the host. What it names lives as long as the graph: plans of
  * transforms that were captured, and modules, stay until the runtime ends. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "graph.h"
 

@@ -7,7 +7,6 @@
  * function has failed. */
 #include "tide/dlpack.h"
 
-#include "runtime/runtime.h"
 #include "tensor/tensor.h"
 
 /* ---- the interface, as it is published: dmlc.github.io/dlpack/latest/c_api.html ---- */

@@ -6,8 +6,6 @@
  *
  * Invariant: a tensor lies inside the file as it was when it was mapped. */
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "os/file.h"
 #include "tensor/tensor.h"

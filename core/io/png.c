@@ -12,9 +12,6 @@
 #include <errno.h>
 #include <png.h>
 
-#include "base/base.h"
-#include "base/quota.h"
-
 enum { BEST = 1032, ROWS = 16 }; /* bytes that one of deflate's gives at most; rows between looks at interrupts */
 
 typedef struct picture {

@@ -9,11 +9,8 @@
 #include "tide/values.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tensor/tensor.h"
-#include "tide/ipc.h"
 
 static const char magic[8] = "tide\1\n\r";
 static const uint32_t byte_order = 0x01020304;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "memory.h"
-#include "tide/history.h"
 
 /* A block was allocated, or freed, under the allocation scope: it and its outer ones count that. */
 void tide__allocation_scope_add(tide_allocation_scope *scope, size_t bytes);

@@ -15,7 +15,6 @@
  *
  * Invariant: the blocks of a segment cover it without gaps, and two free neighbours never exist. */
 #include "allocator.h"
-#include "memory.h"
 
 static const size_t unit = 512, small_most = (size_t)1 << 20, kept_whole = (size_t)20 << 20,
                     claimed_whole = (size_t)128 << 20;

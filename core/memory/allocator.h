@@ -2,10 +2,8 @@
 #pragma once
 
 #include "base/biased_mutex.h"
-#include "base/quota.h"
 #include "history.h"
 #include "idle.h"
-#include "memory.h"
 #include "settings.h"
 
 typedef struct tide__allocator tide__allocator;

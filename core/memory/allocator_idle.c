@@ -11,8 +11,6 @@
  *
  * Invariant: a piece that leaves was taken out of its tree before its stream was asked. */
 #include "allocator.h"
-#include "idle.h"
-#include "memory.h"
 
 enum { SOON_MS = 250, AGAIN_MS = 10 };
 static const size_t a_little = (size_t)64 << 20;

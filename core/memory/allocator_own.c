@@ -6,10 +6,6 @@
  * Invariant: both functions are there. */
 #include "allocator.h"
 
-#include <stdlib.h>
-
-#include "os/os.h"
-
 tide_status tide_allocator_wrap(tide_allocator **out, tide_alloc_fn alloc, tide_free_fn free_fn) {
   TIDE_GIVEN("allocator_wrap", out);
   if (!alloc || !free_fn)

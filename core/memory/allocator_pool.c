@@ -8,8 +8,6 @@
  * Invariant: a block is in the tree of its pool exactly while its state is BLOCK_FREE. */
 #include "allocator.h"
 
-#include <stdlib.h>
-
 /* ---- the tree ---- */
 
 static inline bool same_key(tide__pool_key x, tide__pool_key y) {

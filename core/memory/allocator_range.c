@@ -14,8 +14,6 @@
  * several blocks, at least one of them used. */
 #include "allocator.h"
 
-#include <stdlib.h>
-
 static const size_t least_piece = (size_t)32 << 20, most_piece = (size_t)256 << 20, most_step = (size_t)20 << 20,
                     middle_most = (size_t)10 << 20;
 

@@ -5,7 +5,6 @@
  *
  * Invariant: a block is in the list or the table, linked by `right`, from its taking to its giving back. */
 #include "allocator.h"
-#include "base/quota.h"
 
 /* ---- scratch memory for backends: counts in the bound quota from its taking to its giving back ---- */
 

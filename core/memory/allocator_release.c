@@ -7,7 +7,6 @@
  * Invariant: a block or segment that is leaving is reached by the thread that took it out and nobody else, though its
  * neighbours in a range may change meanwhile. */
 #include "allocator.h"
-#include "memory.h"
 
 /* ---- what leaves ---- */
 

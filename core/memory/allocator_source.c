@@ -8,10 +8,6 @@
  * Invariant: what a device's allocator does by default is settled when it is first used, in tide__allocator_ready; only
  * caching can be switched later. */
 #include "allocator.h"
-#include "memory.h"
-#include "base/lock.h"
-
-#include <stdlib.h>
 
 static const size_t small_segment = (size_t)2 << 20, middle_most = (size_t)10 << 20, middle_segment = (size_t)20 << 20,
                     large_unit = (size_t)2 << 20;

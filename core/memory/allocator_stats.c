@@ -6,7 +6,6 @@
  *
  * Invariant: a stat's peak is never below its current value. */
 #include "allocator.h"
-#include "memory.h"
 
 /* ---- reading ---- */
 

@@ -12,7 +12,6 @@
  * Invariants: the lock is a leaf among core's locks, below it are only the event cache and the backend; `done` is
  * called with no lock held; a piece is in the list once or not at all. */
 #include "memory.h"
-#include "base/lock.h"
 
 #include <stdlib.h>
 

@@ -8,7 +8,6 @@
  *
  * Invariant: ring.event[i % ring.most] is set for the last ring.most values of i below ring.count. */
 #include "history.h"
-#include "base/lock.h"
 
 #include <stdlib.h>
 #include <time.h>

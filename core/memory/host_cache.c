@@ -13,8 +13,6 @@
  * lock. */
 #include "host_cache.h"
 
-#include "base/lock.h"
-#include "base/quota.h"
 #include "idle.h"
 
 typedef struct piece {         /* stands in the kept memory */

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "memory.h"
-#include "tide/memory.h"
 
 /* How much is taken for a large piece; pieces are cached by this. At least 64 KiB and a byte are large. */
 size_t tide__host_room(size_t size);

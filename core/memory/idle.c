@@ -8,7 +8,6 @@
 #include "idle.h"
 
 #include "host_cache.h"
-#include "base/lock.h"
 
 static void trim(bool all) {
   tide__host_cache_trim(all);

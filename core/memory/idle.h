@@ -2,8 +2,6 @@
 #pragma once
 
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "os/os.h"
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "stream/stream.h"
-#include "tide/memory.h"
 
 /* ---- deferred_free.c: memory that other streams may still be using ---- */
 

@@ -8,7 +8,6 @@
  * other pools, because captured work may still be replayed on streams that the allocator does not know.
  *
  * Invariant: the struct lives while it has users or segments. */
-#include <stdlib.h>
 
 #include "allocator.h"
 

@@ -9,12 +9,9 @@
  *
  * Invariant: a piece is in the list of all pieces while it exists, and in the list of its size exactly while nobody has
  * it. */
-#include <stdlib.h>
-#include <time.h>
 
 #include "allocator.h"
 #include "host_cache.h"
-#include "base/lock.h"
 
 struct tide__pinned {
   tide__pinned *prev, *next; /* of all */

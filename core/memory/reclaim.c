@@ -6,7 +6,6 @@
  * Invariants: no hook of the host runs while a lock of ours is held; a hook that has been removed is not running and
  * will not run. */
 #include "memory.h"
-#include "base/lock.h"
 
 #include <time.h>
 

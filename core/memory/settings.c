@@ -6,13 +6,10 @@
  * reports a mistake in it. Allocators keep copies of their own, so that reading an option takes no lock.
  *
  * Invariant: what is in force belongs to the running epoch; a new start reads the environment again. */
-#include "settings.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "allocator.h"
-#include "base/lock.h"
 
 static const size_t mib = (size_t)1 << 20;
 

@@ -4,8 +4,6 @@
  * is written to one buffered file; a failure to write is reported at the end.
  *
  * Invariant: the text is valid JSON in UTF-8 with any names of scripts and labels. */
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "allocator.h"
 #include "base/file.h"

@@ -11,7 +11,6 @@
  * Invariants: a tide__staged_copy lives as long as storages refer to it, and holds its stream. Copies are numbered, and
  * those up to `done` are on the device. The lock is above the locks of stream lists, events and observers. */
 #include "memory.h"
-#include "base/lock.h"
 
 #include <stdlib.h>
 

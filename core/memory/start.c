@@ -1,9 +1,7 @@
 /* start.c: what memory registers with the rooms below.
  *
  * Invariant: it runs once, when the code is loaded. */
-#include "base/quota.h"
 #include "host_cache.h"
-#include "memory.h"
 
 /* A fork has no worker, and with devices open it waits for one (idle.c). */
 static void watch_forks(void) {

@@ -7,11 +7,7 @@
  *
  * Invariants: a storage of an ended epoch touches neither driver nor allocator when it goes; CPU memory goes back
  * through the hooks that it came from. */
-#include "memory.h"
 
-#include <stdlib.h>
-
-#include "base/quota.h"
 #include "host_cache.h"
 #include "os/os.h"
 

@@ -4,7 +4,6 @@
 #include "backend/backend.h"
 #include "base/base.h"
 #include "deferred.h"
-#include "tide/device.h"
 
 /* ---- backends.c: which devices there are ---- */
 

@@ -9,10 +9,8 @@
  * Invariant: a current of another epoch is emptied before it is used. */
 #include <stdlib.h>
 
-#include "base/quota.h"
 #include "capture_state.h"
 #include "hooks.h"
-#include "tide/device.h"
 
 struct tide_current {
   int device;

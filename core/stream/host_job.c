@@ -8,7 +8,6 @@
  * Invariant: a job is in the list while its backend has a place for it; a place goes when the runtime ends or with the
  * job, and no stream waits there any more. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "observe.h"
 #include "order.h"

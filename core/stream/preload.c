@@ -5,7 +5,6 @@
  * what the driver does at the end of the process is registered before our own end, which therefore comes first.
  *
  * Invariant: `begun` means that there is a thread to be joined; it changes under the lock. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 

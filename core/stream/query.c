@@ -4,7 +4,6 @@
 #include "capture_state.h"
 #include "observe.h"
 #include "order.h"
-#include "tide/device.h"
 
 tide_status tide_stream_query(bool *done, tide_stream *s) {
   TIDE_GIVEN("stream_query", done);

@@ -19,8 +19,6 @@
 #include "capture_state.h"
 #include "hooks.h"
 #include "order.h"
-#include "progress.h"
-#include "tide/device.h"
 
 static _Atomic uint64_t last_id;
 _Atomic uint32_t tide__streams_made;

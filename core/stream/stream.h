@@ -2,11 +2,9 @@
 #pragma once
 
 #include "capture_state.h"
-#include "handle.h"
 #include "hooks.h"
 #include "observe.h"
 #include "order.h"
-#include "progress.h"
 
 void tide__stream_start(void); /* registers with the rooms below, once */
 void tide__preload_stop(void); /* waits for the one kernel that each device is loading; tide_preload begins again */

@@ -6,10 +6,7 @@
  * how far it is, so that this thread sees which launch runs, and since when, a millisecond more or less.
  *
  * Invariant: what is in the list holds its stream and its quota, and is released without the lock. */
-#include <stdlib.h>
-#include <time.h>
 
-#include "base/quota.h"
 #include "observe.h"
 #include "os/os.h"
 

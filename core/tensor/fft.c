@@ -12,7 +12,6 @@
 #include "fft.h"
 
 #include "tensor.h"
-#include "tide/fft.h"
 
 /* More calls than these for the batches of one transform cost more than a copy. */
 enum { MOST_CALLS = 16 };

@@ -8,7 +8,6 @@
 #include "fft.h"
 
 #include "tensor.h"
-#include "tide/fft.h"
 
 /* One elementwise call whose input runs backwards. */
 static tide_status mirror(tide_tensor *x, int dim) {

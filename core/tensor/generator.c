@@ -11,8 +11,6 @@
  *
  * Invariant: two calls that are queued never get the same pair of seed and offset, whichever threads they come from. */
 #include "tensor.h"
-#include "tide/device.h"
-#include "base/lock.h"
 
 enum { CALL_STEP = 4 };
 #define FIRST_SEED UINT64_C(67280421310721) /* of a generator that is not a default one */

@@ -7,8 +7,6 @@
 #include "tide/scatter.h"
 #include "tide/sort.h"
 
-#include <math.h>
-
 #include "index.h"
 
 /* Adds to `sums`, [n], at the places that the contiguous `values` name or fall in. */

@@ -8,7 +8,6 @@
 #include "tide/linalg.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "tensor.h"
 

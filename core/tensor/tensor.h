@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "base/op.h"
-#include "handle.h"
 #include "operand.h"
 
 /* ---- checks ---- */

@@ -11,7 +11,6 @@
 #include "profiler.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 enum { UNDECIDED, TRACED, TIMED };
 enum { LOOK = 2048, TRIES = 4 }; /* events that wait before the passed ones are read; attempts to place a base */

@@ -8,8 +8,6 @@
  * Invariant: what is written is valid JSON in UTF-8, whatever names hold; slices of one
  * thread follow each other or nest. */
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "base/file.h"
 #include "base/json.h"

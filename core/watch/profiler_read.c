@@ -7,7 +7,6 @@
  *
  * Invariant: spans are in the order of their devices and starts. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "profiler.h"
 

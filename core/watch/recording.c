@@ -6,7 +6,6 @@
  * that a thread that is late adds nothing to the next one. */
 #include "profiler.h"
 
-#include <stdlib.h>
 #include <time.h>
 
 _Atomic uint64_t tide__profile_on;

@@ -19,8 +19,6 @@
  * Invariant: without memory it forgets; it never fails an operation but for a race. */
 #include "sanitizer.h"
 
-#include <stdlib.h>
-
 enum { FRESH = 8 };
 
 pthread_mutex_t tide__sanitizer_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -19,8 +19,6 @@
  * Invariant: whatever is not known is taken for ordered; a clock never forgets. */
 #include "sanitizer.h"
 
-#include <stdlib.h>
-
 enum { MOST = 256, CACHE = 64, BUCKETS = 256 };
 
 static tide__timeline *lines[MOST];

@@ -9,7 +9,6 @@
  * Invariant: what meets does share a byte. Where the search would take too long, or a view has too many dims to be
  * kept, the answer is no: a race may be missed there, and none is made up. */
 #include "sanitizer.h"
-#include "tensor/tensor.h"
 
 enum { TERMS = 2 * TIDE__REGION_DIMS, STEPS = 4096 };
 

@@ -2,7 +2,6 @@
  * streams and events have nothing to hold and waits have nothing to wait for. Memory is the host's.
  *
  * Invariant: no slot is empty that core may call for any device; what a CPU has not is answered, not missing. */
-#include <string.h>
 
 #include "backend/cpu/jit/cxx.h"
 #include "backend/cpu/jit/fiber.h"

@@ -3,8 +3,6 @@
  * Invariant: the pointer is one of the tables for ever after, and these are filled; kernels read it once a call. */
 #include "isa.h"
 
-#include <pthread.h>
-
 #if defined(__x86_64__)
 #  include <cpuid.h>
 #endif

@@ -1,7 +1,6 @@
 /* isa_table.h: template of a whole table, TIDE_ISA_NAME, compiled with the instruction set that vector.h has chosen. */
 #include "vector.h"
 
-#include "isa.h"
 #include "backend/cpu/jit/blocks.h"
 
 #include "base/pairs.h"

@@ -6,9 +6,6 @@
  * freeing so many takes longer than what they are for.
  *
  * Invariant: a block is in a place, or one caller has it. */
-#include <stdatomic.h>
-#include <stdint.h>
-#include <stdlib.h>
 
 #include "base/quota.h"
 #include "os/os.h"

@@ -21,7 +21,6 @@
  * workers, so every call there fails until it starts tide anew. */
 #include "sim.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "backend/registry.h"

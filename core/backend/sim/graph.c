@@ -15,13 +15,10 @@
  *
  * Invariants: stream->capture is set exactly while the stream is a branch of a capture under way; what was recorded
  * never changes once the capture has ended, and bind.c alone changes operands of an instance, which holds its graph. */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "backend/cpu/jit/cxx.h"
 #include "sim.h"
-
-#include "base/base.h"
 
 enum { BRANCHES = 64 };
 

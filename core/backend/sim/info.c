@@ -6,7 +6,6 @@
  * exactly 9.0 and what comes later, so that a device which is too old can be tried. */
 #include "sim.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/base.h"

@@ -9,8 +9,6 @@
 #include "backend/cpu/jit/cxx.h"
 #include "sim.h"
 
-#include "base/base.h"
-
 static const double LAUNCH_SECONDS = 3e-6, BYTES_PER_SECOND = 4e12;
 
 tide_status tide__sim_run_made(sim_launch *l, tide_mail *mail) {

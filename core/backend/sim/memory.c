@@ -14,8 +14,6 @@
  * that are backed. */
 #include "sim.h"
 
-#include <stdlib.h>
-
 #include "base/base.h"
 #include "os/os.h"
 

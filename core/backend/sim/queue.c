@@ -13,13 +13,10 @@
  * the head. */
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
-#include <time.h>
 
 #include "backend/cpu/jit/cxx.h"
 #include "sim.h"
 
-#include "base/base.h"
 #include "os/os.h"
 
 static const double WAIT_SLICE = 0.02, POLL = 0.0005;

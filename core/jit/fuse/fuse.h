@@ -1,9 +1,7 @@
 /* fuse.h: what the files of fused operations share. Private to them. */
 #pragma once
 
-#include "base/fused.h"
 #include "jit/raw/function.h"
-#include "tide/fuse.h"
 
 /* A number as one node takes it; or of gathers a line, and two slots for the addresses of a mailbox. */
 enum { TIDE__FUSE_NUMBER, TIDE__FUSE_LINE, TIDE__FUSE_MAIL };

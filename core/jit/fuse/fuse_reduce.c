@@ -8,8 +8,6 @@
  * overflows nor vanishes. */
 #include "jit/fuse/fuse_maker.h"
 
-#include <math.h>
-
 bool tide_fuse_reduces(tide_reduction op, tide_dtype dtype) {
   int category = tide__category(dtype);
   if (category > 2) return false;

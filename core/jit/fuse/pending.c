@@ -8,12 +8,9 @@
  * Invariants: a node lives as long as somebody can read its value or a node that needs it; a node whose value is there
  * is a leaf; fuse->lock is held while nodes change. Storages may be dropped by any thread at any time: they go to a
  * stack that whoever holds the lock empties. */
-#include "base/lock.h"
 #include "jit/fuse/pending.h"
 
 #include <stdio.h>
-
-#include "memory/memory.h"
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static tide_fuse *registry;

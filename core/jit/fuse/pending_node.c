@@ -6,8 +6,6 @@
 
 #include <stddef.h>
 
-#include "base/quota.h"
-
 enum { SPARES = 4096 };
 
 /* ---- nodes ---- */

@@ -6,7 +6,6 @@
 
 #include <stdio.h>
 
-#include "memory/memory.h"
 #include "tide/scatter.h"
 
 typedef struct run {

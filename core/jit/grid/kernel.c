@@ -11,8 +11,6 @@
 
 #include <stdio.h>
 
-#include "base/quota.h"
-
 /* ---- making ---- */
 
 static tide_status check_text(const tide_kernel_text *t) {

@@ -8,8 +8,6 @@
  * of dims that its text was written for; storages know the stream before the work is queued. */
 #include "jit/grid/kernel.h"
 
-#include <stdio.h>
-
 #include "base/determinism.h"
 
 /* ---- operands ---- */

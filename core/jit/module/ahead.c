@@ -23,8 +23,6 @@
  *
  * Invariant: a job is on the list until it is taken or dropped, both under the lock; only its own thread touches the
  * image of a running one. */
-#include "base/lock.h"
-#include "base/quota.h"
 #include "jit/jit.h"
 #include "os/os.h"
 

@@ -9,12 +9,10 @@
  * the record holds.
  *
  * Invariant: no lock is needed: files are complete when they get their name, and are never changed after. */
-#include "base/lock.h"
 #include "jit/jit.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <stdio.h>
 #include <time.h>
 
 #include "os/file.h"

@@ -8,7 +8,6 @@
 #include "jit/jit.h"
 
 #include <limits.h>
-#include <stdio.h>
 
 #include "os/file.h"
 #include "os/process.h"

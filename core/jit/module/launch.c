@@ -7,7 +7,6 @@
 #include "jit/raw/function.h"
 
 #include "base/determinism.h"
-#include "base/quota.h"
 
 enum { MOST = 1 << 30 };
 

@@ -12,9 +12,6 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "base/lock.h"
-#include "base/quota.h"
-
 enum { BUCKETS = 256, ABI = 2 }; /* ABI: to be counted up when the same text must be compiled anew */
 
 typedef struct made {

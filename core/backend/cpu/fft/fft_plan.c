@@ -11,9 +11,7 @@
 #include "fft.h"
 
 #include <math.h>
-#include <stdlib.h>
 
-#include "backend/cpu/isa.h"
 #include "backend/cpu/loops/layout.h"
 #include "os/os.h"
 

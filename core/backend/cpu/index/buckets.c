@@ -5,7 +5,6 @@
  * those that are filled at a time would lie in the same few sets of the caches.
  *
  * Invariant: a part is written by one thread; lists are read when all parts are filled. */
-#include <string.h>
 
 #include "buckets.h"
 #include "backend/cpu/scratch.h"

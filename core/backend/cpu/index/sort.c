@@ -11,8 +11,6 @@
  * shares a digit.
  *
  * Invariant: a loop that was ended leaves nothing behind that is used as a place. */
-#include <pthread.h>
-#include <stdlib.h>
 
 #include "backend/cpu/loops/layout.h"
 #include "base/mathematics/order.h"

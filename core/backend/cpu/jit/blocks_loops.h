@@ -4,8 +4,6 @@
  * loops hold no state; products and sums are never fused, so that every instruction set gives the same numbers. */
 #include "backend/cpu/vector.h"
 
-#include <math.h>
-
 #include "base/mathematics/kernel_numbers.h"
 #include "blocks.h"
 

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 
 enum { MOST_REGISTERS = 4096, MOST_PLACES = 1024, MOST_SLOTS = 1 << 16, MOST_SHARED = 1 << 24, WORD = 32 };
 

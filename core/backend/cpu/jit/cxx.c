@@ -8,7 +8,6 @@
  * within one, an interruption is heeded.
  *
  * Invariant: nothing of a compilation is left on disk, whatever its end. */
-#include "cxx.h"
 #include "blocks.h"
 #include "fiber.h"
 #include "base/determinism.h"
@@ -17,8 +16,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "os/file.h"
 #include "os/os.h"

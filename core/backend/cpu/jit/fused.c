@@ -7,7 +7,6 @@
  * Where rows are longer than a piece, a reduction is of the piece, and gives one element of a tensor of parts.
  *
  * Invariant: pieces share no element, and a node reads what nodes before it have made of the same piece. */
-#include "base/fused.h"
 #include "cxx.h"
 #include "backend/cpu/cpu.h"
 #include "os/os.h"

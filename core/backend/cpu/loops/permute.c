@@ -6,7 +6,6 @@
  *
  * Invariant: the order is that of the whole keys, whatever the threads and the buckets. */
 #include "layout.h"
-#include "base/likely.h"
 #include "base/random.h"
 #include "backend/cpu/scratch.h"
 

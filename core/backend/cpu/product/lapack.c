@@ -5,10 +5,8 @@
  * each of which asks once how much room a routine wants.
  *
  * Invariant: nothing is computed where a function of the library is missing. */
-#include <complex.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/quota.h"

@@ -6,9 +6,7 @@
  * Res. Dev. 41 (1997).
  *
  * Invariant: matrices are stored by columns, `ld` elements apart. */
-#include <complex.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "backend/cpu/isa.h"
 #include "lapack.h"

@@ -5,7 +5,6 @@
  *
  * Invariant: each address that the library gets is followed by tide__tail readable bytes. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "lapack.h"
 

@@ -4,7 +4,6 @@
  *
  * Invariant: what stands in ptr[5] is only read, and ptr[0] is written at the end. */
 #include <math.h>
-#include <string.h>
 
 #include "lapack.h"
 

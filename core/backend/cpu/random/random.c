@@ -7,7 +7,6 @@
 #include "backend/cpu/loops/layout.h"
 #include "base/draws.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 enum { PIECE = 1024, GROUPS = PIECE / 2 + 2 };

@@ -6,8 +6,6 @@
  * Invariant: what a state says depends on the elements and on how the caller cuts them, never on threads. */
 #include "reduce.h"
 
-#include <math.h>
-
 #include "base/pairs.h"
 
 enum { PART_ROWS = 64, PAIR_LANES = 32 }; /* rows summed in float32; pairs that a row folds side by side */

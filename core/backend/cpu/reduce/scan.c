@@ -8,8 +8,6 @@
  * again.
  *
  * Invariant: what is joined with what depends on the sizes alone, not on the threads. */
-#include <complex.h>
-#include <math.h>
 #include <stdlib.h>
 
 #include "backend/cpu/loops/layout.h"
