@@ -12,6 +12,9 @@
 
 #include "base/plan.h"
 
+/* A loop over the numbers below n that the compiler writes out. */
+#define TIDEK_EACH(e, n) _Pragma("unroll") for (int e = 0; e < (n); e++)
+
 namespace tidek {
 
 static __device__ __forceinline__ void kernel_begin() {

@@ -38,14 +38,12 @@ template <class T> __global__ void __launch_bounds__(THREADS) verify_kernel(cons
   kernel_begin();
   int64_t start = (int64_t)blockIdx.x * (THREADS * EACH) + threadIdx.x, offset[EACH];
   T x[EACH];
-#pragma unroll
-  for (int e = 0; e < EACH; e++) {
+  TIDEK_EACH(e, EACH) {
     int64_t i = start + e * THREADS;
     offset[e] = offset_of(a, i < a.n ? i : a.n - 1);
   }
   load_any<T, EACH>(x, a.x, offset, a.dtype);
-#pragma unroll
-  for (int e = 0; e < EACH; e++)
+  TIDEK_EACH(e, EACH)
     if (bad(x[e], a.kind)) report(a.mail, __double_as_longlong((double)x[e]), a.kind, 0);
 }
 

@@ -16,8 +16,7 @@ __global__ void tell_kernel(tidek_slot *slot, const uint8_t *src, int bytes, uin
     uint2 two = *(const uint2 *)src;
     data[0] = two.x, data[1] = two.y;
   } else {
-#pragma unroll
-    for (int i = 0; i < 16; i++)
+    TIDEK_EACH(i, 16)
       if (i < bytes) data[i / 4] |= (uint32_t)src[i] << (8 * (i % 4));
   }
   *(uint4 *)slot->data = make_uint4(data[0], data[1], data[2], data[3]);

@@ -21,10 +21,8 @@ static __device__ __forceinline__ void read_bits(uint32_t (&bits)[2], const uint
   bits[0] = bits[1] = 0;
   if ((uintptr_t)flags % 16 == 0 && at + 64 <= n) {
     uint4 v[4];
-#pragma unroll
-    for (int k = 0; k < 4; k++) v[k] = *(const uint4 *)(flags + at + 16 * k);
-#pragma unroll
-    for (int k = 0; k < 4; k++)
+    TIDEK_EACH(k, 4) v[k] = *(const uint4 *)(flags + at + 16 * k);
+    TIDEK_EACH(k, 4)
       bits[k / 2] |= (bits_of(v[k].x) | bits_of(v[k].y) << 4 | bits_of(v[k].z) << 8 | bits_of(v[k].w) << 12)
                      << (k % 2 * 16);
     return;
@@ -96,8 +94,7 @@ __global__ void __launch_bounds__(THREADS)
   for (int g = 0; g < SHARE / 32; g += AHEAD) {
     uint32_t mask[AHEAD];
     T v[AHEAD];
-#pragma unroll
-    for (int e = 0; e < AHEAD; e++) {
+    TIDEK_EACH(e, AHEAD) {
       int64_t i = first + (g + e) * 32 + lane;
       mask[e] = __shfl_sync(0xffffffffu, bits[e % 2], (g + e) / 2);
       if constexpr (POSITIONS)
@@ -105,8 +102,7 @@ __global__ void __launch_bounds__(THREADS)
       else if (mask[e] >> lane & 1)
         v[e] = x[i];
     }
-#pragma unroll
-    for (int e = 0; e < AHEAD; e++) {
+    TIDEK_EACH(e, AHEAD) {
       if (mask[e] >> lane & 1) out[to + __popc(mask[e] & ((1u << lane) - 1))] = v[e];
       to += __popc(mask[e]);
     }

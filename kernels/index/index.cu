@@ -21,8 +21,7 @@ static __device__ __forceinline__ void move(const IndexArgs &a, const int64_t (&
                                             I (&indexed)[EACH], I pitch, N start, N n) {
   W word[EACH];
   bool found[EACH];
-#pragma unroll
-  for (int e = 0; e < EACH; e++) {
+  TIDEK_EACH(e, EACH) {
     int64_t at = place_of(a, value[e]);
     found[e] = at >= 0;
     indexed[e] += (found[e] ? (I)at : 0) * pitch;
@@ -31,8 +30,7 @@ static __device__ __forceinline__ void move(const IndexArgs &a, const int64_t (&
     else
       word[e] = found[e] ? ((const W *)a.from)[indexed[e]] : zero_word<W>();
   }
-#pragma unroll
-  for (int e = 0; e < EACH; e++) {
+  TIDEK_EACH(e, EACH) {
     if (start + e * THREADS >= n) break;
     if (!found[e]) report_index(a, value[e]);
     if constexpr (!SCATTER)
@@ -47,8 +45,7 @@ __global__ void __launch_bounds__(THREADS) index_kernel(const __grid_constant__ 
   kernel_begin();
   constexpr int EACH = INDEX_EACH;
   int64_t start = (int64_t)blockIdx.x * (THREADS * EACH) + threadIdx.x, value[EACH], dense[EACH], indexed[EACH];
-#pragma unroll
-  for (int e = 0; e < EACH; e++) {
+  TIDEK_EACH(e, EACH) {
     const Offsets o = offsets_of(a, start + e * THREADS < a.n ? start + e * THREADS : a.n - 1);
     dense[e] = o.dense, indexed[e] = o.indexed;
     value[e] = load_index(a, o.index);
@@ -73,8 +70,7 @@ __global__ void __launch_bounds__(THREADS) small_kernel(const __grid_constant__ 
   const uint32_t n = (uint32_t)a.n, start = blockIdx.x * (THREADS * EACH) + threadIdx.x;
   int32_t dense[EACH], indexed[EACH];
   int64_t value[EACH];
-#pragma unroll
-  for (int e = 0; e < EACH; e++) {
+  TIDEK_EACH(e, EACH) {
     uint32_t rest = start + e * THREADS < n ? start + e * THREADS : n - 1;
     int32_t index = 0;
     dense[e] = indexed[e] = 0;

@@ -48,10 +48,8 @@ template <class X> __global__ void __launch_bounds__(THREADS) count_kernel(const
   int64_t first = (int64_t)blockIdx.x * THREADS + threadIdx.x, i = first;
   for (; i + (LOADS - 1) * step < whole; i += LOADS * step) {
     Pack<X, V> pack[LOADS];
-#pragma unroll
-    for (int e = 0; e < LOADS; e++) pack[e] = Pack<X, V>::load(index + (i + e * step) * V);
-#pragma unroll
-    for (int e = 0; e < LOADS * V; e++) {
+    TIDEK_EACH(e, LOADS) pack[e] = Pack<X, V>::load(index + (i + e * step) * V);
+    TIDEK_EACH(e, LOADS * V) {
       int32_t place = place_in(a, pack[e / V].v[e % V]);
       if (place >= 0) atomicAdd(own + place * a.copies, 1u);
     }
@@ -59,8 +57,7 @@ template <class X> __global__ void __launch_bounds__(THREADS) count_kernel(const
   /* Vectors for which not all threads have as many, then what is no vector. */
   for (; i < whole; i += step) {
     Pack<X, V> pack = Pack<X, V>::load(index + i * V);
-#pragma unroll
-    for (int e = 0; e < V; e++) {
+    TIDEK_EACH(e, V) {
       int32_t place = place_in(a, pack.v[e]);
       if (place >= 0) atomicAdd(own + place * a.copies, 1u);
     }

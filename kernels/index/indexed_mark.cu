@@ -40,11 +40,9 @@ template <class X> __global__ void __launch_bounds__(THREADS) mark_kernel(const 
   int64_t whole = a.n / V, step = (int64_t)gridDim.x * THREADS, first = (int64_t)blockIdx.x * THREADS + threadIdx.x;
   for (int64_t i = first; i < whole; i += LOADS * step) {
     Pack<X, V> pack[LOADS];
-#pragma unroll
-    for (int e = 0; e < LOADS; e++)
+    TIDEK_EACH(e, LOADS)
       if (i + e * step < whole) pack[e] = Pack<X, V>::load(index + (i + e * step) * V);
-#pragma unroll
-    for (int e = 0; e < LOADS * V; e++)
+    TIDEK_EACH(e, LOADS * V)
       if (i + e / V * step < whole) mark(a, bits, pack[e / V].v[e % V]);
   }
   if (whole * V + first < a.n) mark(a, bits, index[whole * V + first]);

@@ -152,15 +152,13 @@ __global__ void __launch_bounds__(INDEX_THREADS) reduce_kernel(const __grid_cons
   int64_t start = (int64_t)blockIdx.x * (INDEX_THREADS * EACH) + threadIdx.x, to[EACH];
   IndexValue<BINS> index[EACH];
   Pack<S, N> value[EACH];
-#pragma unroll
-  for (int e = 0; e < EACH; e++) {
+  TIDEK_EACH(e, EACH) {
     int64_t i = start + e * INDEX_THREADS;
     Offsets o = offsets_of(a, i < a.n ? i : a.n - 1);
     index[e] = load_value<BINS>(a, o.index), to[e] = o.indexed;
     value[e] = Pack<S, N>::load((const S *)a.from + o.dense * N);
   }
-#pragma unroll
-  for (int e = 0; e < EACH; e++) {
+  TIDEK_EACH(e, EACH) {
     if (start + e * INDEX_THREADS >= a.n) break;
     int64_t at = place_of(a, index[e]);
     if (at < 0) {
@@ -169,8 +167,7 @@ __global__ void __launch_bounds__(INDEX_THREADS) reduce_kernel(const __grid_cons
     }
     D *p = (D *)a.to + (to[e] + at * a.pitch) * N;
     Pack<D, N> joins;
-#pragma unroll
-    for (int k = 0; k < N; k++) joins.v[k] = cast<D>(value[e].v[k]);
+    TIDEK_EACH(k, N) joins.v[k] = cast<D>(value[e].v[k]);
     if constexpr (N > 1)
       send_pack<N>(p, joins);
     else
@@ -214,15 +211,13 @@ __global__ void __launch_bounds__(FEW_THREADS) few_kernel(const __grid_constant_
   for (int64_t first = (int64_t)blockIdx.x * (FEW_THREADS * EACH); first < a.n; first += step) {
     IndexValue<BINS> index[EACH];
     T value[EACH];
-#pragma unroll
-    for (int e = 0; e < EACH; e++) {
+    TIDEK_EACH(e, EACH) {
       int64_t i = first + e * FEW_THREADS + threadIdx.x;
       Offsets o = offsets_of(a, i < a.n ? i : a.n - 1);
       index[e] = load_value<BINS>(a, o.index);
       value[e] = (T)plain(((const S *)a.from)[o.dense]);
     }
-#pragma unroll
-    for (int e = 0; e < EACH; e++) {
+    TIDEK_EACH(e, EACH) {
       bool there = first + e * FEW_THREADS + threadIdx.x < a.n;
       int32_t place = there ? (int32_t)place_of(a, index[e]) : -1;
       if (there && place < 0) report_index(a, index[e]);

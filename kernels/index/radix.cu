@@ -52,22 +52,18 @@ __global__ void __launch_bounds__(COUNT_THREADS)
   __syncthreads();
   auto count = [&](E x) {
     auto key = KeyOf<E>::key(x, a.sort.order);
-#pragma unroll
-    for (int p = 0; p < PASSES; p++) atomicAdd(counts + p * DIGITS + (int)(key >> (8 * p) & 255), 1u);
+    TIDEK_EACH(p, PASSES) atomicAdd(counts + p * DIGITS + (int)(key >> (8 * p) & 255), 1u);
   };
   int64_t ahead = (16 - (uintptr_t)in % 16) % 16 / sizeof(E), step = (int64_t)blocks * COUNT_THREADS;
   if (ahead > a.sort.n) ahead = a.sort.n;
   int64_t packs = (a.sort.n - ahead) / V, first = (int64_t)block * COUNT_THREADS + threadIdx.x;
   for (int64_t i = first; i < packs; i += LOADS * step) {
     Pack<E, V> x[LOADS];
-#pragma unroll
-    for (int l = 0; l < LOADS; l++)
+    TIDEK_EACH(l, LOADS)
       if (i + l * step < packs) x[l] = Pack<E, V>::load(in + ahead + (i + l * step) * V);
-#pragma unroll
-    for (int l = 0; l < LOADS; l++)
+    TIDEK_EACH(l, LOADS)
       if (i + l * step < packs)
-#pragma unroll
-        for (int v = 0; v < V; v++) count(x[l].v[v]);
+        TIDEK_EACH(v, V) count(x[l].v[v]);
   }
   if (first < ahead) count(in[first]);
   if (ahead + packs * V + first < a.sort.n) count(in[ahead + packs * V + first]);
@@ -140,8 +136,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) pass_kernel(const __grid_cons
   Shared &s = *(Shared *)shared;
   kernel_begin();
   int before = 0, after = 0; /* passes that are needed */
-#pragma unroll
-  for (int p = 0; p < PASSES; p++) {
+  TIDEK_EACH(p, PASSES) {
     bool is_needed = a.same[p] != (uint32_t)a.sort.lines;
     if (p < pass) before += is_needed;
     if (p > pass) after += is_needed;
@@ -160,19 +155,15 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) pass_kernel(const __grid_cons
   const E *from = (before ? a.key[~after & 1] : a.sort.in) + line_at + tile_at + own;
   K key[ITEMS];
   if (left == TILE) {
-#pragma unroll
-    for (int e = 0; e < ITEMS; e++) key[e] = (K)from[e * 32];
+    TIDEK_EACH(e, ITEMS) key[e] = (K)from[e * 32];
   } else {
-#pragma unroll
-    for (int e = 0; e < ITEMS; e++) key[e] = own + e * 32 < left ? (K)from[e * 32] : (K)0;
+    TIDEK_EACH(e, ITEMS) key[e] = own + e * 32 < left ? (K)from[e * 32] : (K)0;
   }
   if (!before) {
-#pragma unroll
-    for (int e = 0; e < ITEMS; e++) key[e] = KeyOf<E>::key((E)key[e], a.sort.order);
+    TIDEK_EACH(e, ITEMS) key[e] = KeyOf<E>::key((E)key[e], a.sort.order);
   }
   if (left < TILE) {
-#pragma unroll
-    for (int e = 0; e < ITEMS; e++)
+    TIDEK_EACH(e, ITEMS)
       if (own + e * 32 >= left) key[e] = a.sort.order.mask; /* behind all others */
   }
 
@@ -183,19 +174,15 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) pass_kernel(const __grid_cons
     if (digit < DIGITS) S::store(status, count | (tile ? S::PART : S::WHOLE));
   });
   __syncthreads();
-#pragma unroll
-  for (int e = 0; e < ITEMS; e++) s.tile.key[rank[e]] = (E)key[e];
+  TIDEK_EACH(e, ITEMS) s.tile.key[rank[e]] = (E)key[e];
   if constexpr (PAIRS) {
     if (before) {
       const I *numbers = a.number[~after & 1] + line_at + tile_at + own;
       I number[ITEMS];
-#pragma unroll
-      for (int e = 0; e < ITEMS; e++) number[e] = left == TILE || own + e * 32 < left ? numbers[e * 32] : 0;
-#pragma unroll
-      for (int e = 0; e < ITEMS; e++) s.tile.number[rank[e]] = number[e];
+      TIDEK_EACH(e, ITEMS) number[e] = left == TILE || own + e * 32 < left ? numbers[e * 32] : 0;
+      TIDEK_EACH(e, ITEMS) s.tile.number[rank[e]] = number[e];
     } else {
-#pragma unroll
-      for (int e = 0; e < ITEMS; e++) s.tile.number[rank[e]] = (I)(tile_at + own + e * 32);
+      TIDEK_EACH(e, ITEMS) s.tile.number[rank[e]] = (I)(tile_at + own + e * 32);
     }
   }
   if (digit < DIGITS) {
@@ -208,8 +195,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) pass_kernel(const __grid_cons
   if (after) {
     E *out = a.key[after & 1] + line_at;
     I *numbers = PAIRS ? a.number[after & 1] + line_at : nullptr;
-#pragma unroll
-    for (int e = 0; e < ITEMS; e++) {
+    TIDEK_EACH(e, ITEMS) {
       int i = e * THREADS + threadIdx.x;
       E k = s.tile.key[i];
       I to = s.to[(int)((K)k >> (8 * pass) & 255)] + (I)i;
@@ -221,8 +207,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) pass_kernel(const __grid_cons
   }
   E *values = a.sort.values + line * a.sort.keep;
   int64_t *places = a.sort.places + line * a.sort.keep;
-#pragma unroll
-  for (int e = 0; e < ITEMS; e++) {
+  TIDEK_EACH(e, ITEMS) {
     int i = e * THREADS + threadIdx.x;
     K k = s.tile.key[i];
     I to = s.to[(int)(k >> (8 * pass) & 255)] + (I)i;

@@ -88,19 +88,16 @@ static __device__ __forceinline__ void each_element(const SelectArgs<E> &a, cons
   const E *in = a.sort.in + line * a.sort.n;
   for (int64_t begin = block * THREADS * AHEAD + threadIdx.x; begin < n; begin += step) {
     if (s.has_list) {
-#pragma unroll
-      for (int e = 0; e < AHEAD; e++) {
+      TIDEK_EACH(e, AHEAD) {
         int64_t i = begin + e * THREADS;
         if (i < n) f(r.list_key[i], r.list_at[i]);
       }
       continue;
     }
     E x[AHEAD];
-#pragma unroll
-    for (int e = 0; e < AHEAD; e++)
+    TIDEK_EACH(e, AHEAD)
       if (begin + e * THREADS < n) x[e] = in[begin + e * THREADS];
-#pragma unroll
-    for (int e = 0; e < AHEAD; e++) {
+    TIDEK_EACH(e, AHEAD) {
       int64_t i = begin + e * THREADS;
       if (i < n) f((K)KeyOf<E>::key(x[e], a.sort.order), i);
     }
@@ -142,8 +139,7 @@ static __device__ __forceinline__ void look_up(const SelectArgs<E> &a, const Roo
   unsigned long long own[OWN], sum = 0, before, nans = __ldcg(&s->nans);
   int64_t rank = s->rank;
   if (level.is_first && a.sort.median && nans) rank = a.sort.n - (int64_t)nans + 1;
-#pragma unroll
-  for (int e = 0; e < OWN; e++) {
+  TIDEK_EACH(e, OWN) {
     own[e] = __ldcg(&r.count[threadIdx.x * OWN + e]), sum += own[e];
     r.count[threadIdx.x * OWN + e] = 0;
   }
@@ -151,8 +147,7 @@ static __device__ __forceinline__ void look_up(const SelectArgs<E> &a, const Roo
   __syncthreads(); /* all have read the rank */
   if (before >= (unsigned long long)rank || before + sum < (unsigned long long)rank) return;
   int value = 0;
-#pragma unroll
-  for (int e = 0; e < OWN; e++)
+  TIDEK_EACH(e, OWN)
     if (value == e && before + own[e] < (unsigned long long)rank) before += own[e], value++;
   uint64_t digit = (uint64_t)(threadIdx.x * OWN + value) << level.shift;
   uint64_t mask = (((uint64_t)1 << level.bits) - 1) << level.shift;
@@ -161,8 +156,7 @@ static __device__ __forceinline__ void look_up(const SelectArgs<E> &a, const Roo
   else
     s->key |= digit, s->key_mask |= mask;
   unsigned long long count = 0;
-#pragma unroll
-  for (int e = 0; e < OWN; e++)
+  TIDEK_EACH(e, OWN)
     if (e == value) count = own[e];
   s->rank = rank - (int64_t)before, s->count = (int64_t)count;
   s->done = a.kth ? s->count == 1 : s->count == s->rank;
@@ -230,8 +224,7 @@ template <class E> __global__ void __launch_bounds__(THREADS) bound_kernel(const
   const E *in = a.sort.in + blockIdx.x * a.sort.n;
   int64_t apart = a.sort.n / SAMPLES;
   K key[EACH], mask = 0;
-#pragma unroll
-  for (int e = 0; e < EACH; e++) {
+  TIDEK_EACH(e, EACH) {
     uint32_t i = threadIdx.x + e * THREADS; /* not at equal distances, where a pattern may repeat */
     key[e] = (K)KeyOf<E>::key(in[i * apart + (int64_t)(i * 2654435769u >> 8) % apart], a.sort.order);
   }
@@ -240,8 +233,7 @@ template <class E> __global__ void __launch_bounds__(THREADS) bound_kernel(const
     bits = high < DIGIT_BITS ? high : DIGIT_BITS;
     for (int i = threadIdx.x; i < VALUES; i += THREADS) count[i] = 0;
     __syncthreads();
-#pragma unroll
-    for (int e = 0; e < EACH; e++)
+    TIDEK_EACH(e, EACH)
       if ((key[e] & mask) == bound) atomicAdd(&count[(int)(key[e] >> (high - bits) & ((1u << bits) - 1))], 1);
     __syncthreads();
     int sum = 0, before, wanted = rank;
@@ -308,19 +300,16 @@ __global__ void __launch_bounds__(SORT_THREADS) order_kernel(const __grid_consta
   Room<E> r = room_of(a, line);
   uint64_t key[ITEMS];
   uint16_t item[ITEMS];
-#pragma unroll
-  for (int e = 0; e < ITEMS; e++) {
+  TIDEK_EACH(e, ITEMS) {
     int i = threadIdx.x * ITEMS + e;
     item[e] = (uint16_t)i;
     key[e] = i < keep ? (uint64_t)r.result_at[i] : ~(uint64_t)0;
   }
   Sort(room).Sort(key, item, 0, place_bits);
   __syncthreads();
-#pragma unroll
-  for (int e = 0; e < ITEMS; e++) key[e] = item[e] < keep ? (uint64_t)r.result_key[item[e]] : ~(uint64_t)0;
+  TIDEK_EACH(e, ITEMS) key[e] = item[e] < keep ? (uint64_t)r.result_key[item[e]] : ~(uint64_t)0;
   Sort(room).SortBlockedToStriped(key, item, 0, 8 * (int)sizeof(E));
-#pragma unroll
-  for (int e = 0; e < ITEMS; e++) {
+  TIDEK_EACH(e, ITEMS) {
     int64_t i = e * SORT_THREADS + threadIdx.x;
     if (i < keep) put(a.sort, line * keep + i, line, (typename KeyOf<E>::Key)key[e], r.result_at[item[e]]);
   }

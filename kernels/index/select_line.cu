@@ -20,11 +20,9 @@ template <class E, class F> static __device__ __forceinline__ void each_word(con
   int n = (int)a.n;
   for (int begin = threadIdx.x; begin < n; begin += THREADS * AHEAD) {
     E x[AHEAD];
-#pragma unroll
-    for (int e = 0; e < AHEAD; e++)
+    TIDEK_EACH(e, AHEAD)
       if (begin + e * THREADS < n) x[e] = in[begin + e * THREADS];
-#pragma unroll
-    for (int e = 0; e < AHEAD; e++) {
+    TIDEK_EACH(e, AHEAD) {
       int i = begin + e * THREADS;
       if (i < n) f((uint64_t)KeyOf<E>::key(x[e], a.order) << PLACE_BITS | (uint32_t)i);
     }

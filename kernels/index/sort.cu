@@ -49,8 +49,7 @@ template <int LANES, class K, int ITEMS> static __device__ __forceinline__ void 
   for (int size = 2; size <= N; size *= 2)
 #pragma unroll
     for (int apart = size / 2; apart > 0; apart /= 2)
-#pragma unroll
-      for (int e = 0; e < ITEMS; e++) {
+      TIDEK_EACH(e, ITEMS) {
         bool falls = size < N && ((lane * ITEMS + e) & size);
         if (apart >= ITEMS) {
           Item<K> other = item[e].across(apart / ITEMS);
@@ -80,8 +79,7 @@ __global__ void __launch_bounds__(THREADS) warp_kernel(const __grid_constant__ S
     int64_t line = begin + of_warp, nans = 0;
     bool is_line = line < a.lines;
     Item<K> item[ITEMS];
-#pragma unroll
-    for (int e = 0; e < ITEMS; e++) {
+    TIDEK_EACH(e, ITEMS) {
       int i = e * LANES + lane;
       bool is_there = is_line && i < a.n;
       K key = is_there ? KeyOf<E>::key(a.in[line * a.n + i], a.order) : (K) ~(K)0;
@@ -90,16 +88,14 @@ __global__ void __launch_bounds__(THREADS) warp_kernel(const __grid_constant__ S
     }
     warp_sort<LANES>(item);
     if constexpr (ITEMS > 1) {
-#pragma unroll
-      for (int e = 0; e < ITEMS; e++) {
+      TIDEK_EACH(e, ITEMS) {
         int i = lane * ITEMS + e;
         keys[group][i + i / 32] = item[e].key(), ats[group][i + i / 32 * 2] = (uint16_t)item[e].at();
       }
       __syncwarp();
     }
     int64_t first = nans ? a.n - nans : a.first;
-#pragma unroll
-    for (int e = 0; e < ITEMS; e++) {
+    TIDEK_EACH(e, ITEMS) {
       int i = e * LANES + lane;
       if constexpr (ITEMS > 1) item[e] = Item<K>::of(keys[group][i + e], ats[group][i + e * 2]);
       int64_t rank = i - first;
@@ -121,8 +117,7 @@ __global__ void __launch_bounds__(THREADS) block_kernel(const __grid_constant__ 
     K key[ITEMS];
     uint16_t at[ITEMS];
     int nans = 0;
-#pragma unroll
-    for (int e = 0; e < ITEMS; e++) {
+    TIDEK_EACH(e, ITEMS) {
       int i = threadIdx.x * ITEMS + e;
       bool is_there = i < a.n;
       key[e] = is_there ? KeyOf<E>::key(a.in[line * a.n + i], a.order) : (K) ~(K)0;
@@ -131,8 +126,7 @@ __global__ void __launch_bounds__(THREADS) block_kernel(const __grid_constant__ 
     }
     Sort(room).SortBlockedToStriped(key, at, 0, 8 * (int)sizeof(E));
     int64_t first = nans ? a.n - nans : a.first;
-#pragma unroll
-    for (int e = 0; e < ITEMS; e++) {
+    TIDEK_EACH(e, ITEMS) {
       int64_t i = e * THREADS + threadIdx.x, rank = i - first;
       if (i < a.n && rank >= 0 && rank < a.keep) put(a, line * a.keep + rank, line, key[e], at[e]);
     }

@@ -22,13 +22,10 @@ template <class D, class S, int VEC> struct FlatCopy {
                        TILE = THREADS * VEC * UNROLL;
   static __device__ __forceinline__ void whole(D *to, const S *from) {
     Pack<S, VEC> in[UNROLL];
-#pragma unroll
-    for (int u = 0; u < UNROLL; u++) in[u] = Pack<S, VEC>::load(from + (u * THREADS + threadIdx.x) * VEC);
-#pragma unroll
-    for (int u = 0; u < UNROLL; u++) {
+    TIDEK_EACH(u, UNROLL) in[u] = Pack<S, VEC>::load(from + (u * THREADS + threadIdx.x) * VEC);
+    TIDEK_EACH(u, UNROLL) {
       Pack<D, VEC> out;
-#pragma unroll
-      for (int l = 0; l < VEC; l++) out.v[l] = cast<D>(in[u].v[l]);
+      TIDEK_EACH(l, VEC) out.v[l] = cast<D>(in[u].v[l]);
       out.store(to + (u * THREADS + threadIdx.x) * VEC);
     }
   }
@@ -103,14 +100,12 @@ constexpr int ANY = 4;
 static __device__ __forceinline__ uint32_t strided_offsets(const StridedArgs &a, int64_t (&to)[ANY],
                                                            int64_t (&from)[ANY]) {
   uint32_t index[ANY], start = blockIdx.x * (THREADS * ANY) + threadIdx.x;
-#pragma unroll
-  for (int e = 0; e < ANY; e++) {
+  TIDEK_EACH(e, ANY) {
     index[e] = start + e * THREADS < a.n ? start + e * THREADS : a.n - 1;
     to[e] = from[e] = 0;
   }
   for (int d = a.ndim - 1; d >= 0; d--) {
-#pragma unroll
-    for (int e = 0; e < ANY; e++) {
+    TIDEK_EACH(e, ANY) {
       uint32_t i = d ? a.size[d].split(index[e]) : index[e];
       to[e] += i * a.stride[d][0];
       from[e] += i * a.stride[d][1];
@@ -124,10 +119,8 @@ template <class W> __global__ void __launch_bounds__(THREADS) strided_kernel(con
   int64_t to[ANY], from[ANY];
   uint32_t start = strided_offsets(a, to, from);
   W x[ANY];
-#pragma unroll
-  for (int e = 0; e < ANY; e++) x[e] = ((const W *)a.from)[from[e]];
-#pragma unroll
-  for (int e = 0; e < ANY; e++)
+  TIDEK_EACH(e, ANY) x[e] = ((const W *)a.from)[from[e]];
+  TIDEK_EACH(e, ANY)
     if (start + e * THREADS < a.n) ((W *)a.to)[to[e]] = x[e];
 }
 
@@ -139,8 +132,7 @@ __global__ void __launch_bounds__(THREADS) strided_cast_kernel(const __grid_cons
   uint32_t start = strided_offsets(a, to, from);
   T x[ANY];
   load_any(x, a.from, from, a.dtype[1]);
-#pragma unroll
-  for (int e = 0; e < ANY; e++)
+  TIDEK_EACH(e, ANY)
     if (start + e * THREADS < a.n) store_any(a.to, to[e], a.dtype[0], x[e]);
 }
 
@@ -203,19 +195,13 @@ __global__ void __launch_bounds__(THREADS) transpose_kernel(const __grid_constan
   bool whole = x0 + TILE <= a.nx && y0 + TILE <= a.ny;
   if (whole) {
     Pack<W, VEC> in[TILE / ROWS];
-#pragma unroll
-    for (int j = 0; j < TILE / ROWS; j++)
-      in[j] = Pack<W, VEC>::load(from + (x0 + row + j * ROWS) * a.from_x + y0 + lane);
-#pragma unroll
-    for (int j = 0; j < TILE / ROWS; j++)
-#pragma unroll
-      for (int l = 0; l < VEC; l++) tile[lane + l][row + j * ROWS] = in[j].v[l];
+    TIDEK_EACH(j, TILE / ROWS) in[j] = Pack<W, VEC>::load(from + (x0 + row + j * ROWS) * a.from_x + y0 + lane);
+    TIDEK_EACH(j, TILE / ROWS)
+      TIDEK_EACH(l, VEC) tile[lane + l][row + j * ROWS] = in[j].v[l];
     __syncthreads();
-#pragma unroll
-    for (int j = 0; j < TILE / ROWS; j++) {
+    TIDEK_EACH(j, TILE / ROWS) {
       Pack<W, VEC> out;
-#pragma unroll
-      for (int l = 0; l < VEC; l++) out.v[l] = tile[row + j * ROWS][lane + l];
+      TIDEK_EACH(l, VEC) out.v[l] = tile[row + j * ROWS][lane + l];
       out.store(to + (y0 + row + j * ROWS) * a.to_y + x0 + lane);
     }
     return;
@@ -312,8 +298,7 @@ __global__ void __launch_bounds__(THREADS)
   constexpr int TILE = THREADS * 16 * FILL_UNROLL;
   int64_t first = (int64_t)blockIdx.x * TILE;
   if (aligned && bytes - first >= TILE) {
-#pragma unroll
-    for (int u = 0; u < FILL_UNROLL; u++) *(uint4 *)(to + first + (u * THREADS + threadIdx.x) * 16) = pattern;
+    TIDEK_EACH(u, FILL_UNROLL) *(uint4 *)(to + first + (u * THREADS + threadIdx.x) * 16) = pattern;
     return;
   }
   int left = bytes - first < TILE ? (int)(bytes - first) : TILE;
@@ -347,8 +332,7 @@ __global__ void __launch_bounds__(THREADS) fill_strided_kernel(const __grid_cons
   kernel_begin();
   int64_t to[ANY], from[ANY];
   uint32_t start = strided_offsets(a, to, from);
-#pragma unroll
-  for (int e = 0; e < ANY; e++)
+  TIDEK_EACH(e, ANY)
     if (start + e * THREADS < a.n) ((W *)a.to)[to[e]] = value;
 }
 

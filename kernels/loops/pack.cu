@@ -23,11 +23,9 @@ template <class T>
 static __device__ __forceinline__ void move(T *to, const T *from, uint64_t n, uint64_t first, uint64_t step) {
   for (uint64_t i = first; i < n; i += PACK_DEEP * step) {
     T held[PACK_DEEP];
-#pragma unroll
-    for (int k = 0; k < PACK_DEEP; k++)
+    TIDEK_EACH(k, PACK_DEEP)
       if (i + k * step < n) held[k] = from[i + k * step];
-#pragma unroll
-    for (int k = 0; k < PACK_DEEP; k++)
+    TIDEK_EACH(k, PACK_DEEP)
       if (i + k * step < n) to[i + k * step] = held[k];
   }
 }

@@ -51,8 +51,7 @@ __global__ void __launch_bounds__(PAD_THREADS) pad_kernel(const __grid_constant_
     }
     const S *in = (const S *)a.in + offset;
     Pack<S, PAD_EACH> v;
-#pragma unroll
-    for (int e = 0; e < PAD_EACH; e++) {
+    TIDEK_EACH(e, PAD_EACH) {
       int64_t p = found && j + e < a.cols
                       ? tide_place(a.rule[last], j + e, a.before[last], a.in_size[last], a.scale[last])
                       : -1;
@@ -62,8 +61,7 @@ __global__ void __launch_bounds__(PAD_THREADS) pad_kernel(const __grid_constant_
     if (sizeof(S) <= 4 && a.cols % PAD_EACH == 0) {
       if constexpr (sizeof(S) <= 4) v.store(out);
     } else {
-#pragma unroll
-      for (int e = 0; e < PAD_EACH; e++)
+      TIDEK_EACH(e, PAD_EACH)
         if (j + e < a.cols) out[e] = v.v[e];
     }
   }

@@ -20,10 +20,8 @@ template <class S, int K, int STRIDE, int ROWS, int COLS, bool PLACES> struct Ma
   const PoolArgs &a;
   static __device__ __forceinline__ T beyond() { return (T)-INFINITY; }
   __device__ __forceinline__ Maximum(const PoolArgs &args, uint32_t) : a(args) {
-#pragma unroll
-    for (int r = 0; r < ROWS; r++)
-#pragma unroll
-      for (int c = 0; c < COLS; c++) {
+    TIDEK_EACH(r, ROWS)
+      TIDEK_EACH(c, COLS) {
         best[r][c] = beyond();
         if constexpr (PLACES) place[r][c] = -1;
       }

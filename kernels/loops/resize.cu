@@ -35,15 +35,13 @@ static __device__ __forceinline__ void taps(const ResizeArgs &a, int k, int64_t 
     place[0] = tide_place(a.rule[k], i, 0, a.dim[k].in, a.scale[k]);
   else
     tide_between_f32(N == 4, &a.dim[k], a.align, i, place, w);
-#pragma unroll
-  for (int t = 0; t < N; t++) from[t] = (int32_t)place[t];
+  TIDEK_EACH(t, N) from[t] = (int32_t)place[t];
 }
 template <int N>
 static __device__ __forceinline__ void taps(const ResizeArgs &a, int k, int64_t i, int32_t (&from)[N], double (&w)[N]) {
   int64_t place[N];
   tide_between_f64(N == 4, &a.dim[k], a.align, i, place, w);
-#pragma unroll
-  for (int t = 0; t < N; t++) from[t] = (int32_t)place[t];
+  TIDEK_EACH(t, N) from[t] = (int32_t)place[t];
 }
 
 template <int N, class T> struct Run {
@@ -57,20 +55,17 @@ static __device__ __forceinline__ void column(const ResizeArgs &a, S *out, const
                                               const T (&weight)[N], const Run<N, T> &run, int rows) {
   int32_t held[N];
   T line[N];
-#pragma unroll
-  for (int j = 0; j < N; j++) held[j] = -1;
+  TIDEK_EACH(j, N) held[j] = -1;
   for (int r = 0; r < rows; r++, out += a.dim[1].out) {
     T sum = 0;
-#pragma unroll
-    for (int j = 0; j < N; j++) {
+    TIDEK_EACH(j, N) {
       const int32_t row = run.from[r][j];
       if (j + 1 < N && row == held[j + 1 < N ? j + 1 : j]) {
         line[j] = line[j + 1 < N ? j + 1 : j];
       } else if (row != held[j]) {
         const S *at = in + row * a.pitch[1];
         line[j] = 0;
-#pragma unroll
-        for (int i = 0; i < N; i++) line[j] += weight[i] * cast<T>(at[across[i]]);
+        TIDEK_EACH(i, N) line[j] += weight[i] * cast<T>(at[across[i]]);
       }
       held[j] = row;
       sum += run.w[r][j] * line[j];
@@ -86,8 +81,7 @@ static __device__ __forceinline__ void column(const ResizeArgs &a, S *out, const
   in += across[0];
   for (int r = 0; r < rows; r += AHEAD) {
     S v[AHEAD];
-#pragma unroll
-    for (int e = 0; e < AHEAD; e++) v[e] = in[run.from[r + e < rows ? r + e : r][0] * a.pitch[1]];
+    TIDEK_EACH(e, AHEAD) v[e] = in[run.from[r + e < rows ? r + e : r][0] * a.pitch[1]];
 #pragma unroll
     for (int e = 0; e < AHEAD; e++, out += a.dim[1].out)
       if (r + e < rows) *out = v[e];
@@ -109,8 +103,7 @@ __global__ void __launch_bounds__(RESIZE_THREADS) resize_kernel(const __grid_con
       int32_t across[N];
       T weight[N];
       taps<N>(a, 1, x, across, weight);
-#pragma unroll
-      for (int i = 0; i < N; i++) across[i] *= (int32_t)a.pitch[2];
+      TIDEK_EACH(i, N) across[i] *= (int32_t)a.pitch[2];
       column(a, (S *)a.out + (plane * a.dim[0].out + first) * a.dim[1].out + x, (const S *)a.in + plane * a.pitch[0],
              across, weight, shared, rows);
     }

@@ -53,8 +53,7 @@ __global__ void __launch_bounds__((Cut<MODE, RANK, S>::THREADS), (Cut<MODE, RANK
     const S *at = (const S *)a.grid + (image * a.points + point) * RANK;
     T g[RANK], w[TAPS];
     int64_t from[TAPS];
-#pragma unroll
-    for (int d = 0; d < RANK; d++) g[d] = cast<T>(at[d]);
+    TIDEK_EACH(d, RANK) g[d] = cast<T>(at[d]);
     sample_at<MODE, RANK>(a, g, from, w);
     int64_t first = part * SAMPLE_CHANNELS,
             end = first + SAMPLE_CHANNELS < a.channels ? first + SAMPLE_CHANNELS : a.channels;
@@ -63,17 +62,12 @@ __global__ void __launch_bounds__((Cut<MODE, RANK, S>::THREADS), (Cut<MODE, RANK
     for (int64_t c = first; c < end; c += AHEAD, plane += AHEAD * a.plane, out += AHEAD * a.points) {
       T v[AHEAD][TAPS], sum[AHEAD];
       if constexpr (AHEAD > 1) {
-#pragma unroll
-        for (int e = 0; e < AHEAD; e++)
-#pragma unroll
-          for (int t = 0; t < TAPS; t++)
-            v[e][t] = from[t] >= 0 && c + e < end ? cast<T>(plane[e * a.plane + from[t]]) : (T)0;
+        TIDEK_EACH(e, AHEAD)
+          TIDEK_EACH(t, TAPS) v[e][t] = from[t] >= 0 && c + e < end ? cast<T>(plane[e * a.plane + from[t]]) : (T)0;
       }
-#pragma unroll
-      for (int e = 0; e < AHEAD; e++) {
+      TIDEK_EACH(e, AHEAD) {
         sum[e] = 0;
-#pragma unroll
-        for (int t = 0; t < TAPS; t++)
+        TIDEK_EACH(t, TAPS)
           if (AHEAD > 1)
             sum[e] += w[t] * v[e][t];
           else if (from[t] >= 0)

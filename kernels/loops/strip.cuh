@@ -42,30 +42,23 @@ static __device__ __forceinline__ void strip(const A &a) {
   const S *in = (const S *)a.in + (int64_t)a.by_share.quotient(plane) * a.in_y * a.in_x;
   using T = typename Policy::T;
   Policy policy(a, plane);
-#pragma unroll
-  for (int h = 0; h < HIGH; h++) {
+  TIDEK_EACH(h, HIGH) {
     const bool inside = (unsigned)(y + h) < (unsigned)a.in_y;
     const int row = (y + h) * a.in_x;
     T v[WIDE];
-#pragma unroll
-    for (int w = 0; w < WIDE; w++)
+    TIDEK_EACH(w, WIDE)
       v[w] = inside && (unsigned)(x + w) < (unsigned)a.in_x ? cast<T>(in[row + x + w]) : Policy::beyond();
-#pragma unroll
-    for (int r = 0; r < ROWS; r++)
+    TIDEK_EACH(r, ROWS)
       if (h >= r * STRIDE && h < r * STRIDE + KY)
-#pragma unroll
-        for (int c = 0; c < COLS; c++)
-#pragma unroll
-          for (int k = 0; k < KX; k++) {
+        TIDEK_EACH(c, COLS)
+          TIDEK_EACH(k, KX) {
             const int at = x + c * STRIDE + k;
             policy.join(r, c, h - r * STRIDE, k, v[c * STRIDE + k],
                         inside && (unsigned)at < (unsigned)a.in_x ? row + at : -1);
           }
   }
-#pragma unroll
-  for (int r = 0; r < ROWS; r++)
-#pragma unroll
-    for (int c = 0; c < COLS; c++)
+  TIDEK_EACH(r, ROWS)
+    TIDEK_EACH(c, COLS)
       if (to_y + r < a.out_y && to_x + c < a.out_x)
         policy.store(r, c, ((int64_t)plane * a.out_y + to_y + r) * a.out_x + to_x + c, to_y + r, to_x + c);
 }

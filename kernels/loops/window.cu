@@ -53,19 +53,15 @@ static __device__ __forceinline__ void between(T (&v)[WINDOW_EACH], const Window
                                                int64_t y, int64_t x) {
   Taps<T> down(a, 1, y, a.dim[2].in);
   Taps<T> deep(a, 0, DEEP > 1 ? z : 0, a.dim[1].in * a.dim[2].in);
-#pragma unroll
-  for (int e = 0; e < WINDOW_EACH; e++) {
+  TIDEK_EACH(e, WINDOW_EACH) {
     Taps<T> across(a, 2, x + e < a.dim[2].out ? x + e : x, 1);
     v[e] = 0;
-#pragma unroll
-    for (int k = 0; k < DEEP; k++) {
+    TIDEK_EACH(k, DEEP) {
       T flat = 0;
-#pragma unroll
-      for (int j = 0; j < 2; j++) {
+      TIDEK_EACH(j, 2) {
         const S *row = plane + (DEEP > 1 ? deep.from[k] : 0) + down.from[j];
         T line = 0;
-#pragma unroll
-        for (int i = 0; i < 2; i++) line += across.w[i] * cast<T>(row[across.from[i]]);
+        TIDEK_EACH(i, 2) line += across.w[i] * cast<T>(row[across.from[i]]);
         flat += down.w[j] * line;
       }
       v[e] += DEEP > 1 ? deep.w[k] * flat : flat;
@@ -84,8 +80,7 @@ template <int OP, class S, class T>
 static __device__ __forceinline__ void window(T (&v)[WINDOW_EACH], int64_t (&at)[WINDOW_EACH], const WindowArgs &a,
                                               const S *plane, int64_t z, int64_t y, int64_t x) {
   tide_reach deep = tide_reach_of(OP, &a.dim[0], z), down = tide_reach_of(OP, &a.dim[1], y);
-#pragma unroll
-  for (int e = 0; e < WINDOW_EACH; e++) {
+  TIDEK_EACH(e, WINDOW_EACH) {
     tide_reach across = tide_reach_of(OP, &a.dim[2], x + e < a.dim[2].out ? x + e : x);
     bool any = false;
     v[e] = OP == TIDE_WINDOW_MAX ? least_of<T>() : (T)0, at[e] = 0;
@@ -145,17 +140,14 @@ __global__ void __launch_bounds__(WINDOW_THREADS) window_kernel(const __grid_con
     S *out = (S *)a.out + offset;
     if (a.dim[2].out % WINDOW_EACH == 0 && sizeof(S) <= 4) {
       Pack<S, WINDOW_EACH> pack;
-#pragma unroll
-      for (int e = 0; e < WINDOW_EACH; e++) pack.v[e] = cast<S>(v[e]);
+      TIDEK_EACH(e, WINDOW_EACH) pack.v[e] = cast<S>(v[e]);
       if constexpr (sizeof(S) <= 4) pack.store(out);
     } else {
-#pragma unroll
-      for (int e = 0; e < WINDOW_EACH; e++)
+      TIDEK_EACH(e, WINDOW_EACH)
         if (x + e < a.dim[2].out) out[e] = cast<S>(v[e]);
     }
     if (OP == TIDE_WINDOW_MAX && a.places)
-#pragma unroll
-      for (int e = 0; e < WINDOW_EACH; e++)
+      TIDEK_EACH(e, WINDOW_EACH)
         if (x + e < a.dim[2].out) a.places[offset + e] = at[e] + a.base;
   }
 }

@@ -40,8 +40,7 @@ struct Column {
   __device__ __forceinline__ int64_t place(const ConvArgs &a, int kz, int ky, int kx) const {
     int k[3] = {kz, ky, kx}, p[3];
     bool found = inside;
-#pragma unroll
-    for (int d = 0; d < 3; d++) {
+    TIDEK_EACH(d, 3) {
       p[d] = at[d] + k[d] * a.dilation[d];
       if (a.up[d] != 1) {
         int q = p[d] / a.up[d];
@@ -139,13 +138,10 @@ template <class S, bool EVEN> __global__ void __launch_bounds__(256) lay_kernel(
           if (left > 1) v[i][e][1] = from[1];
         }
       }
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-#pragma unroll
-      for (int h = 0; h < 2; h++) {
+    TIDEK_EACH(i, 4)
+      TIDEK_EACH(h, 2) {
         Pack<S, EACH> word;
-#pragma unroll
-        for (int e = 0; e < (int)EACH; e++) word.v[e] = rounded(v[i][e][h], a.tf32);
+        TIDEK_EACH(e, (int)EACH) word.v[e] = rounded(v[i][e][h], a.tf32);
         word.store((S *)&tile[lane + 32 * h][warp + i * 8]);
       }
     __syncthreads();
@@ -181,8 +177,7 @@ template <class S> __global__ void __launch_bounds__(256) gather_kernel(const __
     uint32_t row = (uint32_t)(i % a.each), pack = a.by_packs.split(row), x = a.by_x.split(row);
     const S *in = (const S *)a.in + (image * a.groups + group) * a.channels * a.rows * a.in_x;
     Pack<S, EACH> out;
-#pragma unroll
-    for (int e = 0; e < EACH; e++) {
+    TIDEK_EACH(e, EACH) {
       uint32_t kx = pack * EACH + e, c = a.by_channels.split(kx);
       int64_t at = (int64_t)x * a.stride - a.before + (int64_t)kx * a.dilation;
       bool found = (int)kx < a.kernel && at >= 0 && at < a.in_x;
@@ -234,26 +229,19 @@ template <class S> struct Plain {
   static __device__ __forceinline__ int column() { return threadIdx.x / 64 * 64 + threadIdx.x % 8; }
   __device__ __forceinline__ void add(const char *w, const char *x) {
     constexpr int EACH = 16 / sizeof(S);
-#pragma unroll
-    for (int c = 0; c < TILE_BYTES / 16; c++) {
+    TIDEK_EACH(c, TILE_BYTES / 16) {
       Pack<S, EACH> v[8];
-#pragma unroll
-      for (int j = 0; j < 8; j++) v[j] = Pack<S, EACH>::load((const S *)(x + chunk_at(column() + 8 * j, c)));
-#pragma unroll
-      for (int i = 0; i < 8; i++) {
+      TIDEK_EACH(j, 8) v[j] = Pack<S, EACH>::load((const S *)(x + chunk_at(column() + 8 * j, c)));
+      TIDEK_EACH(i, 8) {
         Pack<S, EACH> u = Pack<S, EACH>::load((const S *)(w + chunk_at(row() + 8 * i, c)));
-#pragma unroll
-        for (int e = 0; e < EACH; e++)
-#pragma unroll
-          for (int j = 0; j < 8; j++) sum[i][j] += cast<T>(u.v[e]) * cast<T>(v[j].v[e]);
+        TIDEK_EACH(e, EACH)
+          TIDEK_EACH(j, 8) sum[i][j] += cast<T>(u.v[e]) * cast<T>(v[j].v[e]);
       }
     }
   }
   __device__ __forceinline__ void store(const ConvArgs &a, int64_t g, int64_t m0, int64_t n0) const {
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-#pragma unroll
-      for (int j = 0; j < 8; j++) conv_store<S, T>(a, g, m0 + row() + 8 * i, n0 + column() + 8 * j, sum[i][j]);
+    TIDEK_EACH(i, 8)
+      TIDEK_EACH(j, 8) conv_store<S, T>(a, g, m0 + row() + 8 * i, n0 + column() + 8 * j, sum[i][j]);
   }
 };
 
@@ -302,12 +290,9 @@ template <class S> struct Tensor {
   }
   __device__ __forceinline__ void store(const ConvArgs &a, int64_t g, int64_t m0, int64_t n0) const {
     const int lane = threadIdx.x % 32, warp_m = threadIdx.x / 128 * 64, warp_n = threadIdx.x / 32 % 4 * 32;
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-#pragma unroll
-      for (int j = 0; j < 4; j++)
-#pragma unroll
-        for (int e = 0; e < 4; e++)
+    TIDEK_EACH(i, 4)
+      TIDEK_EACH(j, 4)
+        TIDEK_EACH(e, 4)
           conv_store<S, float>(a, g, m0 + warp_m + i * 16 + lane / 4 + e / 2 * 8,
                                n0 + warp_n + j * 8 + lane % 4 * 2 + e % 2, sum[i][j][e]);
   }
@@ -328,15 +313,13 @@ __global__ void __launch_bounds__(Sums::THREADS, Sums::BLOCKS) tile_kernel(const
   __syncthreads();
   const int line = threadIdx.x / 4, chunk = threadIdx.x % 4;
   const S *w[ROWS], *x[COLUMNS]; /* the next chunks but for their channel; NULL: zeros */
-#pragma unroll
-  for (int i = 0; i < ROWS; i++)
+  TIDEK_EACH(i, ROWS)
     w[i] = m0 + line + LINES * i < a.m ? (const S *)a.w + (g * a.m + m0 + line + LINES * i) * a.k : NULL;
   int64_t k = chunk * CHUNK;
   int channel = (int)k, kx = 0, ky = 0, kz = 0;
 
   auto find = [&]() {
-#pragma unroll
-    for (int i = 0; i < COLUMNS; i++) {
+    TIDEK_EACH(i, COLUMNS) {
       const Column c = begins[line + LINES * i];
       const int64_t at = kz < a.kernel[0] ? c.place(a, kz, ky, kx) : -1;
       x[i] = at >= 0 ? (const S *)a.x + ((g * a.batch + c.image) * a.in_plane + at) * a.wide : NULL;
@@ -355,13 +338,11 @@ __global__ void __launch_bounds__(Sums::THREADS, Sums::BLOCKS) tile_kernel(const
   auto bring = [&](int stage) {
     char *to = tiles + stage * STAGE;
     settle();
-#pragma unroll
-    for (int i = 0; i < ROWS; i++) {
+    TIDEK_EACH(i, ROWS) {
       const bool found = w[i] && k < a.k;
       copy_16(to + chunk_at(line + LINES * i, chunk), found ? w[i] + k : (const S *)a.w, found);
     }
-#pragma unroll
-    for (int i = 0; i < COLUMNS; i++)
+    TIDEK_EACH(i, COLUMNS)
       copy_16(to + Sums::M * TILE_BYTES + chunk_at(line + LINES * i, chunk), x[i] ? x[i] + channel : (const S *)a.x,
               x[i]);
     k += TILE_K, channel += TILE_K;
@@ -371,8 +352,7 @@ __global__ void __launch_bounds__(Sums::THREADS, Sums::BLOCKS) tile_kernel(const
   Sums sums;
   const int64_t steps = (a.k + TILE_K - 1) / TILE_K;
   find();
-#pragma unroll
-  for (int s = 0; s < STAGES - 1; s++) bring(s);
+  TIDEK_EACH(s, STAGES - 1) bring(s);
   int stage = 0, next = STAGES - 1;
   for (int64_t step = 0; step < steps; step++) {
     copies_wait<STAGES - 2>();

@@ -142,34 +142,27 @@ static __device__ __forceinline__ void store_rows(const HopperArgs &a, const Til
   constexpr int AT_ONCE = 32 / LANES, TIMES = STAGED_ROWS / AT_ONCE; /* rows */
   const int lane = threadIdx.x % 32, rows = a.m - row < STAGED_ROWS ? a.m - row : STAGED_ROWS;
   float add[2] = {0, 0};
-#pragma unroll
-  for (int h = 0; h < 2; h++)
+  TIDEK_EACH(h, 2)
     if (a.bias && lane / 4 + 8 * h < rows)
       add[h] = cast<float>(((const S *)a.bias)[t.group * a.m + row + lane / 4 + 8 * h]);
-#pragma unroll
-  for (int q = 0; q < 2 * N / PIECE; q++) {
+  TIDEK_EACH(q, 2 * N / PIECE) {
     __syncwarp();
-#pragma unroll
-    for (int j = 0; j < PIECE / 8; j++)
-#pragma unroll
-      for (int h = 0; h < 2; h++) {
+    TIDEK_EACH(j, PIECE / 8)
+      TIDEK_EACH(h, 2) {
         const float *v = &c[(q * (PIECE / 8) + j) * 4 + 2 * h];
         Pack<S, 2> two;
         two.v[0] = cast<S>(v[0] + add[h]), two.v[1] = cast<S>(v[1] + add[h]);
         two.store((S *)(staged + (lane / 4 + 8 * h) * STAGED_BYTES) + j * 8 + lane % 4 * 2);
       }
     __syncwarp();
-#pragma unroll
-    for (int part = 0; part < PARTS; part++) {
+    TIDEK_EACH(part, PARTS) {
       const int place = part * LANES * RUN + lane % LANES * RUN;
       const int64_t at = element_of(a, t, first + q * PIECE + place);
       Pack<S, RUN> run[TIMES];
-#pragma unroll
-      for (int i = 0; i < TIMES; i++)
+      TIDEK_EACH(i, TIMES)
         run[i] = Pack<S, RUN>::load((const S *)(staged + (i * AT_ONCE + lane / LANES) * STAGED_BYTES) + place);
       S *out = (S *)a.out + at + (row + lane / LANES) * a.plane;
-#pragma unroll
-      for (int i = 0; i < TIMES; i++)
+      TIDEK_EACH(i, TIMES)
         if (at >= 0 && i * AT_ONCE + lane / LANES < rows) run[i].store(out + i * AT_ONCE * a.plane);
     }
   }
@@ -227,8 +220,7 @@ __global__ void __launch_bounds__(THREADS, 1) hopper_kernel(const __grid_constan
       barrier_wait(full + 8 * stage, turn);
       asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
       const uint64_t u = matrix_at(w + stage * STAGE), v = matrix_at(x + stage * STAGE);
-#pragma unroll
-      for (int k = 0; k < STEPS; k++) multiply(S{}, c, u + 2 * k, v + 2 * k, s | k);
+      TIDEK_EACH(k, STEPS) multiply(S{}, c, u + 2 * k, v + 2 * k, s | k);
       asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
       asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
       if (last >= 0 && t % 128 == 0) barrier_arrive(empty + 8 * last);
@@ -237,8 +229,7 @@ __global__ void __launch_bounds__(THREADS, 1) hopper_kernel(const __grid_constan
     }
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
     if (t % 128 == 0) barrier_arrive(empty + 8 * last);
-#pragma unroll
-    for (int i = 0; i < N / 2; i++) asm volatile("" : "+f"(c[i])::"memory"); /* not read before the products are done */
+    TIDEK_EACH(i, N / 2) asm volatile("" : "+f"(c[i])::"memory"); /* not read before the products are done */
     const Tile at(a, b, BM);
     const int row = at.row + (BM == 128 ? group * 64 : 0) + t % 128 / 32 * STAGED_ROWS,
               first = BM == 128 ? 0 : group * N;

@@ -19,12 +19,9 @@ template <class S, int KY, int KX, int ROWS, int COLS> struct Weighted {
     uint32_t result = a.by_results.split(plane);
     const S *from = (const S *)a.w + (int64_t)result * (KY * KX);
     const T bias = a.bias ? cast<T>(((const S *)a.bias)[result]) : (T)0;
-#pragma unroll
-    for (int k = 0; k < KY * KX; k++) w[k] = cast<T>(from[k]);
-#pragma unroll
-    for (int r = 0; r < ROWS; r++)
-#pragma unroll
-      for (int c = 0; c < COLS; c++) sum[r][c] = bias;
+    TIDEK_EACH(k, KY * KX) w[k] = cast<T>(from[k]);
+    TIDEK_EACH(r, ROWS)
+      TIDEK_EACH(c, COLS) sum[r][c] = bias;
   }
   __device__ __forceinline__ void join(int r, int c, int ky, int kx, T v, int) { sum[r][c] += w[ky * KX + kx] * v; }
   __device__ __forceinline__ void store(int r, int c, int64_t offset, int, int) { out[offset] = cast<S>(sum[r][c]); }

@@ -31,13 +31,10 @@ __global__ void __launch_bounds__(SIDE *LINES) integer_gemm_kernel(const __grid_
     }
     __syncthreads();
     for (int k = 0; k < SIDE; k++)
-#pragma unroll
-      for (int r = 0; r < SIDE / LINES; r++)
-        sum[r] += cast<int64_t>(left[y + r * LINES][k]) * cast<int64_t>(right[k][x]);
+      TIDEK_EACH(r, SIDE / LINES) sum[r] += cast<int64_t>(left[y + r * LINES][k]) * cast<int64_t>(right[k][x]);
     __syncthreads();
   }
-#pragma unroll
-  for (int r = 0; r < SIDE / LINES; r++) {
+  TIDEK_EACH(r, SIDE / LINES) {
     int64_t i = i0 + y + r * LINES, j = j0 + x;
     if (i >= g.m || j >= g.n) continue;
     S *p = c + i * g.c_row + j;

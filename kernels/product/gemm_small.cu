@@ -60,8 +60,7 @@ __global__ void __launch_bounds__(THREADS) tiles_kernel(const __grid_constant__ 
   bool a_rows = g.a_col == 1, b_rows = g.b_col == 1; /* threads go along what is contiguous */
   T sum = T(0);
   for (int k0 = 0; k0 < g.k; k0 += DEPTH) {
-#pragma unroll
-    for (int r = 0; r < SIDE * DEPTH / THREADS; r++) {
+    TIDEK_EACH(r, SIDE * DEPTH / THREADS) {
       int e = threadIdx.x + r * THREADS;
       int i = a_rows ? e / DEPTH : e % SIDE, p = a_rows ? e % DEPTH : e / SIDE;
       int j = b_rows ? e % SIDE : e / DEPTH, q = b_rows ? e / SIDE : e % DEPTH;
@@ -142,8 +141,7 @@ template <class S, class T> __global__ void __launch_bounds__(THREADS) tiny_kern
     const S *a = left + (g.a.one ? 0 : rest * g.a.each) + i * g.a.row;
     const S *b = right + (g.b.one ? 0 : rest * g.b.each) + j * g.b.col;
     T sum = T(0);
-#pragma unroll
-    for (int k = 0; k < TINY; k++)
+    TIDEK_EACH(k, TINY)
       if (k < g.k) sum = multiply_add(cast<T>(a[k * g.a.col]), cast<T>(b[k * g.b.row]), sum);
     finish((S *)g.c + (first + rest) * g.c_batch + i * g.c_row + j, sum, g.factors);
   }
@@ -197,8 +195,7 @@ __global__ void __launch_bounds__(THREADS) rows4_kernel(const __grid_constant__ 
   bool is_in = row < g.rows;
   float4 none = {0, 0, 0, 0}, a = is_in ? g.a[row] : none, mine = is_in ? g.b[row] : none, sum = none;
   const float factor[4] = {a.x, a.y, a.z, a.w};
-#pragma unroll
-  for (int k = 0; k < 4; k++) {
+  TIDEK_EACH(k, 4) {
     int lane = (threadIdx.x & 28) + k;
     sum.x = fma(factor[k], __shfl_sync(~0u, mine.x, lane), sum.x);
     sum.y = fma(factor[k], __shfl_sync(~0u, mine.y, lane), sum.y);

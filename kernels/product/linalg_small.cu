@@ -49,13 +49,11 @@ template <class T, int G> struct Small {
 
   /* Element (i, c) stands at i * down + c * across. */
   __device__ __forceinline__ void read(const T *x, int down, int across) {
-#pragma unroll
-    for (int c = 0; c < G; c++) row[c] = lane < n && c < n ? x[lane * down + c * across] : T(lane == c ? 1 : 0);
+    TIDEK_EACH(c, G) row[c] = lane < n && c < n ? x[lane * down + c * across] : T(lane == c ? 1 : 0);
   }
   /* By columns, up to one of them. */
   __device__ __forceinline__ void write(T *x, int last) const {
-#pragma unroll
-    for (int c = 0; c < G; c++)
+    TIDEK_EACH(c, G)
       if (counts && lane < n && c <= last && c < n) x[lane + c * n] = row[c];
   }
 
@@ -75,8 +73,7 @@ template <class T, int G> struct Small {
 
   __device__ __forceinline__ void factor() {
     origin = pivot = lane, info = 0, is_odd = false, diagonal = T(1);
-#pragma unroll
-    for (int j = 0; j < G; j++) {
+    TIDEK_EACH(j, G) {
       if (j >= n) break;
       int at = find_pivot(size_of(row[j]), j);
       if (lane == j) pivot = at;
@@ -85,8 +82,7 @@ template <class T, int G> struct Small {
       origin = lane == j ? up : lane == at ? down : origin;
       T head = of_lane<G>(row[j], at), factor = T(0);
       if (!head && !info) info = j + 1;
-#pragma unroll
-      for (int c = 0; c < G; c++) {
+      TIDEK_EACH(c, G) {
         if (c >= n) break;
         T upper = of_lane<G>(row[c], at), lower = of_lane<G>(row[c], j);
         row[c] = lane == j ? upper : lane == at ? lower : row[c];
@@ -100,14 +96,12 @@ template <class T, int G> struct Small {
 
   /* U's rows are divided by their diagonal, so that a solution takes one division. */
   __device__ __forceinline__ void scale() {
-#pragma unroll
-    for (int c = 0; c < G; c++)
+    TIDEK_EACH(c, G)
       if (c > lane) row[c] = row[c] / diagonal;
   }
   /* y, in the order of L's rows, becomes the solution. */
   __device__ __forceinline__ T solve(T y) const {
-#pragma unroll
-    for (int j = 0; j < G; j++) {
+    TIDEK_EACH(j, G) {
       if (j >= n) break;
       T known = of_lane<G>(y, j);
       if (lane > j) y = y - row[j] * known;
@@ -124,8 +118,7 @@ template <class T, int G> struct Small {
 
   __device__ __forceinline__ void cholesky() {
     info = 0;
-#pragma unroll
-    for (int j = 0; j < G; j++) {
+    TIDEK_EACH(j, G) {
       if (j >= n) break;
       auto head = real_part(of_lane<G>(row[j], j));
       if (!(head > 0) && !info) info = j + 1;

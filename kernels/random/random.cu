@@ -150,34 +150,28 @@ static __device__ __forceinline__ void four(T (&v)[4], const RandomArgs &a, cons
                                             const D (&draw)[4]) {
   T x = first_param<T>(a), y = second_param<T>(a);
   if constexpr (KIND == TIDE_UNIFORM) {
-#pragma unroll
-    for (int e = 0; e < 4; e++) v[e] = unit(draw[e], a);
+    TIDEK_EACH(e, 4) v[e] = unit(draw[e], a);
     if (!a.unscaled) {
-#pragma unroll
-      for (int e = 0; e < 4; e++) v[e] = uniform(v[e], a);
+      TIDEK_EACH(e, 4) v[e] = uniform(v[e], a);
     }
   } else if constexpr (KIND == TIDE_NORMAL || KIND == TIDE_LOG_NORMAL) {
     normal_pair(draw[0], draw[1], x, y, v[0], v[1]);
     normal_pair(draw[2], draw[3], x, y, v[2], v[3]);
-#pragma unroll
-    for (int e = 0; e < 4; e++)
+    TIDEK_EACH(e, 4)
       if constexpr (KIND == TIDE_LOG_NORMAL) v[e] = exp(v[e]);
   } else if constexpr (KIND == TIDE_RANDINT) {
-#pragma unroll
-    for (int e = 0; e < 4; e++) {
+    TIDEK_EACH(e, 4) {
       const D range = (D)a.range;
       uint64_t in = range ? draw[e] % range : draw[e];
       if (range && draw[e] - (D)in > (D)0 - range) in = bounded_again(a, place, (uint64_t)quad * 4 + e);
       v[e] = (T)((uint64_t)a.lo + in);
     }
   } else {
-#pragma unroll
-    for (int e = 0; e < 4; e++) v[e] = rare<T>(a, draw[e]);
+    TIDEK_EACH(e, 4) v[e] = rare<T>(a, draw[e]);
   }
   if constexpr (KIND != TIDE_RANDINT && KIND != TIDE_UNIFORM) {
     if (a.limited) {
-#pragma unroll
-      for (int e = 0; e < 4; e++) v[e] = within(v[e], a);
+      TIDEK_EACH(e, 4) v[e] = within(v[e], a);
     }
   }
 }
@@ -208,8 +202,7 @@ static __device__ __forceinline__ void group_of(uint32_t (&c)[4], const RandomAr
                                                 uint32_t upper) {
   uint64_t counter = place.counter(a);
   c[0] = (uint32_t)counter, c[1] = (uint32_t)(counter >> 32), c[2] = group, c[3] = upper;
-#pragma unroll
-  for (int r = 0; r < 10; r++) {
+  TIDEK_EACH(r, 10) {
     uint32_t low0, high0, low2, high2;
     asm("{ .reg .u64 p; mul.wide.u32 p, %2, %3; mov.b64 {%0, %1}, p; }"
         : "=r"(low0), "=r"(high0)
@@ -267,13 +260,11 @@ template <class S, class T>
 static __device__ __forceinline__ void store_vector(const RandomArgs &a, int64_t i, const T (&v)[4]) {
   if constexpr (sizeof(S) <= 4) {
     Pack<S, 4> pack;
-#pragma unroll
-    for (int e = 0; e < 4; e++) pack.v[e] = cast<S>(v[e]);
+    TIDEK_EACH(e, 4) pack.v[e] = cast<S>(v[e]);
     store_whole((S *)a.to + i, pack);
   } else {
     Pack<S, 2> low, high;
-#pragma unroll
-    for (int e = 0; e < 2; e++) low.v[e] = cast<S>(v[e]), high.v[e] = cast<S>(v[e + 2]);
+    TIDEK_EACH(e, 2) low.v[e] = cast<S>(v[e]), high.v[e] = cast<S>(v[e + 2]);
     store_whole((S *)a.to + i, low), store_whole((S *)a.to + i + 2, high);
   }
 }
@@ -287,8 +278,7 @@ template <class T> static __device__ __forceinline__ void store_four(const Rando
 
 template <class S, class T, int N>
 static __device__ __forceinline__ void store_vectors(const RandomArgs &a, int64_t piece, const T (&v)[N][4]) {
-#pragma unroll
-  for (int q = 0; q < N; q++) store_vector<S>(a, (piece + threadIdx.x + q * THREADS) * 4, v[q]);
+  TIDEK_EACH(q, N) store_vector<S>(a, (piece + threadIdx.x + q * THREADS) * 4, v[q]);
 }
 
 /* The N quads of each thread of a whole piece, of a dtype that is_plain. */
@@ -336,8 +326,7 @@ __global__ void __launch_bounds__(THREADS, (blocks_of<KIND, T>())) random_kernel
   for (int64_t piece = (int64_t)blockIdx.x * (THREADS * QUADS); piece * 4 < a.n; piece += step) {
     if (a.plain && piece + THREADS * QUADS <= a.n / 4) {
       T v[QUADS][4];
-#pragma unroll
-      for (int q = 0; q < QUADS; q++) {
+      TIDEK_EACH(q, QUADS) {
         D draw[4];
         draw_four(draw, a, place, piece, threadIdx.x + q * THREADS);
         four<KIND>(v[q], a, place, piece + threadIdx.x + q * THREADS, draw);
@@ -357,8 +346,7 @@ __global__ void __launch_bounds__(THREADS) bernoulli_kernel(const __grid_constan
   D draw[4];
   draw_four(draw, a, P::get(a), piece, threadIdx.x);
   int v[4];
-#pragma unroll
-  for (int e = 0; e < 4; e++) {
+  TIDEK_EACH(e, 4) {
     T p[1] = {first_param<T>(a)};
     int64_t offset[1] = {first + e < a.n ? offset_of(a, first + e, 1) : 0};
     if (a.p) load_any(p, a.p, offset, a.p_dtype);

@@ -44,14 +44,12 @@ template <class W> TIDEK_IN void load_four(W (&v)[4], const ScanArgs &a, int64_t
 #pragma unroll
     for (int e = 0; e < 4; e += N) {
       Pack<W, N> pack = Pack<W, N>::load((const W *)a.in + line_at + i + e);
-#pragma unroll
-      for (int k = 0; k < N; k++) v[e + k] = pack.v[k];
+      TIDEK_EACH(k, N) v[e + k] = pack.v[k];
     }
     return;
   }
   int64_t offset[4];
-#pragma unroll
-  for (int e = 0; e < 4; e++) offset[e] = line_at + (i + e < a.n ? i + e : a.n - 1) * a.inner;
+  TIDEK_EACH(e, 4) offset[e] = line_at + (i + e < a.n ? i + e : a.n - 1) * a.inner;
   load_any(v, a.in, offset, a.in_dtype);
 }
 
@@ -61,8 +59,7 @@ template <class W> TIDEK_IN void store_four(const W (&v)[4], const ScanArgs &a, 
 #pragma unroll
     for (int e = 0; e < 4; e += N) {
       Pack<W, N> pack;
-#pragma unroll
-      for (int k = 0; k < N; k++) pack.v[k] = v[e + k];
+      TIDEK_EACH(k, N) pack.v[k] = v[e + k];
       pack.store((W *)a.out + line_at + i + e);
     }
     return;
@@ -83,15 +80,12 @@ template <class P> struct Stretch {
 
   __device__ __forceinline__ void read(const ScanArgs &a, int64_t line_at, int64_t from) {
     int64_t first = from + threadIdx.x % 32 * 4;
-#pragma unroll
-    for (int s = 0; s < STEPS; s++)
+    TIDEK_EACH(s, STEPS)
       if (from + s * 128 < a.n) load_four(v[s], a, line_at, first + s * 128);
     total = P::none();
-#pragma unroll
-    for (int s = 0; s < STEPS; s++) {
+    TIDEK_EACH(s, STEPS) {
       Acc mine = P::none(), all;
-#pragma unroll
-      for (int e = 0; e < 4; e++)
+      TIDEK_EACH(e, 4)
         if (first + s * 128 + e < a.n) mine = P::join(mine, P::of(v[s][e], first + s * 128 + e));
       before[s] = P::join(total, warp_before<P>(mine, all));
       total = P::join(total, shuffled<false>(all, 31));
@@ -99,13 +93,11 @@ template <class P> struct Stretch {
   }
   __device__ __forceinline__ void write(const ScanArgs &a, int64_t line_at, int64_t from, const Acc &ahead) {
     int64_t first = from + threadIdx.x % 32 * 4;
-#pragma unroll
-    for (int s = 0; s < STEPS; s++) {
+    TIDEK_EACH(s, STEPS) {
       int64_t i = first + s * 128;
       if (i >= a.n) continue;
       Acc acc = P::join(ahead, before[s]);
-#pragma unroll
-      for (int e = 0; e < 4; e++) {
+      TIDEK_EACH(e, 4) {
         if (i + e < a.n) acc = P::join(acc, P::of(v[s][e], i + e));
         v[s][e] = P::value(acc);
         if (a.places && i + e < a.n) a.places[line_at + (i + e) * a.inner] = P::place(acc) + a.base;
@@ -198,12 +190,10 @@ TIDEK_IN typename P::Acc join_slots(const uint64_t *slots, int64_t column, int64
   for (; first < last; first += AHEAD) {
     Acc next[AHEAD];
     uint64_t word[AHEAD];
-#pragma unroll
-    for (int e = 0; e < AHEAD; e++) /* asks for the lines, all at once */
+    TIDEK_EACH(e, AHEAD) /* asks for the lines, all at once */
       word[e] =
           first + e < last ? ((const volatile uint64_t *)slots)[((first + e) * STRIP + column) * (sizeof(Acc) / 4)] : 0;
-#pragma unroll
-    for (int e = 0; e < AHEAD; e++) {
+    TIDEK_EACH(e, AHEAD) {
       if (first + e >= last) break;
       if (sizeof(Acc) == 4 && word[e] >> 32) {
         Words<Acc> u;
@@ -231,24 +221,20 @@ template <class P> __global__ void __launch_bounds__(THREADS) strip_kernel(const
   int64_t at = (line * a.n + row) * a.inner + column, rows = column < a.inner ? a.n - row : 0;
   W v[E];
   if (a.vector_in) {
-#pragma unroll
-    for (int e = 0; e < E; e++)
+    TIDEK_EACH(e, E)
       if (e < rows) v[e] = ((const W *)a.in)[at + e * a.inner];
   } else {
 #pragma unroll
     for (int e = 0; e < E; e += ROWS_AHEAD) {
       W some[ROWS_AHEAD];
       int64_t offset[ROWS_AHEAD];
-#pragma unroll
-      for (int k = 0; k < ROWS_AHEAD; k++) offset[k] = at + (e + k < rows ? e + k : rows - 1) * a.inner;
+      TIDEK_EACH(k, ROWS_AHEAD) offset[k] = at + (e + k < rows ? e + k : rows - 1) * a.inner;
       if (e < rows) load_any(some, a.in, offset, a.in_dtype);
-#pragma unroll
-      for (int k = 0; k < ROWS_AHEAD; k++) v[e + k] = some[k];
+      TIDEK_EACH(k, ROWS_AHEAD) v[e + k] = some[k];
     }
   }
   Acc acc = P::none();
-#pragma unroll
-  for (int e = 0; e < E; e++)
+  TIDEK_EACH(e, E)
     if (e < rows) acc = P::join(acc, P::of(v[e], row + e));
   totals[warp][lane] = acc;
   __syncthreads();
@@ -274,8 +260,7 @@ template <class P> __global__ void __launch_bounds__(THREADS) strip_kernel(const
     ahead = P::join(ahead, near);
   }
   for (int w = 0; w < warp; w++) ahead = P::join(ahead, totals[w][lane]);
-#pragma unroll
-  for (int e = 0; e < E; e++) {
+  TIDEK_EACH(e, E) {
     if (e >= rows) continue;
     ahead = P::join(ahead, P::of(v[e], row + e));
     if (a.vector_out)
@@ -296,11 +281,9 @@ template <class P> __global__ void __launch_bounds__(THREADS) column_kernel(cons
     for (int64_t row = 0; row < a.n; row += ROWS_AHEAD) {
       W v[ROWS_AHEAD];
       int64_t offset[ROWS_AHEAD];
-#pragma unroll
-      for (int e = 0; e < ROWS_AHEAD; e++) offset[e] = at + (row + e < a.n ? row + e : a.n - 1) * a.inner;
+      TIDEK_EACH(e, ROWS_AHEAD) offset[e] = at + (row + e < a.n ? row + e : a.n - 1) * a.inner;
       load_any(v, a.in, offset, a.in_dtype);
-#pragma unroll
-      for (int e = 0; e < ROWS_AHEAD; e++) {
+      TIDEK_EACH(e, ROWS_AHEAD) {
         if (row + e >= a.n) continue;
         acc = P::join(acc, P::of(v[e], row + e));
         store_any(a.out, offset[e], a.out_dtype, P::value(acc));

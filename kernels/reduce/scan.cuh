@@ -64,9 +64,7 @@ template <class A> union Words {
 template <bool UP, class A> TIDEK_IN A shuffled(const A &a, int by) {
   Words<A> u;
   u.a = a;
-#pragma unroll
-  for (int i = 0; i < u.COUNT; i++)
-    u.w[i] = UP ? __shfl_up_sync(0xffffffffu, u.w[i], by) : __shfl_sync(0xffffffffu, u.w[i], by);
+  TIDEK_EACH(i, u.COUNT) u.w[i] = UP ? __shfl_up_sync(0xffffffffu, u.w[i], by) : __shfl_sync(0xffffffffu, u.w[i], by);
   return u.a;
 }
 
@@ -98,14 +96,12 @@ template <class P> TIDEK_IN typename P::Acc block_join(const typename P::Acc &ac
 template <class A> TIDEK_IN void publish(uint64_t *slots, int64_t i, const A &a) {
   Words<A> u;
   u.a = a;
-#pragma unroll
-  for (int k = 0; k < u.COUNT; k++) ((volatile uint64_t *)slots)[i * u.COUNT + k] = (uint64_t)1 << 32 | u.w[k];
+  TIDEK_EACH(k, u.COUNT) ((volatile uint64_t *)slots)[i * u.COUNT + k] = (uint64_t)1 << 32 | u.w[k];
 }
 
 template <class A> TIDEK_IN A await(const uint64_t *slots, int64_t i) {
   Words<A> u;
-#pragma unroll
-  for (int k = 0; k < u.COUNT; k++) {
+  TIDEK_EACH(k, u.COUNT) {
     const volatile uint64_t *slot = slots + i * u.COUNT + k;
     uint64_t word = *slot;
     while (!(word >> 32)) {

@@ -17,13 +17,11 @@ template <class A> struct Told {
   bool wanted;
   __device__ __forceinline__ Told(const uint64_t *slots, int64_t i, bool wanted_)
       : slot(slots + i * Words<A>::COUNT), wanted(wanted_) {
-#pragma unroll
-    for (int k = 0; k < Words<A>::COUNT; k++) word[k] = wanted ? slot[k] : 0;
+    TIDEK_EACH(k, Words<A>::COUNT) word[k] = wanted ? slot[k] : 0;
   }
   __device__ __forceinline__ A get(const A &none) {
     Words<A> u;
-#pragma unroll
-    for (int k = 0; k < u.COUNT; k++) {
+    TIDEK_EACH(k, u.COUNT) {
       while (wanted && !(word[k] >> 32)) word[k] = slot[k];
       u.w[k] = (uint32_t)word[k];
     }
@@ -47,23 +45,19 @@ template <class P> __global__ void __launch_bounds__(THREADS, 3) long_kernel(con
   const W *in = (const W *)a.in + first;
   W *out = (W *)a.out + first;
   W v[STEPS][4], before[STEPS], total = P::none();
-#pragma unroll
-  for (int s = 0; s < STEPS; s++) {
+  TIDEK_EACH(s, STEPS) {
     const int32_t i = from + s * 128;
     if (i + 4 <= left) {
 #pragma unroll
       for (int e = 0; e < 4; e += N) {
         Pack<W, N> pack = Pack<W, N>::load(in + i + e);
-#pragma unroll
-        for (int k = 0; k < N; k++) v[s][e + k] = pack.v[k];
+        TIDEK_EACH(k, N) v[s][e + k] = pack.v[k];
       }
     } else {
-#pragma unroll
-      for (int e = 0; e < 4; e++) v[s][e] = i + e < left ? in[i + e] : P::none();
+      TIDEK_EACH(e, 4) v[s][e] = i + e < left ? in[i + e] : P::none();
     }
   }
-#pragma unroll
-  for (int s = 0; s < STEPS; s++) {
+  TIDEK_EACH(s, STEPS) {
     W mine = P::join(P::join(P::join(v[s][0], v[s][1]), v[s][2]), v[s][3]), all;
     before[s] = P::join(total, warp_before<P>(mine, all));
     total = P::join(total, shuffled<false>(all, 31));
@@ -91,23 +85,19 @@ template <class P> __global__ void __launch_bounds__(THREADS, 3) long_kernel(con
   __syncthreads();
   W ahead = sum_ahead;
   for (int w = 0; w < warp; w++) ahead = P::join(ahead, totals[w]);
-#pragma unroll
-  for (int s = 0; s < STEPS; s++) {
+  TIDEK_EACH(s, STEPS) {
     const int32_t i = from + s * 128;
     W acc = P::join(ahead, before[s]);
-#pragma unroll
-    for (int e = 0; e < 4; e++) v[s][e] = acc = P::join(acc, v[s][e]);
+    TIDEK_EACH(e, 4) v[s][e] = acc = P::join(acc, v[s][e]);
     if (i + 4 <= left) {
 #pragma unroll
       for (int e = 0; e < 4; e += N) {
         Pack<W, N> pack;
-#pragma unroll
-        for (int k = 0; k < N; k++) pack.v[k] = v[s][e + k];
+        TIDEK_EACH(k, N) pack.v[k] = v[s][e + k];
         pack.store(out + i + e);
       }
     } else {
-#pragma unroll
-      for (int e = 0; e < 4; e++)
+      TIDEK_EACH(e, 4)
         if (i + e < left) out[i + e] = v[s][e];
     }
   }

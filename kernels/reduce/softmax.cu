@@ -68,13 +68,11 @@ template <class W> struct Ending {
 /* V neighbours of memory; V is 1 where they may not be aligned. */
 template <class S, int V> TIDEK_IN void load(Work<S> *to, const S *from) {
   Pack<S, V> pack = Pack<S, V>::load(from);
-#pragma unroll
-  for (int k = 0; k < V; k++) to[k] = cast<Work<S>>(pack.v[k]);
+  TIDEK_EACH(k, V) to[k] = cast<Work<S>>(pack.v[k]);
 }
 template <class S, int V> TIDEK_IN void store(S *to, const Work<S> *from) {
   Pack<S, V> pack;
-#pragma unroll
-  for (int k = 0; k < V; k++) pack.v[k] = cast<S>(from[k]);
+  TIDEK_EACH(k, V) pack.v[k] = cast<S>(from[k]);
   pack.store(to);
 }
 
@@ -93,19 +91,16 @@ template <class S, int V, int E> struct Held {
       if (place<V>(e, thread, threads) < n) {
         load<S, V>(v + e, line + place<V>(e, thread, threads));
       } else {
-#pragma unroll
-        for (int k = 0; k < V; k++) v[e + k] = lowest<W>();
+        TIDEK_EACH(k, V) v[e + k] = lowest<W>();
       }
     }
-#pragma unroll
-    for (int e = 0; e < E; e++) most = largest(most, v[e]);
+    TIDEK_EACH(e, E) most = largest(most, v[e]);
     return most;
   }
   /* Elements become exp(x - most), or x - most where the logarithm is asked for. */
   __device__ __forceinline__ W sum(W most, bool logarithm) {
     W all = 0;
-#pragma unroll
-    for (int e = 0; e < E; e++) {
+    TIDEK_EACH(e, E) {
       v[e] -= most;
       W x = power(v[e]);
       all += x;
@@ -118,8 +113,7 @@ template <class S, int V, int E> struct Held {
 #pragma unroll
     for (int e = 0; e < E; e += V) {
       if (place<V>(e, thread, threads) >= n) continue;
-#pragma unroll
-      for (int k = 0; k < V; k++) v[e + k] = logarithm ? v[e + k] - by : v[e + k] * by;
+      TIDEK_EACH(k, V) v[e + k] = logarithm ? v[e + k] - by : v[e + k] * by;
       store<S, V>(line + place<V>(e, thread, threads), v + e);
     }
   }
@@ -186,19 +180,16 @@ template <class W> TIDEK_IN State<W> state_of_block(State<W> s, State<W> *room) 
 /* Some elements join what is known. */
 template <int E, class W> TIDEK_IN void take(State<W> &s, const W (&v)[E], int count) {
   W most = s.most;
-#pragma unroll
-  for (int e = 0; e < E; e++)
+  TIDEK_EACH(e, E)
     if (e < count) most = largest(most, v[e]);
   if (most == lowest<W>()) {
-#pragma unroll
-    for (int e = 0; e < E; e++) /* NaN is not smaller than any number, but fmax ignores it */
+    TIDEK_EACH(e, E) /* NaN is not smaller than any number, but fmax ignores it */
       if (e < count && v[e] != v[e]) s.sum = v[e];
     return;
   }
   s.sum *= power(s.most - most);
   s.most = most;
-#pragma unroll
-  for (int e = 0; e < E; e++)
+  TIDEK_EACH(e, E)
     if (e < count) s.sum += power(v[e] - most);
 }
 
@@ -238,8 +229,7 @@ TIDEK_IN void finish(S *out, const S *line, int64_t from, int64_t end, const End
     for (int e = 0; e < E; e += V) {
       int64_t at = i + place<V>(e, threadIdx.x, blockDim.x);
       if (at >= end) continue;
-#pragma unroll
-      for (int k = 0; k < V; k++) v[e + k] = ending.of(v[e + k]);
+      TIDEK_EACH(k, V) v[e + k] = ending.of(v[e + k]);
       store<S, V>(out + at, v + e);
     }
   }
@@ -304,8 +294,7 @@ __global__ void __launch_bounds__(COLUMN_THREADS, 2) column_kernel(const __grid_
     State<W> s = {lowest<W>(), 0};
     for (int64_t row = turn; has && row < a.n; row += (int64_t)turns * E) {
       int count = 0;
-#pragma unroll
-      for (int e = 0; e < E; e++)
+      TIDEK_EACH(e, E)
         if (row + (int64_t)e * turns < a.n) v[e] = cast<W>(in[(row + (int64_t)e * turns) * a.inner]), count = e + 1;
       take<E>(s, v, count);
     }
@@ -323,11 +312,9 @@ __global__ void __launch_bounds__(COLUMN_THREADS, 2) column_kernel(const __grid_
     int64_t round = (int64_t)turns * E, last = (a.n - 1) / round * round;
     for (int64_t from = last; has && from >= 0; from -= round) {
       int64_t row = from + turn;
-#pragma unroll
-      for (int e = 0; e < E; e++)
+      TIDEK_EACH(e, E)
         if (!whole && row + (int64_t)e * turns < a.n) v[e] = cast<W>(in[(row + (int64_t)e * turns) * a.inner]);
-#pragma unroll
-      for (int e = 0; e < E; e++)
+      TIDEK_EACH(e, E)
         if (row + (int64_t)e * turns < a.n) out[(row + (int64_t)e * turns) * a.inner] = cast<S>(ending.of(v[e]));
     }
   }
@@ -344,13 +331,11 @@ __global__ void __launch_bounds__(THREADS) short_column_kernel(const __grid_cons
     int64_t at = line / a.inner * a.n * a.inner + line % a.inner;
     W v[E];
     State<W> s = {lowest<W>(), 0};
-#pragma unroll
-    for (int e = 0; e < E; e++)
+    TIDEK_EACH(e, E)
       if (e < a.n) v[e] = cast<W>(((const S *)a.in)[at + e * a.inner]);
     take<E>(s, v, (int)a.n);
     Ending<W> ending(s, a.logarithm);
-#pragma unroll
-    for (int e = 0; e < E; e++)
+    TIDEK_EACH(e, E)
       if (e < a.n) ((S *)a.out)[at + e * a.inner] = cast<S>(ending.of(v[e]));
   }
 }
