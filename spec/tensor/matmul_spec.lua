@@ -109,6 +109,28 @@ describe("matmul", function()
     assert.are.same({ 2, 3, 3 }, batch:matmul(v):size())
   end)
 
+  -- Four batch dims, each in both operands, in one alone, or 1 in both: no two of them need be one.
+  it("of batches that are broadcast in every way", function()
+    local sizes, at = { 2, 3, 2, 4 }, 0
+    local function values(s)
+      at = at + 1
+      local n = 1
+      for d = 1, #s do n = n * s[d] end
+      return (tide.arange(n, { device = D.dev, dtype = "float32" }) * (at % 7 + 1) % 11 - 5):view(s)
+    end
+    for way = 0, 255, D.every do
+      local a, b, whole = {}, {}, {}
+      for d = 1, 4 do
+        local how = way >> 2 * (d - 1) & 3
+        a[d], b[d] = how % 2 == 0 and 1 or sizes[d], how < 2 and 1 or sizes[d]
+        whole[d] = math.max(a[d], b[d])
+      end
+      a[5], a[6], b[5], b[6] = 2, 3, 3, 2
+      local x, y = values(a), values(b)
+      D.eq((x:unsqueeze(-1) * y:unsqueeze(-3)):sum(-2), x:matmul(y), 0, table.concat(whole, "x") .. " " .. way)
+    end
+  end)
+
   it("mm, bmm, mv, dot, outer check their dimensions", function()
     local a, b, v = D.tensor(matrix(3, 4, 1)), D.tensor(matrix(4, 2, 2)), D.tensor { 1., 2., 3., 4. }
     D.eq(a:matmul(b):totable(), a:mm(b))
