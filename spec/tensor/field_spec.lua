@@ -237,6 +237,10 @@ describe("windows", function()
       same({ { nan, nan, 3, 5 } }, x:max_pool1d(2, 1))
       same({ { 2, 2, 3, 5 } }, indices)
       same({ { 2, -0.5 } }, D.tensor({ { 1., 3., 3., -4. } }, dtype):avg_pool1d(2))
+      local low = -math.huge -- windows of the least value alone
+      values, indices = D.tensor({ { low, low, low, 1., low } }, dtype):max_pool1d(2, 1, { return_indices = true })
+      assert.are.same({ { low, low, 1.0, 1.0 } }, values:totable())
+      same({ { 1, 2, 4, 4 } }, indices)
     end
     assert.are.same({ 0, 2, 2 }, tide.zeros(0, 2, 4, { device = D.dev }):max_pool1d(2):size())
   end)
