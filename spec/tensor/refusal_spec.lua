@@ -549,11 +549,82 @@ t.arange(0, 3, { dtype = 'complex64' }) -- DtypeError: arange: dtype not accepte
 t.full({ 2 }, 'a') -- ArgumentError: full: value: got string 'a', expected a number or a boolean
 t.full({ 2 }, 300, { dtype = 'uint8' }) -- ValueError: full: value does not fit, got 300, expected one that uint8 can hold
 t.polar(x, ones(2)) -- ShapeError: broadcast: shapes do not fit, got [2, 3] and [2], expected equal sizes or 1
+t.diag(v, 1 << 31) -- ValueError: diag: k: got 2147483648, expected -2147483647 to 2147483647
+t.diag(v, -1 << 31) -- ValueError: diag: k: got -2147483648, expected -2147483647 to 2147483647
+t.diag(v, m) -- ValueError: diag: k: got -9223372036854775808, expected -2147483647 to 2147483647
+t.diag(v, M) -- ValueError: diag: k: got 9223372036854775807, expected -2147483647 to 2147483647
+x:narrow(2, m, 1) -- IndexError: narrow: start: got -9223372036854775808, expected 1 to 3 or from the end, of a dimension of 3
+x:narrow(2, M, 1) -- IndexError: narrow: start: got 9223372036854775807, expected 1 to 3 or from the end, of a dimension of 3
+x:narrow(2, 2, M) -- IndexError: narrow: length: got 9223372036854775807 from 2, expected at most 2
+x:narrow(2, 1, m) -- IndexError: narrow: length: got -9223372036854775808 from 1, expected at most 3
+x:select(2, m) -- IndexError: select: index: got -9223372036854775808, expected 1 to 3 or -3 to -1
+x:select(2, M) -- IndexError: select: index: got 9223372036854775807, expected 1 to 3 or -3 to -1
+x:slice(2, 1, 2, m) -- ValueError: slice: step: got -9223372036854775808, expected at least 1
+x:slice(2, M, 2) -- IndexError: slice: range: got 9223372036854775807 to 2 of a dimension of 3, expected both within 1 to 3 (or from the end), in order
+x:repeat_interleave(m) -- ValueError: repeat_interleave: n: got -9223372036854775808, expected at least 0
+x:repeat_interleave(M) -- OutOfMemoryError: repeat_interleave: too large, got size [9223372036854775807] of float32, expected less than 2^63 bytes
+x:tile(m) -- ValueError: tile: repeats: got -9223372036854775808 in place 1, expected at least 0
+x:tile(M) -- OutOfMemoryError: tile: too large, got size [2, 9223372036854775807] of float32, expected less than 2^63 bytes
+x:topk(m) -- ValueError: topk: k does not fit, got -9223372036854775808, expected 0 to 3
+x:topk(M) -- ValueError: topk: k does not fit, got 9223372036854775807, expected 0 to 3
+x:kthvalue(m) -- ValueError: kthvalue: k does not fit, got -9223372036854775808, expected 1 to 3
+x:kthvalue(M) -- ValueError: kthvalue: k does not fit, got 9223372036854775807, expected 1 to 3
+x:chunk(m) -- ValueError: chunk: n: got -9223372036854775808, expected at least 1
+x:split(m) -- ValueError: split: size: got -9223372036854775808, expected at least 1 for a dimension of size 2
+x:split({ m, M }) -- ShapeError: split: sizes: they add up to another sum than 2, the size of dimension 1
+x:tensor_split(m) -- ValueError: tensor_split: sections: got -9223372036854775808, expected 1 to 16777216
+x:polygamma(m) -- ValueError: polygamma: n: got -9223372036854775808, expected at least 0
+ix({ 1, 2 }):bincount({ minlength = m }) -- ValueError: bincount: minlength: got -9223372036854775808, expected at least 0
+ix({ 1, 2 }):bincount({ minlength = M }) -- OutOfMemoryError: bincount: too large, got size [9223372036854775807] of int64, expected less than 2^63 bytes
+t.one_hot(ix { 1, 2 }, m) -- ValueError: one_hot: wrong number of classes, got -9223372036854775808, expected at least 1
+t.one_hot(ix { 1, 2 }, M) -- OutOfMemoryError: one_hot: too large, got size [2, 9223372036854775807] of int64, expected less than 2^63 bytes
+x:unsqueeze(m) -- IndexError: unsqueeze: dim: got -9223372036854775808, expected 1 to 3 or -3 to -1
+x:unsqueeze(M) -- IndexError: unsqueeze: dim: got 9223372036854775807, expected 1 to 3 or -3 to -1
+x:squeeze(m) -- IndexError: squeeze: dim: got -9223372036854775808, expected 1 to 2 or -2 to -1
+x:sum(m) -- IndexError: sum: dim: got -9223372036854775808, expected 1 to 2 or -2 to -1
+x:sum(M) -- IndexError: sum: dim: got 9223372036854775807, expected 1 to 2 or -2 to -1
+x:view(m) -- ValueError: view: sizes: got -9223372036854775808 in place 1, expected at least -1
+x:view(M, M) -- ShapeError: view: sizes do not fit, got [9223372036854775807, 9223372036854775807] for a tensor of 6 elements ([2, 3]), expected as many
+x:expand(M, M, 3) -- ShapeError: expand: x does not expand, got [2, 3] to [9223372036854775807, 9223372036854775807, 3], expected equal sizes or 1 in x
+x:unfold(2, M, 1) -- ValueError: unfold: wrong window, got size 9223372036854775807 and step 1, expected size 0 to 3 and step of at least 1
+x:unfold(2, 1, m) -- ValueError: unfold: wrong window, got size 1 and step -9223372036854775808, expected size 0 to 3 and step of at least 1
+x:transpose(m, 1) -- IndexError: transpose: dim1: got -9223372036854775808, expected 1 to 2 or -2 to -1
+x:transpose(1, M) -- IndexError: transpose: dim2: got 9223372036854775807, expected 1 to 2 or -2 to -1
+t.zeros(m) -- ValueError: zeros: sizes: got -9223372036854775808 in place 1, expected at least 0
+t.zeros(M, 2) -- OutOfMemoryError: zeros: too large, got size [9223372036854775807, 2] of float32, expected less than 2^63 bytes
+t.eye(m) -- ValueError: eye: n: got -9223372036854775808, expected at least 0
+t.eye(M) -- OutOfMemoryError: eye: too large, got size [9223372036854775807, 9223372036854775807] of float32, expected less than 2^63 bytes
+t.arange(M) -- OutOfMemoryError: arange: too large, got size [9223372036854775807] of int64, expected less than 2^63 bytes
+t.linspace(0, 1, m) -- ValueError: linspace: n: got -9223372036854775808, expected at least 0
+t.linspace(0, 1, M) -- OutOfMemoryError: linspace: too large, got size [9223372036854775807] of float32, expected less than 2^63 bytes
+t.randperm(m) -- ValueError: randperm: negative length, got -9223372036854775808, expected at least 0
+t.randperm(M) -- OutOfMemoryError: randperm: too large, got size [9223372036854775807] of int64, expected less than 2^63 bytes
+F.rfft(x, { n = m }) -- ValueError: rfft: n: got -9223372036854775808, expected at least 1
+F.rfft(x, { n = M }) -- ValueError: rfft: invalid number of points in dim 2, got 9223372036854775807, expected 1 to 2^31 - 1
+F.rfft(x, { n = 1 << 31 }) -- ValueError: rfft: invalid number of points in dim 2, got 2147483648, expected 1 to 2^31 - 1
+x[m] -- IndexError: index: key: got -9223372036854775808, expected 1 to 2 or -2 to -1
+x[M] -- IndexError: index: key: got 9223372036854775807, expected 1 to 2 or -2 to -1
+x[{ { m, 1 } }] -- IndexError: index: range: got -9223372036854775808 to 1 of a dimension of 2, expected both within 1 to 2 (or from the end), in order
+x[{ { 1, M } }] -- IndexError: index: range: got 1 to 9223372036854775807 of a dimension of 2, expected both within 1 to 2 (or from the end), in order
+v[{ { 1, 2, m } }] -- ValueError: index: range: got step -9223372036854775808, expected at least 1
+t.histc(v, m) -- ValueError: histc: wrong number of bins, got -9223372036854775808, expected at least 1
+t.histc(v, M) -- OutOfMemoryError: histc: too large, got size [9223372036854775807] of int64, expected less than 2^63 bytes
+x:pad({ m, 0 }) -- ValueError: pad: more is cropped than there is, got -9223372036854775808 and 0 for dim 2 of size 3
+t.max_pool1d(x, M) -- ValueError: max_pool1d: kernel, got 9223372036854775807 for spatial dim 1, expected 1 to 2147483647
+t.max_pool1d(x, 1 << 31) -- ValueError: max_pool1d: kernel, got 2147483648 for spatial dim 1, expected 1 to 2147483647
+t.conv1d(ones(1, 2, 4), ones(1, 2, 2), { stride = m }) -- ValueError: conv1d: stride, got -9223372036854775808 for spatial dim 1, expected 1 to 2147483647
+t.conv1d(ones(1, 2, 4), ones(1, 2, 2), { padding = M }) -- ValueError: conv1d: padding, got 9223372036854775807 for spatial dim 1, expected 0 to 2147483647
+t.conv1d(ones(1, 2, 4), ones(1, 2, 2), { padding = 1 << 31 }) -- ValueError: conv1d: padding, got 2147483648 for spatial dim 1, expected 0 to 2147483647
+t.combinations(v, m) -- ValueError: combinations: r: got -9223372036854775808, expected at least 0
+t.vander(v, m) -- ValueError: vander: n: got -9223372036854775808, expected at least 0
+x:index_select(1, ix { m }) -- IndexError: index: value out of range in an index tensor, got -9223372036854775808, expected 1 to 2 or -2 to -1
+x:take(ix { M }) -- IndexError: index: value out of range in an index tensor, got 9223372036854775807, expected 1 to 6 or -6 to -1
 ]==]
 
--- Fresh operands for each row: x [2, 3], v [3], s without dims, e without elements, c complex, b bool.
+-- Fresh operands for each row: x [2, 3], v [3], s without dims, e without elements, c complex, b bool; m and M are the ends
+-- of the integers.
 local function operands()
-  local env = setmetatable({ t = tide, L = tide.linalg, F = tide.fft }, { __index = _G })
+  local env = setmetatable({ t = tide, L = tide.linalg, F = tide.fft, m = math.mininteger, M = math.maxinteger }, { __index = _G })
   function env.ones(...) return tide.ones({ ... }, { device = D.dev }) end
   function env.of(data, dtype) return D.tensor(data, dtype or "float32") end
   function env.ix(data) return D.tensor(data, "int64") end
