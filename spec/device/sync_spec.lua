@@ -82,6 +82,9 @@ describe("the synchronisation debug mode", function()
       pinned = function() return pinned:cuda() end, copy_out = function() pinned:copy_(x) end,
       copy_paged = function() paged:copy_(x, { non_blocking = true }) end,
       cast = function() return tide.zeros(4, { pin_memory = true, dtype = "float64" }):copy_(x, { non_blocking = true }) end,
+      strided = function() tide.zeros(8, { pin_memory = true }):slice(1, 1, -1, 2):copy_(x, { non_blocking = true }) end,
+      strided_in = function() x:copy_(tide.zeros(8, { pin_memory = true }):slice(1, 1, -1, 2), { non_blocking = true }) end,
+      repeated = function() tide.zeros({ 3, 4 }, { pin_memory = true }):copy_(x, { non_blocking = true }) end,
       tensor = function() return tide.tensor({ 1, 2 }, { device = "cuda" }) end,
       all_close = function() return tide.allclose(x, y) end,
     }
