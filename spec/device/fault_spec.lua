@@ -336,10 +336,19 @@ x:sum()
 end)
 
 describe("CUDA_LAUNCH_BLOCKING", function()
-  it("is told by launch_blocking()", function()
-    for value, want in pairs { ["1"] = "true", ["0"] = "false", [""] = "false" } do
-      local out = D.simulate(1, [[print(require "tide".cuda.launch_blocking())]], { CUDA_LAUNCH_BLOCKING = value })
-      assert.are.equal(want .. "\n", out, value)
+  it("and other switches of the environment are off where they are empty or 0", function()
+    local source = [[
+      local tide = require "tide"
+      local cuda, g, y = tide.cuda, tide.cuda.CUDAGraph(), nil
+      cuda.graph(g, function() y = tide.ones(3, { device = "cuda" }) end)
+      g:replay()
+      local first = g:output(y)
+      g:replay() -- in the debug mode the first result is gone
+      print(cuda.launch_blocking(), cuda.sanitizer.is_enabled(), not cuda.is_caching_allocator_enabled(), not pcall(first.totable, first))]]
+    for value, on in pairs { ["1"] = "true", ["0"] = "false", [""] = "false" } do
+      local out = D.simulate(1, source, { CUDA_LAUNCH_BLOCKING = value, TIDE_CUDA_SANITIZER = value,
+        TIDE_NO_CUDA_MEMORY_CACHING = value, TIDE_GRAPH_DEBUG = value })
+      assert.are.equal(("\t" .. on):rep(4):sub(2) .. "\n", out, value)
     end
   end)
 
