@@ -139,6 +139,11 @@ describe("load_csv", function()
     for _, text in ipairs { "1,2\r\n3,4\r\n", "\239\187\1911,2\n3,4", "\n1,2\n\n  \n3,4\n\n", " 1 ,\t2\n3,4\r\n\r\n", '"1","2"\r\n"3" ,4' } do
       D.eq(want, load_text(text), nil, text)
     end
+    for _, text in ipairs { "", "\n", "\239\187\191", "\239\187\191\n", " \r\n" } do
+      local nothing, names = load_text(text)
+      assert.are.same({ 0, 0 }, nothing:size())
+      assert.is_nil(names)
+    end
     D.eq(want, load_text("made by\nx, y, z\n1,2\n3,4\n", { skip = 2 }))
     D.eq(want, load_text("# made by\n1,2\n # between\n3,4\n#end", { comment = "#" }))
     for delimiter, text in pairs { [";"] = "1;2\n3;4\n", ["\t"] = "1\t2\n3\t4\n", [" "] = "  1   2 \n3\t4\n", ["|"] = "1|2\n3| 4" } do

@@ -37,6 +37,21 @@ describe("load_safetensors", function()
     end
   end)
 
+  it("reads many tensors and much metadata", function()
+    local head, notes, bytes = { }, {}, {}
+    for i = 1, 700 do
+      notes[i] = ('"key %d":"value %d"'):format(i, i)
+      head[i] = ('"x%d":{"dtype":"I16","shape":[1],"data_offsets":[%d,%d]}'):format(i, 2 * i - 2, 2 * i)
+      bytes[i] = string.pack("<i2", i)
+    end
+    F.put(file('{"__metadata__":{' .. table.concat(notes, ",") .. "}," .. table.concat(head, ",") .. "}", table.concat(bytes)))
+    local got, said = tide.load_safetensors(F.path)
+    for i = 1, 700 do
+      assert.are.equal("value " .. i, said["key " .. i])
+      assert.are.equal(i, got["x" .. i]:item())
+    end
+  end)
+
   it("shows the file's memory on the cpu, which is not written", function()
     F.put(file('{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}', string.pack("<ff", 1, 2)))
     local before = tide.cpu and F.content()
