@@ -349,6 +349,7 @@ describe("the prompt in a terminal", function()
       { "mine:argma\t", "mine:argmax" }, { "mine.sha\t", "mine.shape" }, { "mine:exp():argma\t", "argmax" },
       { "mine[1]:argma\t", "argmax" }, { "tab[1]:argma\t", "argmax" }, { "(mine + 1):argma\t", "argmax" },
       { "tide.zeros(2):argma\t", "argmax" }, { "tide.ones(2)[1]:exp().T:argma\t", "argmax" },
+      { "mine.H:argma\t", "argmax" }, { "mine.mT:argma\t", "argmax" },
       { "tide.cuda.Stream():wait_st\t", "wait_stream" }, { "tide.zeros(2, {dev\t", "device = " },
       { "tide.zeros(2, {dtype = tide.int32, dev\t", "device = " }, { "mine:sum(1, {keep\t", "keepdim = " },
       { "help 'cuda.empty_c\t", "empty_cache" }, { "help('tide.cuda.empty_c\t", "empty_cache" }, { "help \"Tensor:argma\t", "argmax" },
