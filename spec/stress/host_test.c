@@ -241,6 +241,25 @@ static void test_owner(lua_State *L) {
   run(L, "x = tide.from_ptr(memory, 16, { owner = {} })");
 }
 
+/* A tensor that outlives its owner's state writes to no memory that is another's by then. */
+static void test_owner_gone(void) {
+  enum { BLOCKS = 10000, BYTES = 24 };
+  static char *block[BLOCKS], like[BYTES];
+  lua_State *L = open_state();
+  test_owner(L);
+  lua_getglobal(L, "x");
+  tide_tensor *x = tide_lua_to_tensor(L, -1);
+  TIDE(tide_tensor_retain)(x);
+  lua_close(L);
+  memset(like, '=', BYTES); /* what is cleared would come from calloc, which leaves the newest free blocks alone */
+  for (int i = 0; i < BLOCKS; i++)
+    if ((block[i] = malloc(BYTES))) memcpy(block[i], like, BYTES);
+  TIDE(tide_tensor_release)(x);
+  int changed = 0;
+  for (int i = 0; i < BLOCKS; i++) changed += block[i] && memcmp(block[i], like, BYTES) != 0, free(block[i]);
+  check(!changed, "the owner of a tensor was freed with its state, before the tensor");
+}
+
 /* Where the largest of (0, 9, 0) is by a call of the host's own. */
 static int64_t host_argmax(void) {
   int64_t size = 3, place = -1;
@@ -310,6 +329,7 @@ int main(int argc, char **argv) {
   test_answer(TIDE_LUA_GC_LAST, true, "no memory, but the garbage of another thread's state that collects late");
   test_answer(TIDE_LUA_GC_NEVER, false, "garbage was collected that the host keeps");
   test_closed();
+  test_owner_gone();
   test_owner(L);
   lua_close(L);
   TIDE(tide_memory_pump)();

@@ -42,6 +42,14 @@ static void test_templates(void) {
       "a", 2));
   CHECK(is_template(
       "template <class T> T a(T x);\ntemplate <class T> T a(T x) { return x; }\ntemplate <class T> T c(T x);", "a", 1));
+  /* Quotes and marks of comments within a literal of a directive begin and end nothing. */
+  static const char *const literals[] = {"'\"'",   "'/*'",  "'//'",       "\"'\"", "\"/*\"",
+                                         "\"//\"", "'\\''", "\"\\\"/*\"", "'\\\\'"};
+  for (size_t i = 0; i < sizeof literals / sizeof *literals; i++) {
+    char code[99];
+    snprintf(code, sizeof code, "#define Q %s\ntemplate <class T> T a(T x) { return x; }", literals[i]);
+    CHECK(is_template(code, "a", 1));
+  }
   FAILS(TIDE_VALUE, tide__parse_template(&s, "", "test"));
   FAILS(TIDE_VALUE, tide__parse_template(&s, "template", "test"));
   FAILS(TIDE_VALUE, tide__parse_template(&s, "template <", "test"));

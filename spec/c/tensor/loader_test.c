@@ -57,6 +57,29 @@ static void a_batch_that_fails_is_left_out(int64_t prefetch) {
   tide_loader_free(l);
 }
 
+/* However far it has come: begun, filled, queued, or waited for. */
+static void a_batch_that_is_not_taken_is_freed(int device, int64_t prefetch) {
+  const int64_t size[2] = {ITEMS, LENGTH};
+  for (int step = 0; step < 5; step++) {
+    tide_stream *kept = NULL;
+    tide_loader *l = NULL;
+    tide_tensor *x = NULL, *item = full(TIDE_CPU, LENGTH, 1), *items[] = {item, item, item, item};
+    size_t before = tide_memory_cpu_allocated();
+    OK(tide_loader_new(&l, &kept, device, prefetch, false));
+    OK(tide_loader_begin(l));
+    if (step > 0) OK(tide_loader_empty(&x, l, size, 2, TIDE_FLOAT32));
+    if (step > 1) OK(tide_loader_fill(l, x, items, ITEMS, true));
+    if (step > 2) OK(tide_loader_queue(l, "=test", 1));
+    if (step > 3) OK(tide_loader_wait(l));
+    tide_tensor_release(x);
+    tide_loader_free(l);
+    tide_tensor_release(full(TIDE_CPU, 1, 0)); /* frees what is deferred */
+    CHECK(tide_memory_cpu_allocated() == before);
+    tide_stream_release(kept);
+    tide_tensor_release(item);
+  }
+}
+
 static void what_comes_out_of_turn_is_refused(void) {
   tide_stream *kept = NULL;
   tide_loader *l = NULL;
@@ -118,6 +141,8 @@ int main(void) {
     batches_come_in_order(0, prefetch, true);
     batches_come_in_order(0, prefetch, false);
     a_batch_that_fails_is_left_out(prefetch);
+    a_batch_that_is_not_taken_is_freed(TIDE_CPU, prefetch);
+    a_batch_that_is_not_taken_is_freed(0, prefetch);
   }
   what_comes_out_of_turn_is_refused();
   nothing_is_left_in_a_quota();
