@@ -97,7 +97,7 @@ void ltide_push_shape(lua_State *L, const int64_t *values, int n);
  * plain one is not to be handed to scripts. */
 bool ltide_plain_shape(lua_State *L, int arg);
 /* The same function does it with small vectors and matrices (vectors.c): values whose metatable has been marked with
- * how many components they have, or rows, where that is negative. The metatable is at the top. */
+ * the number of their components or rows. The metatable is at the top. */
 void ltide_mark_small(lua_State *L, int n);
 bool ltide_is_small(lua_State *L, int arg);
 /* The same for the list of n values at `list`, where the first is a shape. */

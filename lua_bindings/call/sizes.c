@@ -33,7 +33,7 @@ static bool push_plain(lua_State *L, int arg) {
   return kind != LUA_TNIL;
 }
 
-/* {==== Small vectors and matrices, of vectors.c, whose metatables say how many components they have; rows: below 0 */
+/* {==== Small vectors and matrices, of vectors.c, whose metatables say how many components or rows they have */
 
 static const char key_small;
 
@@ -54,15 +54,12 @@ bool ltide_is_small(lua_State *L, int arg) { return small_count(L, arg) != 0; }
 
 /* Pushes the list of what the value at arg has, or nothing. */
 static bool push_small(lua_State *L, int arg) {
-  static const char *const fields[] = {"x", "y", "z", "w"};
-  int n = small_count(L, arg), entries = n < 0 ? -n : n;
+  static const char *const fields[] = {"_x", "_y", "_z", "_w"};
+  int n = small_count(L, arg);
   if (!n) return false;
-  lua_createtable(L, entries, 0);
-  for (int i = 0; i < entries; i++) {
-    if (n < 0)
-      lua_rawgeti(L, arg, i + 1);
-    else
-      lua_pushstring(L, fields[i]), lua_rawget(L, arg);
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    lua_pushstring(L, fields[i]), lua_rawget(L, arg);
     lua_rawseti(L, -2, i + 1);
   }
   return true;

@@ -46,9 +46,9 @@ function M.outside(c, name, v, from)
   local small_kind = kind == "table" and vector_types.small_kind(v)
   if small_kind then
     return vector_types.outside(small_kind, function(row, key)
-      local of, at_row = v, from
-      if row then of, at_row = rawget(v, row), with_path(from, row) end
-      return M.outside(c, name .. "." .. key, rawget(of, key), with_path(at_row, key))
+      local of, at_row, place = v, from, row and "_" .. sub("xyzw", row, row) -- as vectors.lua stores them
+      if row then of, at_row = rawget(v, place), with_path(from, place) end
+      return M.outside(c, name .. "." .. key, rawget(of, "_" .. key), with_path(at_row, "_" .. key))
     end)
   end
   if kind == "table" then return { what = "table", value = v, from = from, name = name, fields = {} } end

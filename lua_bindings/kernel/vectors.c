@@ -7,15 +7,15 @@
  * tide.dot, cross, clamp and transpose are functions of tensors: where the first argument is one of these values, its
  * method is called in their place.
  *
- * Invariant: a value made here has floats in all of its fields. */
+ * Invariant: a value made here has floats in all of its fields, which vectors.lua says the names of. */
 #include <math.h>
 
 #include "call/fields.h"
 #include "call/row.h"
 
-static const char *const fields[] = {"x", "y", "z", "w"};
+static const char *const fields[] = {"_x", "_y", "_z", "_w"};
 static const char *const names[] = {"vec2", "vec3", "vec4", "quat", "mat2", "mat3", "mat4"};
-static const int counts[] = {2, 3, 4, 4, -2, -3, -4};
+static const int counts[] = {2, 3, 4, 4, 2, 3, 4};
 
 /* The table of the metatables by name, from the start; and once the chunk has filled them. */
 static const char key_empty, key_small;

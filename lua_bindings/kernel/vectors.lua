@@ -1,8 +1,10 @@
 -- Small vectors, matrices and quaternions as values of plain Lua: what the same words mean in a kernel.
 --
 -- A vector has the fields x y z w, a matrix its rows, which are vectors, at 1 to 4; a quaternion is (x, y, z, w). All
--- components are floats. The metatables are made in vectors.c, which knows values by them, and are filled here: a value
--- costs one table and no closure. Operators and methods are called by scripts directly, without a function in C between.
+-- components are floats. The table has them as _x _y _z _w: Lua asks a metatable only about keys that a table does not
+-- have, so x and 1 are read by __index, and __newindex refuses v.x = 5. The metatables are made in vectors.c, which
+-- knows values by them, and are filled here: a value costs one table and no closure. Operators and methods are called by
+-- scripts directly, without a function in C between.
 --
 -- The order of the operations is part of what they mean: a kernel in float64 gives the same bits.
 --
@@ -17,12 +19,12 @@ local mat2, mat3, mat4 = small.mat2, small.mat3, small.mat4
 local name_of = { [vec2] = "vec2", [vec3] = "vec3", [vec4] = "vec4", [quat] = "quat", [mat2] = "mat2", [mat3] = "mat3", [mat4] = "mat4" }
 local dims = { [vec2] = 2, [vec3] = 3, [vec4] = 4, [quat] = 4, [mat2] = 2, [mat3] = 3, [mat4] = 4 }
 local is_matrix = { [mat2] = true, [mat3] = true, [mat4] = true }
-local fields = { "x", "y", "z", "w" }
+local fields = { "_x", "_y", "_z", "_w" }
 
-local function new2(x, y) return seal({ x = x, y = y }, vec2) end
-local function new3(x, y, z) return seal({ x = x, y = y, z = z }, vec3) end
-local function new4(x, y, z, w) return seal({ x = x, y = y, z = z, w = w }, vec4) end
-local function newq(x, y, z, w) return seal({ x = x, y = y, z = z, w = w }, quat) end
+local function new2(x, y) return seal({ _x = x, _y = y }, vec2) end
+local function new3(x, y, z) return seal({ _x = x, _y = y, _z = z }, vec3) end
+local function new4(x, y, z, w) return seal({ _x = x, _y = y, _z = z, _w = w }, vec4) end
+local function newq(x, y, z, w) return seal({ _x = x, _y = y, _z = z, _w = w }, quat) end
 
 -- The kind of a value, or nil.
 local function kind_of(v)
@@ -98,66 +100,66 @@ fill_vector(vec2, new2, 2)
 fill_vector(vec3, new3, 3)
 fill_vector(vec4, new4, 4)
 
-function vec2.__unm(a) return new2(-a.x, -a.y) end
-function vec3.__unm(a) return new3(-a.x, -a.y, -a.z) end
-function vec4.__unm(a) return new4(-a.x, -a.y, -a.z, -a.w) end
-function quat.__unm(a) return newq(-a.x, -a.y, -a.z, -a.w) end
+function vec2.__unm(a) return new2(-a._x, -a._y) end
+function vec3.__unm(a) return new3(-a._x, -a._y, -a._z) end
+function vec4.__unm(a) return new4(-a._x, -a._y, -a._z, -a._w) end
+function quat.__unm(a) return newq(-a._x, -a._y, -a._z, -a._w) end
 
-function vec2.__eq(a, b) return getmeta(a) == getmeta(b) and a.x == b.x and a.y == b.y end
-function vec3.__eq(a, b) return getmeta(a) == getmeta(b) and a.x == b.x and a.y == b.y and a.z == b.z end
-function vec4.__eq(a, b) return getmeta(a) == getmeta(b) and a.x == b.x and a.y == b.y and a.z == b.z and a.w == b.w end
+function vec2.__eq(a, b) return getmeta(a) == getmeta(b) and a._x == b._x and a._y == b._y end
+function vec3.__eq(a, b) return getmeta(a) == getmeta(b) and a._x == b._x and a._y == b._y and a._z == b._z end
+function vec4.__eq(a, b) return getmeta(a) == getmeta(b) and a._x == b._x and a._y == b._y and a._z == b._z and a._w == b._w end
 quat.__eq = vec4.__eq
 
 -- {==== Quaternions
 
 function quat.__add(a, b)
   if getmeta(a) ~= getmeta(b) then return refuse_operands("+", a, b) end
-  return newq(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w)
+  return newq(a._x + b._x, a._y + b._y, a._z + b._z, a._w + b._w)
 end
 function quat.__sub(a, b)
   if getmeta(a) ~= getmeta(b) then return refuse_operands("-", a, b) end
-  return newq(a.x - b.x, a.y - b.y, a.z - b.z, a.w - b.w)
+  return newq(a._x - b._x, a._y - b._y, a._z - b._z, a._w - b._w)
 end
 function quat.__mul(a, b)
   if getmeta(a) == getmeta(b) then
-    return newq(a.w * b.x + a.x * b.w + a.y * b.z - a.z * b.y, a.w * b.y - a.x * b.z + a.y * b.w + a.z * b.x,
-      a.w * b.z + a.x * b.y - a.y * b.x + a.z * b.w, a.w * b.w - a.x * b.x - a.y * b.y - a.z * b.z)
+    return newq(a._w * b._x + a._x * b._w + a._y * b._z - a._z * b._y, a._w * b._y - a._x * b._z + a._y * b._w + a._z * b._x,
+      a._w * b._z + a._x * b._y - a._y * b._x + a._z * b._w, a._w * b._w - a._x * b._x - a._y * b._y - a._z * b._z)
   end
-  if type(b) == "number" then return newq(a.x * b, a.y * b, a.z * b, a.w * b) end
-  if type(a) == "number" then return newq(a * b.x, a * b.y, a * b.z, a * b.w) end
+  if type(b) == "number" then return newq(a._x * b, a._y * b, a._z * b, a._w * b) end
+  if type(a) == "number" then return newq(a * b._x, a * b._y, a * b._z, a * b._w) end
   return refuse_operands("*", a, b)
 end
 function quat.__div(a, b)
   if type(b) ~= "number" then return refuse_operands("/", a, b) end
-  return newq(a.x / b, a.y / b, a.z / b, a.w / b)
+  return newq(a._x / b, a._y / b, a._z / b, a._w / b)
 end
 
 -- {==== Matrices: rows
 
 -- Row r of a matrix by the rows of another.
-local function through2(r, m) return new2(r.x * m[1].x + r.y * m[2].x, r.x * m[1].y + r.y * m[2].y) end
+local function through2(r, m) return new2(r._x * m._x._x + r._y * m._y._x, r._x * m._x._y + r._y * m._y._y) end
 local function through3(r, m)
-  local a, b, c = m[1], m[2], m[3]
-  return new3(r.x * a.x + r.y * b.x + r.z * c.x, r.x * a.y + r.y * b.y + r.z * c.y, r.x * a.z + r.y * b.z + r.z * c.z)
+  local a, b, c = m._x, m._y, m._z
+  return new3(r._x * a._x + r._y * b._x + r._z * c._x, r._x * a._y + r._y * b._y + r._z * c._y, r._x * a._z + r._y * b._z + r._z * c._z)
 end
 local function through4(r, m)
-  local a, b, c, d = m[1], m[2], m[3], m[4]
-  return new4(r.x * a.x + r.y * b.x + r.z * c.x + r.w * d.x, r.x * a.y + r.y * b.y + r.z * c.y + r.w * d.y,
-    r.x * a.z + r.y * b.z + r.z * c.z + r.w * d.z, r.x * a.w + r.y * b.w + r.z * c.w + r.w * d.w)
+  local a, b, c, d = m._x, m._y, m._z, m._w
+  return new4(r._x * a._x + r._y * b._x + r._z * c._x + r._w * d._x, r._x * a._y + r._y * b._y + r._z * c._y + r._w * d._y,
+    r._x * a._z + r._y * b._z + r._z * c._z + r._w * d._z, r._x * a._w + r._y * b._w + r._z * c._w + r._w * d._w)
 end
 
 -- A matrix of what f(row, other) gives for each row.
 local function by_rows(m, f, b)
   local kind = getmeta(m)
-  local n, rows = dims[kind], { f(m[1], b), f(m[2], b) }
-  if n > 2 then rows[3] = f(m[3], b) end
-  if n > 3 then rows[4] = f(m[4], b) end
+  local n, rows = dims[kind], { _x = f(m._x, b), _y = f(m._y, b) }
+  if n > 2 then rows._z = f(m._z, b) end
+  if n > 3 then rows._w = f(m._w, b) end
   return seal(rows, kind)
 end
 
 local function add_rows(a, b, f)
   local rows = {}
-  for i = 1, dims[getmeta(a)] do rows[i] = f(a[i], b[i]) end
+  for i = 1, dims[getmeta(a)] do rows[fields[i]] = f(a[fields[i]], b[fields[i]]) end
   return seal(rows, getmeta(a))
 end
 
@@ -186,60 +188,60 @@ local function fill_matrix(meta, vector, through, times)
   function meta.__eq(a, b)
     if getmeta(a) ~= getmeta(b) then return false end
     for i = 1, dims[meta] do
-      if not vector.__eq(a[i], b[i]) then return false end
+      if not vector.__eq(a[fields[i]], b[fields[i]]) then return false end
     end
     return true
   end
 end
 
 fill_matrix(mat2, vec2, through2, function(m, v)
-  local a, b = m[1], m[2]
-  return new2(a.x * v.x + a.y * v.y, b.x * v.x + b.y * v.y)
+  local a, b = m._x, m._y
+  return new2(a._x * v._x + a._y * v._y, b._x * v._x + b._y * v._y)
 end)
 fill_matrix(mat3, vec3, through3, function(m, v)
-  local a, b, c = m[1], m[2], m[3]
-  return new3(a.x * v.x + a.y * v.y + a.z * v.z, b.x * v.x + b.y * v.y + b.z * v.z, c.x * v.x + c.y * v.y + c.z * v.z)
+  local a, b, c = m._x, m._y, m._z
+  return new3(a._x * v._x + a._y * v._y + a._z * v._z, b._x * v._x + b._y * v._y + b._z * v._z, c._x * v._x + c._y * v._y + c._z * v._z)
 end)
 fill_matrix(mat4, vec4, through4, function(m, v)
-  local a, b, c, d = m[1], m[2], m[3], m[4]
-  return new4(a.x * v.x + a.y * v.y + a.z * v.z + a.w * v.w, b.x * v.x + b.y * v.y + b.z * v.z + b.w * v.w,
-    c.x * v.x + c.y * v.y + c.z * v.z + c.w * v.w, d.x * v.x + d.y * v.y + d.z * v.z + d.w * v.w)
+  local a, b, c, d = m._x, m._y, m._z, m._w
+  return new4(a._x * v._x + a._y * v._y + a._z * v._z + a._w * v._w, b._x * v._x + b._y * v._y + b._z * v._z + b._w * v._w,
+    c._x * v._x + c._y * v._y + c._z * v._z + c._w * v._w, d._x * v._x + d._y * v._y + d._z * v._z + d._w * v._w)
 end)
 
 local function inverse2(m)
-  local a, b, c, d = m[1].x, m[1].y, m[2].x, m[2].y
+  local a, b, c, d = m._x._x, m._x._y, m._y._x, m._y._y
   local s = 1 / (a * d - b * c)
-  return seal({ new2(d * s, -b * s), new2(-c * s, a * s) }, mat2)
+  return seal({ _x = new2(d * s, -b * s), _y = new2(-c * s, a * s) }, mat2)
 end
 
 local function inverse3(m)
-  local p, q, r = m[1], m[2], m[3]
-  local a, b, c = q.y * r.z - q.z * r.y, q.z * r.x - q.x * r.z, q.x * r.y - q.y * r.x
-  local s = 1 / (p.x * a + p.y * b + p.z * c)
+  local p, q, r = m._x, m._y, m._z
+  local a, b, c = q._y * r._z - q._z * r._y, q._z * r._x - q._x * r._z, q._x * r._y - q._y * r._x
+  local s = 1 / (p._x * a + p._y * b + p._z * c)
   return seal({
-    new3(a * s, (p.z * r.y - p.y * r.z) * s, (p.y * q.z - p.z * q.y) * s),
-    new3(b * s, (p.x * r.z - p.z * r.x) * s, (p.z * q.x - p.x * q.z) * s),
-    new3(c * s, (p.y * r.x - p.x * r.y) * s, (p.x * q.y - p.y * q.x) * s),
+    _x = new3(a * s, (p._z * r._y - p._y * r._z) * s, (p._y * q._z - p._z * q._y) * s),
+    _y = new3(b * s, (p._x * r._z - p._z * r._x) * s, (p._z * q._x - p._x * q._z) * s),
+    _z = new3(c * s, (p._y * r._x - p._x * r._y) * s, (p._x * q._y - p._y * q._x) * s),
   }, mat3)
 end
 
 -- By the minors of the upper two rows (a) and of the lower two (b).
 local function inverse4(m)
-  local p, q, r, t = m[1], m[2], m[3], m[4]
-  local a1, a2, a3 = p.x * q.y - p.y * q.x, p.x * q.z - p.z * q.x, p.x * q.w - p.w * q.x
-  local a4, a5, a6 = p.y * q.z - p.z * q.y, p.y * q.w - p.w * q.y, p.z * q.w - p.w * q.z
-  local b1, b2, b3 = r.x * t.y - r.y * t.x, r.x * t.z - r.z * t.x, r.x * t.w - r.w * t.x
-  local b4, b5, b6 = r.y * t.z - r.z * t.y, r.y * t.w - r.w * t.y, r.z * t.w - r.w * t.z
+  local p, q, r, t = m._x, m._y, m._z, m._w
+  local a1, a2, a3 = p._x * q._y - p._y * q._x, p._x * q._z - p._z * q._x, p._x * q._w - p._w * q._x
+  local a4, a5, a6 = p._y * q._z - p._z * q._y, p._y * q._w - p._w * q._y, p._z * q._w - p._w * q._z
+  local b1, b2, b3 = r._x * t._y - r._y * t._x, r._x * t._z - r._z * t._x, r._x * t._w - r._w * t._x
+  local b4, b5, b6 = r._y * t._z - r._z * t._y, r._y * t._w - r._w * t._y, r._z * t._w - r._w * t._z
   local s = 1 / (a1 * b6 - a2 * b5 + a3 * b4 + a4 * b3 - a5 * b2 + a6 * b1)
   return seal({
-    new4((q.y * b6 - q.z * b5 + q.w * b4) * s, (p.z * b5 - p.y * b6 - p.w * b4) * s,
-      (t.y * a6 - t.z * a5 + t.w * a4) * s, (r.z * a5 - r.y * a6 - r.w * a4) * s),
-    new4((q.z * b3 - q.x * b6 - q.w * b2) * s, (p.x * b6 - p.z * b3 + p.w * b2) * s,
-      (t.z * a3 - t.x * a6 - t.w * a2) * s, (r.x * a6 - r.z * a3 + r.w * a2) * s),
-    new4((q.x * b5 - q.y * b3 + q.w * b1) * s, (p.y * b3 - p.x * b5 - p.w * b1) * s,
-      (t.x * a5 - t.y * a3 + t.w * a1) * s, (r.y * a3 - r.x * a5 - r.w * a1) * s),
-    new4((q.y * b2 - q.x * b4 - q.z * b1) * s, (p.x * b4 - p.y * b2 + p.z * b1) * s,
-      (t.y * a2 - t.x * a4 - t.z * a1) * s, (r.x * a4 - r.y * a2 + r.z * a1) * s),
+    _x = new4((q._y * b6 - q._z * b5 + q._w * b4) * s, (p._z * b5 - p._y * b6 - p._w * b4) * s,
+      (t._y * a6 - t._z * a5 + t._w * a4) * s, (r._z * a5 - r._y * a6 - r._w * a4) * s),
+    _y = new4((q._z * b3 - q._x * b6 - q._w * b2) * s, (p._x * b6 - p._z * b3 + p._w * b2) * s,
+      (t._z * a3 - t._x * a6 - t._w * a2) * s, (r._x * a6 - r._z * a3 + r._w * a2) * s),
+    _z = new4((q._x * b5 - q._y * b3 + q._w * b1) * s, (p._y * b3 - p._x * b5 - p._w * b1) * s,
+      (t._x * a5 - t._y * a3 + t._w * a1) * s, (r._y * a3 - r._x * a5 - r._w * a1) * s),
+    _w = new4((q._y * b2 - q._x * b4 - q._z * b1) * s, (p._x * b4 - p._y * b2 + p._z * b1) * s,
+      (t._y * a2 - t._x * a4 - t._z * a1) * s, (r._x * a4 - r._y * a2 + r._z * a1) * s),
   }, mat4)
 end
 
@@ -249,9 +251,9 @@ local function alike(fn, name, a, b)
   if getmeta(a) ~= getmeta(b) then refuse_argument(fn, name, b, "a " .. told(a) .. ", as the first one") end
 end
 
-local function dot2(a, b) return a.x * b.x + a.y * b.y end
-local function dot3(a, b) return a.x * b.x + a.y * b.y + a.z * b.z end
-local function dot4(a, b) return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w end
+local function dot2(a, b) return a._x * b._x + a._y * b._y end
+local function dot3(a, b) return a._x * b._x + a._y * b._y + a._z * b._z end
+local function dot4(a, b) return a._x * b._x + a._y * b._y + a._z * b._z + a._w * b._w end
 local dots = { [vec2] = dot2, [vec3] = dot3, [vec4] = dot4, [quat] = dot4 }
 
 local function dot(a, b)
@@ -261,7 +263,7 @@ end
 
 local function cross(a, b)
   if kind_of(b) ~= vec3 then refuse_argument("cross", "b", b, "a vec3") end
-  return new3(a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x)
+  return new3(a._y * b._z - a._z * b._y, a._z * b._x - a._x * b._z, a._x * b._y - a._y * b._x)
 end
 
 local function length(a) return sqrt(dots[getmeta(a)](a, a)) end
@@ -287,40 +289,40 @@ local function limit(x, low, high)
 end
 
 local function bound(name, v, b)
-  if type(b) == "number" then return seal({ x = b, y = b, z = b, w = b }, getmeta(v)) end
+  if type(b) == "number" then return seal({ _x = b, _y = b, _z = b, _w = b }, getmeta(v)) end
   if getmeta(b) ~= getmeta(v) then refuse_argument("clamp", name, b, "a number or a " .. told(v)) end
   return b
 end
 
 local function clamp(v, low, high)
   local a, b, kind = bound("low", v, low), bound("high", v, high), getmeta(v)
-  local x, y = limit(v.x, a.x, b.x), limit(v.y, a.y, b.y)
+  local x, y = limit(v._x, a._x, b._x), limit(v._y, a._y, b._y)
   if kind == vec2 then return new2(x, y) end
-  local z = limit(v.z, a.z, b.z)
+  local z = limit(v._z, a._z, b._z)
   if kind == vec3 then return new3(x, y, z) end
-  return new4(x, y, z, limit(v.w, a.w, b.w))
+  return new4(x, y, z, limit(v._w, a._w, b._w))
 end
 
 local function transpose(m)
   local n, rows = dims[getmeta(m)], {}
   for i = 1, n do
     local f = fields[i]
-    if n == 2 then rows[i] = new2(m[1][f], m[2][f]) end
-    if n == 3 then rows[i] = new3(m[1][f], m[2][f], m[3][f]) end
-    if n == 4 then rows[i] = new4(m[1][f], m[2][f], m[3][f], m[4][f]) end
+    if n == 2 then rows[f] = new2(m._x[f], m._y[f]) end
+    if n == 3 then rows[f] = new3(m._x[f], m._y[f], m._z[f]) end
+    if n == 4 then rows[f] = new4(m._x[f], m._y[f], m._z[f], m._w[f]) end
   end
   return seal(rows, getmeta(m))
 end
 
 local function inverse(q)
   local d = dot4(q, q)
-  return newq(-q.x / d, -q.y / d, -q.z / d, q.w / d)
+  return newq(-q._x / d, -q._y / d, -q._z / d, q._w / d)
 end
 
 local function rotate(q, v)
   if kind_of(v) ~= vec3 then refuse_argument("rotate", "v", v, "a vec3") end
-  local x, y, z = 2 * (q.y * v.z - q.z * v.y), 2 * (q.z * v.x - q.x * v.z), 2 * (q.x * v.y - q.y * v.x)
-  return new3(v.x + q.w * x + (q.y * z - q.z * y), v.y + q.w * y + (q.z * x - q.x * z), v.z + q.w * z + (q.x * y - q.y * x))
+  local x, y, z = 2 * (q._y * v._z - q._z * v._y), 2 * (q._z * v._x - q._x * v._z), 2 * (q._x * v._y - q._y * v._x)
+  return new3(v._x + q._w * x + (q._y * z - q._z * y), v._y + q._w * y + (q._z * x - q._x * z), v._z + q._w * z + (q._x * y - q._y * x))
 end
 
 local of_vectors = { dot = dot, length = length, normalize = normalize, reflect = reflect, mix = mix, clamp = clamp }
@@ -376,16 +378,22 @@ end
 
 local function fill(meta)
   local own, n, name = methods[meta], dims[meta], name_of[meta]
-  if is_matrix[meta] then
-    meta.__index = seal(own, { __index = function(_, key) return refuse_key(meta, key) end })
-  else
-    function meta.__index(v, key)
-      local f = own[key]
-      if f then return f end
-      f = fields[key]
-      if f and key <= n then return v[f] end
-      return refuse_key(meta, key)
+  local places = {}
+  for i = 1, n do
+    places[i] = fields[i]
+    if not is_matrix[meta] then places[sub(fields[i], 2)] = fields[i] end
+  end
+  function meta.__index(v, key)
+    local place = places[key]
+    if place then return v[place] end
+    return own[key] or refuse_key(meta, key)
+  end
+  function meta.__pairs(v)
+    local list = {}
+    for key, place in next, places do
+      if is_matrix[meta] or type(key) == "string" then list[key] = v[place] end
     end
+    return next, list
   end
   function meta.__newindex(_, key)
     fail("ArgumentError", name .. ": a component is not assigned: make a new value, as v = tide.vec3(1, v.y, v.z), got key " .. text(key))
@@ -444,12 +452,12 @@ end
 local function assemble(kind, list)
   if kind == vec2 then return new2(list[1], list[2]) end
   if kind == vec3 then return new3(list[1], list[2], list[3]) end
-  if not is_matrix[kind] then return seal({ x = list[1], y = list[2], z = list[3], w = list[4] }, kind) end
+  if not is_matrix[kind] then return seal({ _x = list[1], _y = list[2], _z = list[3], _w = list[4] }, kind) end
   local n, rows = dims[kind], {}
   local vector = n == 2 and vec2 or n == 3 and vec3 or vec4
   for i = 1, n do
     local at = (i - 1) * n
-    rows[i] = assemble(vector, { list[at + 1], list[at + 2], n > 2 and list[at + 3] or nil, n > 3 and list[at + 4] or nil })
+    rows[fields[i]] = assemble(vector, { list[at + 1], list[at + 2], n > 2 and list[at + 3] or nil, n > 3 and list[at + 4] or nil })
   end
   return seal(rows, kind)
 end
