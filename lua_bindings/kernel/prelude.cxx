@@ -153,7 +153,10 @@ TIDE_FN tide_r tk_fmodulo_2(tide_r a, tide_r b) {
   return m > 0 ? m : m < 0 ? m + b : m == 0 ? TIDE_M(copysign)(m, a) : m;
 }
 @tk_pow(
-TIDE_FN tide_r tk_pow(tide_r a, tide_r b) { return b == 2 ? a * a : TIDE_M(pow)(a, b); }
+TIDE_FN tide_r tk_pow(tide_r a, tide_r b) {
+  if (b == 0.5) return a < 0 && a * 2 == a ? -a : TIDE_M(sqrt)(a) + 0; /* GCC's vectors forget -inf and -0 */
+  return b == 2 ? a * a : TIDE_M(pow)(a, b);
+}
 @tk_to_int(
 TIDE_FN tide_i tk_to_int(tide_r a) {
   tide_i i = TIDE_R(tk_whole)(a);

@@ -186,4 +186,23 @@ describe("math in kernels", function()
       end
     end
   end)
+
+  -- A loop of nothing else, which compilers make vectors of: GCC then takes x ^ 0.5 for a root.
+  it("is Lua's for constant powers", function()
+    local bases = {}
+    for k = 1, 64 do bases[k] = ({ -inf, -0.0, 4.0, inf, 0.0, -1.0, nan, 2.0 })[k % 8 + 1] end
+    for _, power in ipairs { "0.5", "-0.5", "0.25", "1.5", "3", "4", "-1" } do
+      local f = load("return function(x) return x ^ " .. power .. " end")()
+      for _, dtype in ipairs { "float32", "float64" } do
+        local k = tide.kernel("function(i, x, y) y[i] = x[i] ^ " .. power .. " end", { float = dtype })
+        local x, y = tensor(bases, dtype), tide.zeros(64, { dtype = dtype, device = D.dev })
+        k(64, x, y)
+        if D.compiler then k:wait() end
+        k(64, x, y)
+        for n, v in ipairs(y:totable()) do
+          assert.is_true(near(f(bases[n]), v, false, 1e-6), dtype .. ": " .. bases[n] .. " ^ " .. power .. " is " .. v)
+        end
+      end
+    end
+  end)
 end)
