@@ -12,6 +12,7 @@
 
 local M = ...
 local words = use "kernel/words"
+local dtype_name = use("kernel/specialize.c", "dtype_name")
 local builtin, dtype_of, sizes_of, is_tensor, plain = use("tensor/compose.c", "builtin", "dtype_of", "sizes_of", "is_tensor", "plain")
 local is_lua, set_upvalue, kernel_thread, function_of, parameter = use("kernel/oracle.c", "is_lua", "set_upvalue", "kernel_thread", "function_of", "parameter")
 local to_cpu, totable, tensor, copy_, view, numel, reshape = builtin("cpu", "totable", "tensor", "copy_", "view", "numel", "reshape")
@@ -345,8 +346,9 @@ local function new_run(fn, grid, options, n, args)
   run.block = read_block(run.options.block, #run.sizes)
   if run.options.float ~= nil then
     run.set_float = true
-    run.options_float = replace(text(run.options.float), "tide.", "")
-    if run.options_float ~= "float32" and run.options_float ~= "float64" then refuse(run.options.float, "float", "tide.float32 or tide.float64") end
+    local float = dtype_name(run.options.float, "float")
+    if float ~= "float32" and float ~= "float64" then fail("DtypeError", "interpret: float: got " .. float .. ", expected float32 or float64") end
+    run.options_float = float
   end
   return run
 end

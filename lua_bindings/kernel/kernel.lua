@@ -8,7 +8,7 @@
 
 local M = ...
 local build, finder, types, tidy, cxx, code = use "kernel/build", use "kernel/find", use "kernel/types", use "kernel/tidy", use "kernel/text", use "kernel/code"
-local function_text = use("kernel/source_text.c", "function_text")
+local function_text, objection = use("kernel/source_text.c", "function_text", "objection")
 local dtype_name, env_of, runs_native, kernel_add, specials_ready = use("kernel/specialize.c", "dtype_name", "env_of", "runs_native", "kernel_add", "specials_ready")
 local reduction_of, kernel_new, kernel_drop, default_device = use("kernel/specialize.c", "reduction_of", "kernel_new", "kernel_drop", "default_device")
 local few_blocks = use("kernel/specialize.c", "few_blocks")
@@ -172,6 +172,8 @@ local function compile(self, source, ndim, layout, signature)
     block = default_block(self, ndim), plain = true, reduce = self.reduce }
   local syntax = parse(source)
   local tree = types.infer(syntax, { ndim = ndim, small = small, signature = signature, float = self.float })
+  local refusal = not source.fn and objection((syntax.words[1] == "function" and "return " or "") .. source.text, source.name)
+  if refusal then fail("ValueError", refusal) end -- ours, which say more, went first
   local typed = tidy.tree(tree)
   local made = emit(self, typed, opts)
   made.typed, made.opts, made.source, made.ndim, made.layout = typed, opts, source.chunk, ndim, layout

@@ -293,6 +293,7 @@ local function parameters(f)
     end
     f.params[#f.params + 1] = declare(name(), place)
     if not take(",") then break end
+    if is(")") then wrong("a name") end
   end
   expect(")")
 end
@@ -301,7 +302,7 @@ end
 function_body = function(place, method)
   local f = node("function", place)
   f.params, f.from, f.returns = {}, words[at + 2], 0
-  fn = { outer = fn, loops = {}, node = f }
+  fn = { outer = fn, loops = {}, labels = {}, node = f }
   open_scope()
   if method then f.params[1] = declare("self", place) end
   parameters(f)
@@ -450,6 +451,9 @@ statements["break"] = function() end
 statements["goto"] = function(s) s.name = name() end
 statements["::"] = function(s)
   s.op, s.name = "label", name()
+  local other = fn.labels[s.name]
+  if other then M.fail(chunk, s, "got label '" .. s.name .. "' of line " .. other.line .. " again, expected another name") end
+  fn.labels[s.name] = s
   expect("::")
   open_loop(s) -- to the end of its block
 end
@@ -513,23 +517,27 @@ local ends = { ["end"] = true, ["else"] = true, ["elseif"] = true, ["until"] = t
 
 -- A label holds the rest of its block like a loop does.
 block = function()
-  local list, labels = {}, 0
+  local list = {}
   while not ends[kind()] do
     if not take(";") then
       local s = statement()
-      if s.op == "label" then labels = labels + 1 end
       list[#list + 1] = s
       if s.op == "return" then break end
     end
   end
-  for _ = 1, labels do close_loop() end
+  for k = 1, #list do
+    if list[k].op == "label" then
+      fn.labels[list[k].name] = nil
+      close_loop()
+    end
+  end
   return list
 end
 
 -- ---- a text, or a function within one ----
 
 local function begin(list, n, file)
-  words, at, chunk, scope, fn, depth = list, 1, file, nil, { loops = {}, node = { returns = 0 } }, 0
+  words, at, chunk, scope, fn, depth = list, 1, file, nil, { loops = {}, labels = {}, node = { returns = 0 } }, 0
   words[n + 1], words[n + 2] = "end of text", ""
   words[n + 3], words[n + 4] = words[n - 1] or 1, words[n] or 1
   open_scope()

@@ -197,4 +197,17 @@ static int script_function_in(lua_State *L) {
   return lua_pushboolean(L, is_text_of(L, 1, name)), 1;
 }
 
-const luaL_Reg ltide_kernel_texts[] = LTIDE_SCRIPT(function_text, function_in);
+/* objection(text, name): why Lua's compiler refuses a text; nil: it does not, or only by a limit of its own. */
+static int script_objection(lua_State *L) {
+  const char *name = lua_pushfstring(L, "=%s", lua_tostring(L, 2));
+  if (LUA_VERSION_NUM < 504 || !luaL_loadbufferx(L, lua_tostring(L, 1), lua_rawlen(L, 1), name, "t"))
+    return lua_pushnil(L), 1;
+  const char *why = lua_tostring(L, -1), *end = strstr(why, " near ");
+  for (const char *const *limit = (const char *const[]){"too ", "overflow", NULL}; *limit; limit++) {
+    const char *found = strstr(why, *limit);
+    if (found && (!end || found < end)) return lua_pushnil(L), 1;
+  }
+  return 1;
+}
+
+const luaL_Reg ltide_kernel_texts[] = LTIDE_SCRIPT(function_text, function_in, objection);

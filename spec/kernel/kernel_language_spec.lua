@@ -421,6 +421,9 @@ local refused = {
   { "function(i, x) local v = tide.quat(1, 2, 3, 4) * tide.vec3(1) end", "q:rotate(v) turns a vector" },
   { "function(i, x) break end", "got break outside of a loop" },
   { "function(i, x) goto nowhere end", "got goto nowhere, expected a label" },
+  { "function(i, x) ::here:: x[i] = 1\n::here:: end", "2:1: got label 'here' of line 1 again, expected another name" },
+  { "function(i, x) ::here:: for k = 1, 3 do ::here:: x[i] = k end end", "got label 'here' of line 1 again" },
+  { "function(i, x, ) x[i] = 1 end", "got ')', expected a name" },
   { "function(i, x) for k = 1, 3, 0 do end end", "got a step of 0" },
   { "function(i, x, ...) end", "got ..., expected parameters that have names" },
   { "function(i, x) if x[i] = 3 then end end", "1:24: got '=', expected 'then': equality is written ==" },
@@ -489,5 +492,28 @@ describe("an error of a kernel's text", function()
       assert.is_truthy(e.message:find(want, 1, true), text .. "\n" .. e.message .. "\nhas no " .. want)
     end
     D.eq({ 0, 0, 0 }, x)
+  end)
+
+  -- LuaJIT's compiler refuses operators of Lua 5.4, so it is not asked.
+  local it_of_lua = load "return 1 // 1" and it or pending
+  it_of_lua("refuses where nothing runs what Lua refuses", function()
+    for text, want in pairs {
+      ["function(i, x) if false then break end end"] = "break outside loop at line 1",
+      ["  function(i, x) if false then goto away end end"] = "no visible label 'away'",
+      ["function(i, x) goto on local y = 1 ::on:: x[i] = 1 end"] = "jumps into the scope of local 'y'",
+      ["return function(i, x) if false then x[i] = ... end end"] = "cannot use '...'",
+    } do
+      local e = D.raises("ValueError", function() tide.kernel(text)(3, x) end)
+      assert.is_truthy(e.message:find(want, 1, true), e.message)
+    end
+    local lines = { "function(i, x)" } -- a limit of Lua's compiler is none of a kernel's
+    for k = 1, 250 do lines[#lines + 1] = "local a" .. k .. " = i + " .. k end
+    tide.kernel(table.concat(lines, "\n") .. " x[i] = a250 end")(3, x)
+    D.eq({ 251, 252, 253 }, x)
+    for _, text in ipairs { "function(i, x) do ::on:: end do goto on ::on:: x[i] = 1 end end",
+      "function(i, x) ::on:: local function f() ::on:: return 1 end x[i] = f() end" } do
+      tide.kernel(text)(3, x)
+      D.eq({ 1, 1, 1 }, x)
+    end
   end)
 end)
