@@ -95,12 +95,13 @@ char tide__elements_kind(tide_dtype dtype) {
 }
 
 /* Product of the sizes and the bytes of one, or an error: more than there are. */
-static tide_status count_elements(int64_t *numel, const tide__source *s, const tide__elements *e, const int64_t *size,
+static tide_status count_elements(int64_t *numel, tide__source *s, const tide__elements *e, const int64_t *size,
                                   int ndim) {
   int64_t n = tide__size_product(size, ndim), bytes = tide__size_mul(n, e->bytes);
   if (bytes > s->left)
-    return tide__source_fail(s, "got the shape %s of %d bytes each, expected it to fit in the %lld bytes there are",
-                             tide__shape_text(size, ndim), e->bytes, (long long)s->left);
+    return tide__source_foreign(
+        s, tide__source_fail(s, "got the shape %s of %d bytes each, expected it to fit in the %lld bytes there are",
+                             tide__shape_text(size, ndim), e->bytes, (long long)s->left));
   *numel = n;
   return TIDE_OK;
 }

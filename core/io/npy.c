@@ -52,8 +52,7 @@ static tide_status get_text(reader *h, char *out, size_t room) {
 /* "<f4": byte order, kind, bytes. */
 static tide_status get_descr(reader *h) {
   char text[64];
-  if (*skip_blanks(h) == '[')
-    return tide__source_foreign(h->source, tide__source_fail(h->source, "got records, expected numbers"));
+  if (*skip_blanks(h) == '[') return tide__source_fail(h->source, "got records, expected numbers");
   TIDE_TRY(get_text(h, text, sizeof text));
   const char *t = text;
   char order = *t && strchr("<>|=", *t) ? *t++ : '=';
@@ -62,14 +61,11 @@ static tide_status get_descr(reader *h) {
   for (; *t >= '0' && *t <= '9' && e.bytes < 100; t++) e.bytes = 10 * e.bytes + (*t - '0');
   e.swap = order == '>' && e.bytes > 1;
   if (e.kind == 'O')
-    return tide__source_foreign(
-        h->source, tide__source_fail(h->source, "got Python's objects, which are never read, expected numbers"));
+    return tide__source_fail(h->source, "got Python's objects, which are never read, expected numbers");
   if (*t || e.kind == 'B' || !tide__elements_find(&e))
-    return tide__source_foreign(h->source,
-                                tide__source_fail(h->source,
-                                                  "got the type '%s', expected bool, integers, floats up to 8 bytes or "
-                                                  "complex numbers up to 16",
-                                                  text));
+    return tide__source_fail(
+        h->source, "got the type '%s', expected bool, integers, floats up to 8 bytes or complex numbers up to 16",
+        text);
   h->elements = e;
   return TIDE_OK;
 }
@@ -82,9 +78,7 @@ static tide_status get_shape(reader *h) {
     for (; *h->at >= '0' && *h->at <= '9'; h->at++) n = tide__size_add(tide__size_mul(n, 10), *h->at - '0');
     if (h->at == digits) return broken(h, "a size");
     if (n == INT64_MAX) return tide__source_fail(h->source, "a size of its shape is too large");
-    if (h->ndim == TIDE_MAX_DIMS)
-      return tide__source_foreign(h->source,
-                                  tide__source_fail(h->source, "got more than %d dimensions", TIDE_MAX_DIMS));
+    if (h->ndim == TIDE_MAX_DIMS) return tide__source_fail(h->source, "got more than %d dimensions", TIDE_MAX_DIMS);
     h->size[h->ndim++] = n;
     if (*h->at == 'L') h->at++; /* Python 2's */
     if (!take(h, ',') && *h->at != ')') return broken(h, "a shape");
@@ -142,12 +136,14 @@ static tide_status get_head(char **out, tide__source *s) {
   return status;
 }
 
+/* A head that cannot be read is of no form that tide has. */
 tide_status tide__npy_read(tide_tensor **out, tide__source *s) {
   char *text = NULL;
-  TIDE_TRY(get_head(&text, s));
-  reader h = {.source = s, .at = text};
-  tide_status status = get_dict(&h);
+  reader h = {.source = s};
+  tide_status status = get_head(&text, s);
+  if (status == TIDE_OK) h.at = text, status = get_dict(&h);
   free(text);
+  if (status == TIDE_FILE) return tide__source_foreign(s, status);
   return status == TIDE_OK ? tide__elements_read(out, s, &h.elements, h.size, h.ndim, h.fortran) : status;
 }
 

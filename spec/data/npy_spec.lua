@@ -280,6 +280,10 @@ describe("npz", function()
     { "deep", { bytes = npy("|i1", ("1, "):rep(13), "x") }, "12 dimensions" },
     { "big", { bytes = npy("<u8", "1,", ("\xff"):rep(8)) }, "uint64" },
     { "notes.txt", { bytes = "any text", name = "notes.txt" }, "no array" }, { "a/", { bytes = "", name = "a/" }, "no array" },
+    { "nothing_at_all", { bytes = "" }, "too early" }, { "words_alone", { bytes = "some text, no array" }, "first bytes" },
+    { "later", { bytes = "\x93NUMPY\4\0" .. ("x"):rep(80) }, "version 4.0" }, { "cut", { bytes = one:sub(1, 40) }, "got a head of" },
+    { "short", { bytes = npy("|i1", "100,", "x") }, "expected it to fit" },
+    { "set", { bytes = npy("|i1", "1,", "x", { head = "{'descr', 'shape'}\n" }) }, "once each" },
     { "npy", { bytes = "", name = "npy" }, "no array" }, { "secret", { bytes = one, flags = 1, size = 3 }, "encrypted" },
     { "zstd", { bytes = "1234", method = 93, size = 200 }, "compression 93" }, { "text.npy", { bytes = "1", method = 12, name = "text.npy.npy", size = 9 }, "compression 12" } }
 
@@ -418,7 +422,7 @@ describe("npz", function()
     local bytes = F.content()
     local at = bytes:find("PK\1\2", 1, true)
     F.put(bytes:sub(1, at + 23) .. string.pack("<I4", (4 << 20) + 128 - 7) .. bytes:sub(at + 28))
-    F.refused("expected it to fit", tide.load_npz)
+    F.refused("expected it to fit", function() return tide.load_npz(F.path).a or tide.load_npz(F.path).b end)
     F.put(bytes:sub(1, at + 23) .. string.pack("<I4", (4 << 20) + 128 + 7) .. bytes:sub(at + 28))
     F.refused("behind its array", tide.load_npz)
   end)
