@@ -219,18 +219,23 @@ end
 -- The names of the session's local variables, as keys.
 function M.prompt_locals() return kept end
 
--- As "return text" if that works, else as it is. help matmul, ?matmul and matmul?, which are no Lua, ask for help. Where the
--- text begins as no statement does, as 2**3, the error is the one of an expression.
+-- The text as it is. Where it begins as no statement does, as 2**3, the error is the one of an expression.
+local function load_text(text)
+  local chunk, e = load_chunk(text)
+  local first = e and match(e, ":1: unexpected symbol near '([^']+)'$")
+  if not first or sub(match(text, "^%s*(.*)"), 1, #first) ~= first then return chunk, e end
+  local _, wrong = load_chunk("return " .. text)
+  return nil, wrong and not match(wrong, "<eof>$") and wrong or e
+end
+
+-- As "return text" if that works, else as it is. help matmul, ?matmul and matmul?, which are no Lua, ask for help.
 function M.prompt_load(text)
   local name = match(text, "^%s*help%s+([%a_][%w_.:]*)%s*$") or match(text, "^%s*%?%s*([%a_][%w_.:]*)%s*$")
     or match(text, "^%s*([%a_][%w_.:]*)%s*%?%s*$")
   if name then text = "help '" .. match(name, "[^:]*$") .. "'" end
-  local chunk, wrong = load_chunk("return " .. (sub(text, 1, 1) == "=" and sub(text, 2) or text))
+  local chunk = load_chunk("return " .. (sub(text, 1, 1) == "=" and sub(text, 2) or text))
   if chunk then return chunk end
-  local statement, e = load_chunk(text)
-  local first = e and match(e, ":1: unexpected symbol near '([^']+)'$")
-  if first and sub(match(text, "^%s*(.*)"), 1, #first) == first and not match(wrong, "<eof>$") then e = wrong end
-  return statement, e
+  return load_text(text)
 end
 
 -- quit, exit, with blanks or empty brackets: the words that people try first. A variable of that name is one.
@@ -536,7 +541,7 @@ function M.cell_load(text)
     chunk = load_result(sub(text, 1, starts[i] - 1), sub(text, starts[i]))
     if chunk then return chunk end
   end
-  return load_chunk(text)
+  return load_text(text)
 end
 
 -- M.cell_complete(text): the word before the end of the text, and the names that it may become, each on a line.

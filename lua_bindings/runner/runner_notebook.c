@@ -14,6 +14,7 @@
 
 #include "repl.h"
 #include "runner.h"
+#include "call/did_you_mean.h"
 #include "call/script.h"
 #include "call/each.h"
 #include "call/handle.h"
@@ -112,7 +113,11 @@ static void run_cell(lua_State *L, const char *name) {
   if (text[0] == ':' && text[1] != ':') return (void)repl_command(L, text);
   repl_name_chunks(name);
   repl_call(L, "runner/repl.cell_load", 1);
-  if (!lua_isfunction(L, 1)) return reply_error(L);
+  if (!lua_isfunction(L, 1)) {
+    const char *message = lua_tostring(L, -1);
+    lua_pushfstring(L, "%s%s", message, ltide_lua_hint(L, message));
+    return reply_error(L);
+  }
   lua_settop(L, 1);
   if (repl_run_function(L) != LUA_OK) return reply_error(L);
   int n = lua_gettop(L);

@@ -64,8 +64,8 @@ def check_cells():
         "io.stderr:write('warn\\n')\nlocal function f(v)\n  error('deep ' .. v)\nend\nf(1)", "x +", "tide.plot({1, 2, 3}, {width = 200, height = 120})",
         "tide.rand(8, 8):imshow()\nprint 'after'", "io.read()", "local k = tide.kernel(function(i, x) return x[i] + 1 end)\nk(2, x)",
         ":mem", "undefined_name", "print('\\27]tide no mark')", "tide.ones(2):imshow({text = true})",
-        "for i in tide.progress(3, 'train') do end", "os.exit(3)", "x")
-    hello, number, hidden, loop, failing, syntax, plot, image, nothing, kernel, memory, undefined, mark, _, bar, ended, anew = cells
+        "for i in tide.progress(3, 'train') do end", "2**3", "os.exit(3)", "x")
+    hello, number, hidden, loop, failing, syntax, plot, image, nothing, kernel, memory, undefined, mark, _, bar, power, ended, anew = cells
     expect(hello[0].output_type == "stream" and hello[0].text == "hello\n", hello)
     expect(hello[1].output_type == "execute_result" and hello[1].data["text/plain"] == "tensor([3., 3.])", hello)
     expect(text_of(number) == "2.0", number)
@@ -75,6 +75,7 @@ def check_cells():
     expect(failing[1].evalue == "In [5]:3: deep 1", failing)
     expect(any("In [5]:5: in upvalue 'cell'" in line for line in failing[1].traceback), failing)
     expect(syntax[0].evalue.startswith("In [6]:1: "), syntax)
+    expect(power[0].evalue.endswith("Lua has no **: a power is x ^ 2"), power)
     for outputs in (plot, image):
         png = base64.b64decode(outputs[0].data["image/png"])
         expect(outputs[0].output_type == "display_data" and png[:4] == b"\x89PNG", outputs)
