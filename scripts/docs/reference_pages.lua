@@ -25,12 +25,19 @@ local function split_signatures(text, signatures)
   end
 end
 
-local function params_of(row)
+-- The types of a parameter: names of classes are links to their entries.
+local function linked_types(types, link)
+  local out = {}
+  for kind in types:gmatch "[^|]+" do out[#out + 1] = link(kind:match "^[%w_.]+$", kind) or escape(kind) end
+  return table.concat(out, " or ")
+end
+
+local function params_of(row, link)
   local out = {}
   for i, p in ipairs(row.params or {}) do
     local receiver = i == 1 and row.signature:find("^" .. p.name .. ":")
     if not receiver and p.type ~= "any" then
-      local kind = p.choices and "`'" .. table.concat(p.choices, "'`, `'") .. "'`" or escape((p.type:gsub("|", " or ")))
+      local kind = p.choices and "`'" .. table.concat(p.choices, "'`, `'") .. "'`" or linked_types(p.type, link)
       local rest = p.option and "option" or p.optional and "optional" or "required"
       if p.default then rest = rest .. ", default `" .. p.default .. "`" end
       out[#out + 1] = ("| `%s` | %s | %s |"):format(p.name, kind, rest)
@@ -96,6 +103,61 @@ local function links_of(uses, name)
   return #out > 0 and "Used in " .. table.concat(out, "; ") .. ".\n" or nil
 end
 
+-- ---- related entries ----
+
+local most_related = 6
+
+local function name_in(heading) return heading:match "[^.:]+$" end
+
+-- The headings that a text mentions as code: tide.sum, x:sum, sum(...), load_csv.
+local function mentioned(text, at)
+  local out = {}
+  for before, name, behind in (" " .. text .. " "):gmatch "([^%a_]?[^%a_])([%a_][%w_.]*)%f[^%w_.]([^%w_.]?)" do
+    local plain = name:gsub("^tide%.", ""):gsub("%.$", "")
+    local is_code = plain ~= name:gsub("%.$", "") or before:sub(-1) == ":" and before:find "^[%w)]" or behind == "(" or plain:find "_"
+    if is_code and at[plain] then out[plain] = true end
+  end
+  return out
+end
+
+-- Names of one family: max, argmax and cummax; load_csv and save_csv; Stream:wait_event and Event:wait.
+local function is_family(a, b)
+  a, b = name_in(a), name_in(b)
+  local more_a, more_b = a:match "^%a+_(.+)$", b:match "^%a+_(.+)$"
+  if more_a and more_a == more_b then return true end
+  local short, long = #a < #b and a or b, #a < #b and b or a
+  return #short > 2 and long:find(short, 1, true) ~= nil and #long - #short <= 3
+end
+
+-- Adds to each entry the headings of related ones: entries that it mentions, that mention it, and its family on the page;
+-- where there are none, its neighbors in the table of functions.
+local function relate(group, at)
+  for k, entry in ipairs(group.order) do
+    local rank = {}
+    for _, row in ipairs(entry.rows) do
+      for heading in pairs(mentioned(row.text, at)) do rank[heading] = 1 end
+    end
+    for _, other in ipairs(group.order) do
+      if is_family(entry.heading, other.heading) then rank[other.heading] = rank[other.heading] or 3 end
+      for _, row in ipairs(other.rows) do
+        if mentioned(row.text, at)[entry.heading] then rank[other.heading] = rank[other.heading] or 2 end
+      end
+    end
+    rank[entry.heading] = nil
+    for _, i in ipairs(next(rank) and {} or { k - 1, k + 1 }) do
+      local other = group.order[i]
+      if other and other.rows[1].noun == entry.rows[1].noun and other.rows[1].path == entry.rows[1].path then rank[other.heading] = 4 end
+    end
+    entry.related = {}
+    for heading in pairs(rank) do table.insert(entry.related, heading) end
+    table.sort(entry.related, function(a, b)
+      if rank[a] ~= rank[b] then return rank[a] < rank[b] end
+      return #a < #b or #a == #b and a < b
+    end)
+    for i = #entry.related, most_related + 1, -1 do entry.related[i] = nil end
+  end
+end
+
 -- The examples of a folder of pages: {[heading] = the block of code and the block of its output}.
 local function read_examples(folder)
   local examples = {}
@@ -145,12 +207,18 @@ return function(rows, groups, manual, examples)
       table.insert(entry.rows, row)
     end
   end
+  for _, entry in pairs(at) do entry.page = assert(group_of[entry.rows[1].noun or entry.rows[1].path:find "^tide%.errors" and "error" or entry.rows[1].path]).file end
+  local function link(heading, text)
+    local entry = heading and at[heading:gsub("^tide%.", "")]
+    return entry and ("[`%s`](%s.md#%s)"):format(text, entry.page, slug(entry.heading))
+  end
   local uses, shown_examples, places = uses_of(manual), 0, {}
   examples = read_examples(examples)
   local entries, index = 0, { "# Reference\n\nEvery public name, grouped by what you want to do. At the prompt `help 'name'` shows the same entry.\n",
     "| page | what is on it | names |\n| --- | --- | --- |" }
   local toc = {}
   for _, group in ipairs(groups) do
+    relate(group, at)
     table.sort(group.order, function(a, b) -- functions, then the methods of classes
       local method, other = a.heading:find ":" ~= nil, b.heading:find ":" ~= nil
       if method ~= other then return other end
@@ -179,8 +247,11 @@ return function(rows, groups, manual, examples)
         shown_examples = shown_examples + 1
       end
       for i, sentence in ipairs(details) do out[#out + 1] = "- " .. escape(sentence) .. (i == #details and "\n" or "") end
-      local params = params_of(entry.rows[1])
+      local params = params_of(entry.rows[1], link)
       if params then out[#out + 1] = params end
+      local related = {}
+      for i, heading in ipairs(entry.related) do related[i] = link(heading, heading) end
+      if related[1] then out[#out + 1] = "See also " .. table.concat(related, ", ") .. ".\n" end
       local links = not entry.heading:find ":" and links_of(uses, entry.heading)
       if links then out[#out + 1] = links end
     end

@@ -156,6 +156,9 @@ describe("the reference", function()
       local elsewhere = row.name == "ffi" or row.path:find "^tide%.ffi"
       if row.name:sub(1, 1) ~= "_" and not elsewhere then assert.is_true(headings[heading], row.path .. "." .. row.name) end
     end
+    assert.is_truthy(read("reference/sort.md"):find("See also [`sort`](sort.md#sort).", 1, true))
+    assert.is_truthy(read("reference/streams.md"):find("| `s` | [`tide.cuda.Stream`](streams.md#cudastream) | ", 1, true))
+    assert.is_truthy(read("reference/torch_names.md"):find("\n| `greater`, `greater_equal`, `less`, `less_equal`, `not_equal` | use gt, ge, lt, le, ne |\n", 1, true))
     assert.is_truthy(read("reference/elsewhere.md"):find("`autograd`.- | tide has no autograd: write"))
     assert.is_truthy(read("tide.1"):find(".SH OPTIONS", 1, true))
     assert.is_truthy(read("tide.1"):find(".B TIDE_KERNEL_CACHE=0", 1, true))
