@@ -195,6 +195,7 @@ const char *ltide_arg_hint(lua_State *L, int arg, const char *expected) {
   method = arg == 1 && wants_tensor ? method_name(ltide_row_running(L)) : NULL;
   if (lua_getstack(L, 0, &ar)) lua_getinfo(L, "n", &ar);
   if (ar.namewhat && !strcmp(ar.namewhat, "metamethod")) return "";
+  if (method && !strcmp(method, "log") && lua_type(L, arg) == LUA_TSTRING) return "; tide.note writes a line of a log";
   bool is_number = wants_tensor && lua_type(L, arg) == LUA_TNUMBER && !strstr(expected, "number");
   if (method)
     return lua_pushfstring(L, "; a method is called with a colon: x:%s(...)%s", method,
