@@ -352,8 +352,17 @@ local function last_name(query)
   return query
 end
 
+-- The entry of " sum ", "sum(x)", "SUM", "torch.sum" or "tide.Tensor.sum".
+local function loosely(query)
+  local bracket = find(query, "(")
+  local list = words(bracket and sub(query, 1, bracket - 1) or query)
+  if list[2] or not list[1] then return nil end
+  return exact(list[1]) or exact(lower(list[1])) or last_name(list[1]) ~= list[1] and exact(last_name(list[1])) or nil
+end
+
 local function of_name(query)
-  local out = exact(query)
+  if not words(query)[1] then return overview() end
+  local out = exact(query) or loosely(query)
   if out then return out end
   local hint = instead(last_name(query)) or instead(query) or instead(replace(query, " ", "_"))
   for _, part in next, words(replace(query, ".", " ")) do hint = hint or instead(part) end -- "torch.nn.LSTM"

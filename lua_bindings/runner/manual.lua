@@ -232,10 +232,12 @@ end
 local most_near = 5
 
 local function has_all(text, query)
-  for word in gmatch(query, "%w+") do
+  local n = 0
+  for word in gmatch(query, "[%w\128-\255]+") do
     if #word > 2 and not has_word(text, word) then return false end
+    if #word > 2 then n = n + 1 end
   end
-  return #query > 2
+  return n > 0
 end
 
 -- The first section of the page that has all words of the query in its heading, or in its text: the heading.

@@ -86,6 +86,8 @@ describe("help", function()
     assert.matches("^See:\n.*\n  tide%.load_csv .*\nAlso: ", tide.help "read")
     has(tide.help "moving average", "x:unfold(1, n, 1):mean(2)")
     has(tide.help "torch.nn.LSTM", "torch.nn.LSTM: tide has no networks")
+    for _, form in ipairs { " sum ", "sum()", "x:sum(2)", "SUM", "torch.sum", "tide.Tensor.sum" } do assert.are.equal(tide.help "sum", tide.help(form), form) end
+    for _, form in ipairs { "", " " } do assert.are.equal(tide.help(), tide.help(form)) end
     has(tide.help "magic eigenvalues", "eig")
     local masks = tide.help "mask"
     assert.is_true(masks:find("masked_fill", 1, true) < #masks / 2, masks)
@@ -209,6 +211,7 @@ describe("pages of the manual", function()
     has(D.run { "-h", "jupyter" }, "nothing is known of 'jupyter'\n\nManual:\n  help 'start/notebook'  Notebooks")
     has(D.run { "-h", "remove noise" }, "help 'howto/signals'  Signals and numbers: Remove noise")
     lacks(D.run { "-h", "sum" }, "Manual:")
+    has(select(2, D.run { "-h", "%s%d" }), "nothing is known of '%s%d'")
   end)
 
   it("show a table that is too wide for the terminal as a list", function()
