@@ -113,10 +113,10 @@ const char *ltide_global_hint(lua_State *L, const char *name, int more) {
   return near.name ? lua_pushfstring(L, ", did you mean '%s'?", near.name) : "";
 }
 
-/* A global that is none, where modules have a function of that name; or a number's function that got a tensor. */
+/* A global that is none, and what may be meant; or a number's function that got a tensor. */
 static const char *function_hint(lua_State *L, const char *message) {
-  const char *name = quoted(L, message, "call a nil value (global '"), *hint = name ? module_hint(L, name) : NULL;
-  if (hint) return hint;
+  const char *name = quoted(L, message, "nil value (global '");
+  if (name) return ltide_global_hint(L, name, 0);
   name = strstr(message, "number expected, got tide.Tensor") ? quoted(L, message, " to '") : NULL;
   if (name && ltide_has_function(L, "tide", name))
     return lua_pushfstring(L, "; tide.%s takes tensors, x:item() is the number of one element", name);

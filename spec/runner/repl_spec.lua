@@ -51,7 +51,8 @@ describe("the prompt", function()
       { "x.item + 1", "x:item()" }, { "x:repeat(2)", "x:tile" }, { "x:and(x)", "x:logical_and" },
       { "(x == 1):sum()", "x:eq(y)" }, { "(x == 1) * 3", "x:eq(y)" }, { "y = [1, 2]", "{1, 2, 3}" }, { "'a' + 'b'", "joined by .." },
       { "'a' .. x.shape", "tostring(x.shape)" }, { "enumerate(x)", "ipairs(list)" }, { "y = {keepdim = True}", "stdin:1: undefined global 'True'; Lua's word is true\n" },
-      { "help matmul", "batches broadcast" }, { "?matmul", "batches broadcast" }, { "x:matmul?", "batches broadcast" }, { "no_such(1)", "(global 'no_such')\n" },
+      { "help matmul", "batches broadcast" }, { "?matmul", "batches broadcast" }, { "x:matmul?", "batches broadcast" }, { "no_such(1)", "(global 'no_such')\n" }, { "pritn(1)", "did you mean 'print'?" },
+      { "mth.sqrt(2)", "did you mean 'math'?" },
     }
     for _, case in ipairs(cases) do
       local text, code = session("x = tide.ones(2, 3)\n" .. case[1] .. "\nprint('go' .. 'on')\n")
