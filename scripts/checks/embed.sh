@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds scripts/examples/embed against an installed tree, by CMake's package or by pkg-config, as C and as C++ without
-# exceptions and run-time types, and runs each program on the CPU and on two simulated devices.
+# exceptions and run-time types, and runs each program on the CPU and on two simulated devices. By pkg-config it also
+# compiles the C of the manual's pages, each block as the body of a function of a host that has all of tide's headers.
 # usage: embed.sh cmake|pkgconfig PREFIX WORK
 set -eu
 way=$1 prefix=$2 work=$3
@@ -61,7 +62,23 @@ reload() { # language devices
   return 1
 }
 
+pages() {
+  local page file=$work/page.c
+  for page in "$source"/../../docs/manual/*/*.md; do
+    grep -q '^```c$' "$page" || continue
+    {
+      printf '#include <%s>\n' lua.h lauxlib.h tide/tide.h tide/tide_lua.h
+      echo 'int page(lua_State *L) {'
+      awk '/^```/{code = /^```c$/; next} code' "$page"
+      echo 'return 0; }'
+    } >"$file"
+    # shellcheck disable=SC2046
+    cc -std=c11 -fsyntax-only -Wall -Werror -Wno-unused $(pkg-config --cflags tide lua5.4) "$file" || { echo "embed: the C of $page does not compile" && return 1; }
+  done
+}
+
 failed=0
+[ "$way" = cmake ] || PKG_CONFIG_PATH="$prefix/lib/pkgconfig" pages || failed=1
 for language in C CXX; do
   build $language
   for devices in 0 2; do
