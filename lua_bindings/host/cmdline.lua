@@ -94,7 +94,9 @@ function M.parse(parser, args)
     local word = rawget(args, i)
     if type(word) ~= "string" and type(word) ~= "number" then refuse(word, "args", "strings") end
     word, i = text(word), i + 1
-    if ended or sub(word, 1, 2) ~= "--" then
+    local second = sub(word, 2, 2)
+    local is_short = sub(word, 1, 1) == "-" and (second >= "a" and second <= "z" or second >= "A" and second <= "Z") -- not -3, nor -
+    if ended or sub(word, 1, 2) ~= "--" and not is_short then
       result[#result + 1] = word
     elseif word == "--" then
       ended = true
@@ -102,10 +104,11 @@ function M.parse(parser, args)
       leave(M.help(parser))
       return {} -- the program has an os.exit that returns
     else
-      local name = sub(word, 3, (find(word, "=") or 0) - 1)
-      local o, meant = by_name[name], nil
+      local dashes = is_short and "-" or "--"
+      local name = sub(word, rawlen(dashes) + 1, (find(word, "=") or 0) - 1)
+      local o, meant = not is_short and by_name[name], nil
       if not o then meant = near_option(name, options) end
-      if not o then misuse("unknown option --" .. name .. (meant and ", did you mean --" .. meant .. "? --help" or "; --help") .. " lists them") end
+      if not o then misuse("unknown option " .. dashes .. name .. (meant and ", did you mean --" .. meant .. "? --help" or "; --help") .. " lists them") end
       result[o.key], i = value_of(o, word, args, i)
     end
   end

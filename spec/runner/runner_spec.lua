@@ -384,7 +384,7 @@ describe("the runner", function()
       local args = line:parse(arg)
       print(args.steps, #args)]]
     for _, case in ipairs { { "--step=30", "unknown option --step, did you mean --steps?" }, { "--stpes", "did you mean --steps?" }, { "--qui", "did you mean --quiet?" },
-      { "--nothing=5", "unknown option --nothing" }, { "--steps=x", "--steps: got 'x', expected an integer" }, { "--rate=1e", "--rate: got '1e', expected a number" },
+      { "--nothing=5", "unknown option --nothing" }, { "-n", "unknown option -n, did you mean --name?" }, { "-steps=3", "unknown option -steps, did you mean --steps?" }, { "--steps=x", "--steps: got 'x', expected an integer" }, { "--rate=1e", "--rate: got '1e', expected a number" },
       { "--steps", "--steps expects a value" }, { "--quiet=1", "--quiet takes no value" } } do
       local out, err, code = D.run { path, case[1] }
       assert.are.equal(2, code, err)
@@ -394,6 +394,7 @@ describe("the runner", function()
       assert.are.equal(1, select(2, err:gsub("\n", "")))
     end
     assert.are.equal("5\t2\n", (D.run { path, "--steps", "5", "a", "--", "--steps" }))
+    assert.are.equal("10\t4\n", (D.run { path, "-3", "-", "-.5", "--", "-n" }))
     assert.are.equal(0, (select(3, D.run { path, "--help" })))
     os.remove(path)
     -- caught, it is an error as any other, and what fails afterwards is no wrong option
