@@ -206,7 +206,7 @@ vectors)_spec")
 # Simulated devices leave out what is the same on each device, so that the CPU's suite has it: texts, files, the prompt;
 # under ASan also values of loops and formats, as a simulated device computes with the CPU's.
 set(specs_of_sim ${all_specs})
-list(FILTER specs_of_sim EXCLUDE REGEX "/(chunks|cpu_memory|help|note|progress|repl|rows|runner)_spec")
+list(FILTER specs_of_sim EXCLUDE REGEX "/(chunks|cpu_memory|help|note|notebook|progress|repl|rows|runner)_spec")
 if(TIDE_SANITIZE STREQUAL "thread")
   set(specs_of_sim ${specs_of_devices})
 elseif(TIDE_SANITIZE)
