@@ -619,6 +619,38 @@ t.combinations(v, m) -- ValueError: combinations: r: got -9223372036854775808, e
 t.vander(v, m) -- ValueError: vander: n: got -9223372036854775808, expected at least 0
 x:index_select(1, ix { m }) -- IndexError: index: value out of range in an index tensor, got -9223372036854775808, expected 1 to 2 or -2 to -1
 x:take(ix { M }) -- IndexError: index: value out of range in an index tensor, got 9223372036854775807, expected 1 to 6 or -6 to -1
+x:polygamma('2') -- ArgumentError: polygamma: n: got string '2', expected an integer
+t.polygamma('2', x) -- ArgumentError: polygamma: x: got string '2', expected a tensor or a number; a method is called with a colon: x:polygamma(...)
+x:narrow(2, '1', 1) -- ArgumentError: narrow: start: got string '1', expected an integer
+x:narrow('2', 1, 1) -- ArgumentError: narrow: dim: got string '2', expected an integer
+x:select(2, '1') -- ArgumentError: select: index: got string '1', expected an integer
+x:slice(2, 1, '2') -- ArgumentError: slice: last: got string '2', expected an integer
+x:topk('1') -- ArgumentError: topk: k: got string '1', expected an integer
+x:chunk('2') -- ArgumentError: chunk: n: got string '2', expected an integer
+x:roll('1', 1) -- ArgumentError: roll: shifts: got string '1', expected an integer
+x:sum('1') -- ArgumentError: sum: dim: got string '1', expected an integer
+x:view('6') -- ArgumentError: view: sizes: got string '6', expected an integer
+x:pad({ '1', 1 }) -- ArgumentError: pad: pad: got string '1', expected an integer
+t.zeros('3') -- ArgumentError: zeros: sizes: got string '3', expected an integer
+t.eye('2') -- ArgumentError: eye: n: got string '2', expected an integer
+t.arange('3') -- ArgumentError: arange: stop: got string '3', expected a number or a boolean
+t.linspace(0, 1, '3') -- ArgumentError: linspace: n: got string '3', expected an integer
+t.linspace('0', 1, 3) -- ArgumentError: linspace: a: got string '0', expected a number
+t.randperm('3') -- ArgumentError: randperm: n: got string '3', expected an integer
+t.full({ 2 }, '1') -- ArgumentError: full: value: got string '1', expected a number or a boolean
+t.full({ '2' }, 1) -- ArgumentError: full: sizes: got string '2', expected an integer
+t.manual_seed('1') -- ArgumentError: manual_seed: seed: got string '1', expected an integer
+x:clamp('0') -- ArgumentError: clamp: min: got string '0', expected a tensor or a number
+x:pow('2') -- ArgumentError: pow: b: got string '2', expected a tensor or a number
+x:add('1') -- ArgumentError: add: y: got string '1', expected a tensor or a number
+x + '1' -- ArgumentError: add: y: got string '1', expected a tensor or a number
+x[{ '1', 2 }] -- ArgumentError: index: key: got string '1', expected an integer, a range {first, last [, step]}, {} or a tensor
+x[{ { '1', 2 } }] -- ArgumentError: index: range: got string '1', expected an integer
+L.matrix_power(ones(2, 2), '2') -- ArgumentError: matrix_power: n: got string '2', expected an integer
+F.rfft(x, { n = '2' }) -- ArgumentError: rfft: n: got string '2', expected an integer
+x:repeat_interleave('2') -- ArgumentError: repeat_interleave: n: got string '2', expected an integer
+t.one_hot(ix { 1, 2 }, '3') -- ArgumentError: one_hot: num_classes: got string '3', expected an integer
+x:round({ decimals = '1' }) -- ArgumentError: round: decimals: got string '1', expected a number
 ]==]
 
 -- Fresh operands for each row: x [2, 3], v [3], s without dims, e without elements, c complex, b bool; m and M are the ends
