@@ -107,6 +107,25 @@ static void deferred_releases(void) {
   tide_shutdown();
 }
 
+/* A pool ends with its last reference, also if a request in it went down the ladder: the next new segment finds its
+ * memory given back. */
+static void pool_of_a_climb(void) {
+  tide_mempool *pool = NULL;
+  begin();
+  OK(tide_mempool_new(&pool, 0));
+  tide_tensor_release(tensor(40 * MiB)); /* of no pool: room for the next one once it is given back */
+  OK(tide_current_set_pool(pool, 0));
+  tide_tensor_release(tensor(40 * MiB));
+  CHECK(calls == 1);
+  tide_reclaim_remove(count_call, NULL);
+  OK(tide_current_set_pool(NULL, 0));
+  tide_mempool_release(pool);
+  tide_tensor *x = tensor(20 * MiB);
+  CHECK(tide_memory_reserved(0) < (int64_t)(40 * MiB));
+  tide_tensor_release(x);
+  tide_shutdown();
+}
+
 /* More pieces wait than one allocation looks at in passing; the one that is needed is the last. */
 static void passed_events(void) {
   enum { OTHERS = 20 };
@@ -351,6 +370,7 @@ static void failures_and_halves(void) {
 int main(void) {
   whole_ladder();
   deferred_releases();
+  pool_of_a_climb();
   passed_events();
   garbage_of_all();
   queued_work();

@@ -54,6 +54,9 @@ static tide_status takes(int kind, int64_t n, tide_status status) {
 static void gives(int kind, int64_t n) { atomic_fetch_sub(&live[kind], n); }
 
 static tide_status stream_new(void **out, int d, int p) { return takes(STREAM, 1, PASS(real->stream_new(out, d, p))); }
+static tide_status stream_wrap(void **out, int d, uint64_t handle) {
+  return takes(STREAM, 1, PASS(real->stream_wrap(out, d, handle)));
+}
 static void stream_free(void *s) { gives(STREAM, 1), real->stream_free(s); }
 static tide_status event_new(void **out, int d, uint32_t flags) {
   return takes(EVENT, 1, PASS(real->event_new(out, d, flags)));
@@ -135,7 +138,7 @@ static tide_status open_counted(const tide_backend **out, const tide_backend_hos
   if (status != TIDE_OK) return status;
   counted = *real;
   counted.close = close_counted;
-  counted.stream_new = stream_new, counted.stream_free = stream_free;
+  counted.stream_new = stream_new, counted.stream_free = stream_free, counted.stream_wrap = stream_wrap;
   counted.event_new = event_new, counted.event_free = event_free;
   counted.mem_alloc = mem_alloc, counted.mem_free = mem_free;
   counted.host_alloc = host_alloc, counted.host_free = host_free;
@@ -178,6 +181,17 @@ static void streams(void) {
   CHECK(live[STREAM] == before && tide_stream_priority(again) == -1);
   OK(tide_stream_wrap(&other, 0, tide_stream_handle(again)));
   tide_stream_release(other), tide_stream_release(again);
+}
+
+/* More streams of others than are kept for who wraps them again. */
+static void wrapped(void) {
+  for (int i = 0; i < 100; i++) {
+    void *theirs = NULL;
+    tide_stream *s = NULL;
+    OK(real->stream_new(&theirs, i % 2, 0));
+    if (tide_stream_wrap(&s, i % 2, real->stream_handle(theirs)) == TIDE_OK) tide_stream_release(s);
+    real->stream_free(theirs);
+  }
 }
 
 static void events(void) {
@@ -527,6 +541,7 @@ int main(void) {
   open_real = kind->open, kind->open = open_counted;
   tide_shutdown();
   run("streams", streams);
+  run("streams of others", wrapped);
   run("events", events);
   run("currents", currents);
   run("growing memory", growing);

@@ -62,6 +62,31 @@ static void both_ways(void) {
   }
 }
 
+/* Each way is counted as what it is, however it is measured. */
+static void copies(void) {
+  enum { N = 100, BYTES = N * sizeof(float) };
+  for (uint32_t flags = 0; flags <= TIDE_PROFILE_EVENTS; flags++) {
+    tide_profile *p = NULL;
+    tide_profile_totals t;
+    tide_scalar first;
+    start(2);
+    tide_tensor *x = ones(N, 0), *y = ones(N, 1), *c = ones(N, TIDE_CPU), *one = ones(1, 0);
+    OK(tide_profile_begin("test", flags));
+    OK(tide_copy(x, c, false));
+    for (int i = 0; i < 2; i++) OK(tide_copy(c, x, false));
+    OK(tide_item(&first, one));
+    for (int i = 0; i < 4; i++) OK(tide_copy(i % 2 ? x : y, i % 2 ? y : x, false));
+    for (int d = 0; d < 2; d++) OK(tide_device_synchronize(d));
+    OK(tide_profile_end(&p));
+    tide_profile_totals_get(&t, p);
+    CHECK(t.to_device.calls == 1 && t.to_host.calls == 3 && t.between.calls == 4);
+    CHECK(t.to_device.bytes == BYTES && t.to_host.bytes == 2 * BYTES + 4 && t.between.bytes == 4 * BYTES);
+    tide_tensor_release(x), tide_tensor_release(y), tide_tensor_release(c), tide_tensor_release(one);
+    tide_profile_free(p);
+    tide_shutdown();
+  }
+}
+
 static void ends_in_the_middle(void) {
   for (uint32_t flags = 0; flags <= TIDE_PROFILE_EVENTS; flags++) {
     tide_profile *p = NULL;
@@ -142,6 +167,7 @@ int main(void) {
   CHECK(tide_profile_check_path("/nowhere/x") == TIDE_FILE && tide_profile_check_path(NULL) == TIDE_ARGUMENT);
   ranges();
   both_ways();
+  copies();
   ends_in_the_middle();
   threads();
   printf("%s\n", failures ? "FAILED" : "ok");

@@ -57,6 +57,26 @@ static void a_batch_that_fails_is_left_out(int64_t prefetch) {
   tide_loader_free(l);
 }
 
+/* One of its two tensors cannot be filled, whichever it is. */
+static void a_batch_that_fails_in_part(int64_t prefetch) {
+  const int64_t size[2] = {ITEMS, LENGTH};
+  for (int bad = 0; bad < 2; bad++) {
+    tide_stream *kept = NULL;
+    tide_loader *l = NULL;
+    OK(tide_loader_new(&l, &kept, TIDE_CPU, prefetch, false));
+    OK(tide_loader_begin(l));
+    for (int k = 0; k < 2; k++) {
+      tide_tensor *x = NULL, *item = full(TIDE_CPU, k == bad ? LENGTH + 1 : LENGTH, 1);
+      OK(tide_loader_empty(&x, l, size, 2, TIDE_FLOAT32));
+      OK(tide_loader_fill(l, x, (tide_tensor *[]){item, item, item, item}, ITEMS, true));
+      tide_tensor_release(x), tide_tensor_release(item);
+    }
+    OK(tide_loader_queue(l, "=test", 1));
+    CHECK(tide_loader_wait(l) == TIDE_SHAPE);
+    tide_loader_free(l);
+  }
+}
+
 /* However far it has come: begun, filled, queued, or waited for. */
 static void a_batch_that_is_not_taken_is_freed(int device, int64_t prefetch) {
   const int64_t size[2] = {ITEMS, LENGTH};
@@ -141,6 +161,7 @@ int main(void) {
     batches_come_in_order(0, prefetch, true);
     batches_come_in_order(0, prefetch, false);
     a_batch_that_fails_is_left_out(prefetch);
+    a_batch_that_fails_in_part(prefetch);
     a_batch_that_is_not_taken_is_freed(TIDE_CPU, prefetch);
     a_batch_that_is_not_taken_is_freed(0, prefetch);
   }
