@@ -442,6 +442,13 @@ describe("npz", function()
 end)
 
 describe("from_file", function()
+  it("takes nothing of an empty file", function()
+    F.put ""
+    for _, shared in ipairs { false, true } do
+      assert.are.same({ 0, 3 }, tide.from_file(F.path, { 0, 3 }, { dtype = "int32", shared = shared }):size())
+    end
+  end)
+
   it("shows the values of a file where they lie", function()
     F.put(string.pack("<i4i4i4i4", 1, 2, 3, 4))
     local x = tide.from_file(F.path, { 2, 2 }, { dtype = "int32" })

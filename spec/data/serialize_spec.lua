@@ -80,6 +80,17 @@ describe("tide.serialize", function()
     D.raises("ValueError", tide.serialize, deep)
   end)
 
+  it("refuses tables in tables without end: as values, behind keys that are tables, and as keys", function()
+    local head, one = tide.serialize(1):match "^(.*)(i........)$"
+    for _, form in ipairs { { "Ts" .. ("<I8"):pack(1) .. "a", one, "z" }, { "TTz", one, "z" }, { "T", one .. one .. "z", one .. "z" } } do
+      for _, depth in ipairs { 900, 5000 } do
+        local ok, e = pcall(tide.deserialize, head .. form[1]:rep(depth) .. form[2] .. form[3]:rep(depth))
+        assert.are.equal(depth < 1000, ok, tostring(e))
+        if not ok then assert.is_truthy(e.message:find("tables are nested too deeply", 1, true), e.message) end
+      end
+    end
+  end)
+
   it("survives bytes that are broken", function()
     local x = tide.arange(4, { dtype = "int32" })
     local bytes = tide.serialize { x, x:view(2, 2), text = "text", n = 1.5, dt = tide.bool, d = tide.device "cpu" }

@@ -388,12 +388,16 @@ describe("graph:bind", function()
     D.eq(1, x[1])
   end)
 
-  it("says which operation keeps an input", function()
+  it("says which operation keeps an input: the first of several", function()
     local big = tide.zeros(4, 8, dev)
-    local x, y = big[2], nil
-    local g = capture(function() y = big:sum() + x end, { inputs = { x = x } })
+    local x, y, line = big[2], nil, nil
+    local g = capture(function()
+      y, line = big:sum() + x, debug.getinfo(1, "l").currentline
+      big:add_(1)
+      big:mul_(0)
+    end, { inputs = { x = x } })
     g:replay()
-    assert.error_matches(function() g:bind { x = tide.zeros(8, dev) } end, "'x' cannot be replaced: .*graph_bind_spec")
+    assert.error_matches(function() g:bind { x = tide.zeros(8, dev) } end, "'x' cannot be replaced: .*graph_bind_spec.lua:" .. line .. "$")
     g:replay()
     D.eq(0, y[1])
   end)

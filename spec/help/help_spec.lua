@@ -83,6 +83,7 @@ describe("help", function()
     has(text, "See:\n")
     assert.matches("^See:\n  [^\n]+standard deviation", tide.help "standard deviation")
     assert.matches("^See:\n  [^\n]+standard deviation", tide.help "deviation")
+    assert.matches("^See:\n  [^\n]+nondeterministic", tide.help "ndeterministi") -- within words, where no word has it
     assert.matches("^See:\n.*\n  tide%.load_csv .*\nAlso: ", tide.help "read")
     has(tide.help "moving average", "x:unfold(1, n, 1):mean(2)")
     has(tide.help "torch.nn.LSTM", "torch.nn.LSTM: tide has no networks")

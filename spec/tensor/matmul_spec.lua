@@ -198,6 +198,18 @@ describe("matmul", function()
     D.raises("ShapeError", tide.mm, D.tensor(a), D.tensor(b), { out = tide.zeros(2, 2, { device = D.dev }) })
   end)
 
+  it("gives an empty out= the size of the result", function()
+    local a, b, c = D.tensor(matrix(2, 3, 1)), D.tensor(matrix(3, 2, 2)), D.tensor(matrix(2, 2, 3))
+    local v, w, many = D.tensor { 1., 2., 3. }, D.tensor { 1., -1. }, tide.stack { c, c + 1 }
+    for name, args in pairs { matmul = { a, b }, mm = { a, b }, mv = { a, v }, bmm = { many, many }, outer = { v, w },
+      addmm = { c, a, b }, addmv = { w, a, v }, baddbmm = { many, many, many } } do
+      local out, expected = tide.empty(0, { device = D.dev }), tide[name](table.unpack(args))
+      args[#args + 1] = { out = out }
+      assert.is_true(tide[name](table.unpack(args)) == out, name)
+      D.eq(expected, out, 0, name)
+    end
+  end)
+
   -- Of at most 8 by 8, of which backends have their own loops, and just above; many, one, and many rows against one.
   it("small matrices in batches have the sums of products", function()
     local function whole(dtype, ...)
