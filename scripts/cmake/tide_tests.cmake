@@ -200,7 +200,7 @@ fuse_gather|fuse_pending|index|loader|loader_device|matmul|overlap|random|rng|sc
 # On the CPU TSan leaves out the files in which no case starts a thread, as a count of calls of pthread_create has shown,
 # and those of texts and values, whose threads others start, too.
 set(specs_of_threads ${all_specs})
-list(FILTER specs_of_threads EXCLUDE REGEX "spec/(call|compat|help|plot|stress)/|/(dlpack|gif|kernel_code|narrow|npy|\
+list(FILTER specs_of_threads EXCLUDE REGEX "spec/(call|compat|help|plot|stress)/|/(dlpack|gif|kernel_code|narrow|notebook|npy|\
 options|overlap|package|png|print|promotion|random_range|random_support|repl|safetensors|sizes|special_values|tensor|\
 vectors)_spec")
 # Simulated devices leave out what is the same on each device, so that the CPU's suite has it: texts, files, the prompt;
