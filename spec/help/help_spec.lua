@@ -85,6 +85,9 @@ describe("help", function()
     assert.matches("^See:\n  [^\n]+standard deviation", tide.help "deviation")
     assert.matches("^See:\n  [^\n]+nondeterministic", tide.help "ndeterministi") -- within words, where no word has it
     assert.matches("^See:\n.*\n  tide%.load_csv .*\nAlso: ", tide.help "read")
+    local both = tide.help "free memory" -- of several words the one that fits worst counts: "freed" is no whole word
+    has(both, "\n  CUDAGraph:reset ")
+    lacks(both, "reset_accumulated_memory_stats")
     has(tide.help "moving average", "x:unfold(1, n, 1):mean(2)")
     has(tide.help "torch.nn.LSTM", "torch.nn.LSTM: tide has no networks")
     for _, form in ipairs { " sum ", "sum()", "x:sum(2)", "SUM", "torch.sum", "tide.Tensor.sum" } do assert.are.equal(tide.help "sum", tide.help(form), form) end
