@@ -484,6 +484,8 @@ describe("searching in what is in order", function()
     same({ 1, 1 }, tide.searchsorted(tide.empty(0, { device = D.dev }), D.tensor { 1., 2. }))
     local mixed = D.tensor { 5., 1., 3. }
     same({ 2, 3 }, tide.searchsorted(mixed, D.tensor { 2., 4. }, { sorter = mixed:argsort() }))
+    local inner = D.tensor { -100., 1., 2., 3., 100. }:narrow(1, 2, 3) -- places beyond its ends are those at the ends
+    same({ 1, 4 }, tide.searchsorted(inner, D.tensor { -50., 50. }, { sorter = D.tensor({ 0, 2, 4 }, "int64") }))
     for _, dtype in ipairs { "int32", "int64" } do -- behind the greatest number of all
       local most = tide.iinfo(dtype).max
       local ends = D.tensor({ -most - 1, 0, most }, dtype)
