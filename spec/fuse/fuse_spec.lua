@@ -21,6 +21,7 @@ describe("tide.fuse", function()
     if D.compiler then assert.is_true(f:ready()) end
     assert.is_truthy(explained(f):find("the last call ran 1 kernel\n  1. mul add tanh div sub relu: reads 2, writes 1, 12 bytes", 1, true))
     assert.is_truthy(explained(tide.fuse(print)):find "not called yet")
+    assert.are.equal("tide.fuse(a function)", tostring(tide.fuse(print))) -- of C, which has no line
     local same = tide.fuse(function(x) return x end)
     same(fill({ 3 }))
     assert.is_truthy(explained(same):find "the last call ran 0 kernels")

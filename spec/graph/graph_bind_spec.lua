@@ -384,6 +384,9 @@ describe("graph:bind", function()
     bad({ [("n"):rep(64)] = x }, "bad name")
     bad({ x = x, y = x:narrow(1, 3, 2) }, "shares memory")
     bad(7, "inputs")
+    local most = {}
+    for i = 1, 65 do most["x" .. i] = tide.zeros(1, dev) end
+    bad(most, "too many inputs, got more than 64")
     x:add_(1)
     D.eq(1, x[1])
   end)

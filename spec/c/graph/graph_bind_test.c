@@ -77,6 +77,8 @@ static void arguments(void) {
   CHECK(tide_graph_input(g, NULL, x) == TIDE_ARGUMENT && tide_graph_input(g, "", x) == TIDE_VALUE);
   CHECK(replayed(g, y) == 22);
   tide_graph *h;
+  tide_tensor *many[TIDE_GRAPH_INPUTS];
+  for (int i = 0; i < TIDE_GRAPH_INPUTS; i++) many[i] = full(0, 8, i);
   OK(tide_graph_new(&h, false));
   OK(tide_graph_begin(h, stream, NULL, TIDE_CAPTURE_THREAD_LOCAL));
   OK(tide_graph_input(h, "x", x));
@@ -84,11 +86,17 @@ static void arguments(void) {
   CHECK(tide_graph_input(h, "y", NULL) != TIDE_OK);
   OK(add(y, x, w));
   CHECK(tide_graph_input(h, "w", w) == TIDE_STATE); /* used already */
+  for (int i = 1; i <= TIDE_GRAPH_INPUTS; i++) {
+    char name[8];
+    snprintf(name, sizeof name, "x%d", i);
+    CHECK(tide_graph_input(h, name, many[i - 1]) == (i < TIDE_GRAPH_INPUTS ? TIDE_OK : TIDE_VALUE));
+  }
   OK(tide_graph_end(h));
   CHECK(bind_one(h, "w", u) == TIDE_VALUE);
   OK(bind_one(h, "x", u));
   CHECK(replayed(h, y) == 110);
   tide_graph_release(h), tide_graph_release(g);
+  for (int i = 0; i < TIDE_GRAPH_INPUTS; i++) tide_tensor_release(many[i]);
   tide_tensor_release(x), tide_tensor_release(w), tide_tensor_release(y), tide_tensor_release(t);
   tide_tensor_release(u);
 }
