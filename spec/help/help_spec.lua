@@ -85,7 +85,7 @@ describe("help", function()
     assert.matches("^See:\n  [^\n]+standard deviation", tide.help "deviation")
     assert.matches("^See:\n  [^\n]+nondeterministic", tide.help "ndeterministi") -- within words, where no word has it
     assert.matches("^See:\n.*\n  tide%.load_csv .*\nAlso: ", tide.help "read")
-    local both = tide.help "free memory" -- of several words the one that fits worst counts: "freed" is no whole word
+    local both = tide.help "free memory" -- the word that fits worst counts: "freed" is no whole word
     has(both, "\n  CUDAGraph:reset ")
     lacks(both, "reset_accumulated_memory_stats")
     has(tide.help "moving average", "x:unfold(1, n, 1):mean(2)")
