@@ -28,8 +28,8 @@ local args = tide.cmdline("Fifty years of the solar system")
   :option("data", here .. "solar_system_data.tsv", "the table of bodies")
   :option("out", "orbits.png", "the picture to write")
   :flag("quiet", "no bar of progress")
-  :flag("kernel", "hundreds of steps in one kernel: what a GPU does without being told")
-  :flag("operations", "operations on tensors: what the CPU does without being told")
+  :flag("kernel", "hundreds of steps in one kernel: the default on a GPU")
+  :flag("operations", "operations on tensors: the default on the CPU")
   :parse(arg)
 if args.kernel and args.operations then error("kernel, operations: got both, expected one of them", 0) end
 local real = { dtype = tide.float64, device = tide.device(args.device) }
