@@ -131,7 +131,10 @@ tide_status tide__launch_open(const tide__launch *launch) {
     return tide__dist_fail(TIDE_LIBRARY, "init_process_group: TIDE_MPI_LIBRARY: %s could not be opened: %s", chosen,
                            problem);
   }
-  if (tide__launch_host_has_mpi() && tide__mpi_open(host_library, problem, sizeof problem)) return TIDE_OK;
+  if (tide__launch_host_has_mpi()) { /* another one beside it would end its connection to the launcher */
+    if (tide__mpi_open(host_library, problem, sizeof problem)) return TIDE_OK;
+    return tide__dist_fail(TIDE_LIBRARY, "init_process_group: the MPI that this program has initialised: %s", problem);
+  }
   if (open_any(libraries_of(launch), problem, sizeof problem)) return TIDE_OK;
   return tide__dist_fail(
       TIDE_LIBRARY,
