@@ -10,6 +10,7 @@
  * be one of the inputs. */
 #include "byte_ops.h"
 #include "layout.h"
+#include "loops_rules.h"
 
 enum { BLOCK_BYTES = TIDE_BLOCK * 16, STEP = 8 * TIDE_BLOCK, AHEAD = 4096, LONG_ROW = 4 * TIDE_BLOCK };
 
@@ -59,21 +60,7 @@ static void repeat(const tide__isa *isa, char *out, const void *value, int item,
 
 static bool is_test(int op) {
   static const uint8_t tests[TIDE_OP_COUNT] = {
-#define TEST_FLOAT                                0
-#define TEST_FLOATC                               0
-#define TEST_MATHC                                0
-#define TEST_EXACT                                0
-#define TEST_REAL                                 0
-#define TEST_DIVIDE                               0
-#define TEST_REALC                                0
-#define TEST_ARITHC                               0
-#define TEST_BITS                                 0
-#define TEST_TEST                                 1
-#define TEST_COMPARE                              1
-#define TEST_EQUALC                               1
-#define TEST_CLOSE                                1
-#define TEST_LOGIC                                1
-#define TIDE_EACH_OP(name, rule, loop, expr, doc) TEST_##rule,
+#define TIDE_EACH_OP(name, rule, loop, expr, doc) LOOP_PICK_TEST(LOOP_RULE_##rule),
 #include "tide/op.def"
   };
   return tests[op];

@@ -2,6 +2,7 @@
  * functions and the rows of tide__isa.op; loops_type.h is one type. */
 #include "elementary.h"
 #include "complex_math.h"
+#include "loops_rules.h"
 #include "opmath.h"
 #if defined(TIDE_ISA_AVX512)
 #  include "backend/cpu/simd16.h"
@@ -18,56 +19,9 @@
 #define LOOP_NAME_(name, S)  loop_##name##_##S
 #define LOOP_NAME(name, S)   LOOP_NAME_(name, S)
 
-/* Which rules have which kinds of types: I integers, F floats, C complex. */
-#define LOOP_I_FLOAT  0
-#define LOOP_F_FLOAT  1
-#define LOOP_C_FLOAT  0
-#define LOOP_I_FLOATC 0
-#define LOOP_F_FLOATC 1
-#define LOOP_C_FLOATC 1
-#define LOOP_I_EXACT  0
-#define LOOP_F_EXACT  1
-#define LOOP_C_EXACT  0
-#define LOOP_I_MATHC  0
-#define LOOP_F_MATHC  1
-#if defined(TIDE_ISA_AVX2) || defined(TIDE_ISA_AVX512)
-#  define LOOP_C_MATHC 0
-#else
-#  define LOOP_C_MATHC 1
-#endif
-#define LOOP_I_REAL                  1
-#define LOOP_F_REAL                  1
-#define LOOP_C_REAL                  0
-#define LOOP_I_DIVIDE                1
-#define LOOP_F_DIVIDE                1
-#define LOOP_C_DIVIDE                0
-#define LOOP_I_REALC                 1
-#define LOOP_F_REALC                 1
-#define LOOP_C_REALC                 LOOP_C_MATHC
-#define LOOP_I_ARITHC                1
-#define LOOP_F_ARITHC                1
-#define LOOP_C_ARITHC                1
-#define LOOP_I_TEST                  1
-#define LOOP_F_TEST                  1
-#define LOOP_C_TEST                  LOOP_C_MATHC
-#define LOOP_I_COMPARE               1
-#define LOOP_F_COMPARE               1
-#define LOOP_C_COMPARE               0
-#define LOOP_I_EQUALC                1
-#define LOOP_F_EQUALC                1
-#define LOOP_C_EQUALC                1
-#define LOOP_I_CLOSE                 0
-#define LOOP_F_CLOSE                 1
-#define LOOP_C_CLOSE                 LOOP_C_MATHC
-#define LOOP_I_LOGIC                 1
-#define LOOP_F_LOGIC                 1
-#define LOOP_C_LOGIC                 LOOP_C_MATHC
-#define LOOP_I_BITS                  1
-#define LOOP_F_BITS                  0
-#define LOOP_C_BITS                  0
 /* Has this instruction set a loop of its own? K is one of I, F, C, or a macro that says which. */
 #define LOOP_HAS_TYPE(K, rule, loop) LOOP_HAS(K, rule, loop)
-#define LOOP_HAS(K, rule, loop)      LOOP_AND(LOOP_##K##_##rule, LOOP_MADE(loop))
+#define LOOP_HAS(K, rule, loop)      LOOP_AND(LOOP_PICK_##K(LOOP_RULE_##rule), LOOP_MADE(loop))
 #define LOOP_AND(has, made)          LOOP_AND_(has, made)
 #define LOOP_AND_(has, made)         LOOP_AND_##has##_##made
 #define LOOP_AND_0_0                 0
@@ -80,20 +34,11 @@
 #endif
 
 /* What a rule's loop writes: T, or for tests the integer of its width, R. */
-#define LOOP_OUT_FLOAT   T
-#define LOOP_OUT_FLOATC  T
-#define LOOP_OUT_MATHC   T
-#define LOOP_OUT_EXACT   T
-#define LOOP_OUT_REAL    T
-#define LOOP_OUT_DIVIDE  T
-#define LOOP_OUT_REALC   T
-#define LOOP_OUT_ARITHC  T
-#define LOOP_OUT_BITS    T
-#define LOOP_OUT_TEST    R
-#define LOOP_OUT_COMPARE R
-#define LOOP_OUT_EQUALC  R
-#define LOOP_OUT_CLOSE   R
-#define LOOP_OUT_LOGIC   R
+#define LOOP_OUT(rule)   LOOP_OUT_(LOOP_PICK_TEST(LOOP_RULE_##rule))
+#define LOOP_OUT_(test)  LOOP_OUT__(test)
+#define LOOP_OUT__(test) LOOP_OUT_##test
+#define LOOP_OUT_0       T
+#define LOOP_OUT_1       R
 
 #define LOOP_HEAD(name)                                                                                                \
   static void LOOP_NAME(name, S)(void *out_, const void *a_, const void *b_, const void *c_, const void *p_,           \

@@ -2,11 +2,11 @@
  * K: I, F or C, S: the suffix of its functions. What the names of <math.h> in op.def mean for it is forgotten at the
  * end. */
 #define UNARY(name, rule, loop, expr, doc)                                                                             \
-  LOOP_EMIT(LOOP_HAS_TYPE(K, rule, loop), LOOP_UNARY(name, loop, LOOP_OUT_##rule, expr))
+  LOOP_EMIT(LOOP_HAS_TYPE(K, rule, loop), LOOP_UNARY(name, loop, LOOP_OUT(rule), expr))
 #define BINARY(name, rule, loop, expr, doc)                                                                            \
-  LOOP_EMIT(LOOP_HAS_TYPE(K, rule, loop), LOOP_BINARY(name, loop, LOOP_OUT_##rule, expr))
+  LOOP_EMIT(LOOP_HAS_TYPE(K, rule, loop), LOOP_BINARY(name, loop, LOOP_OUT(rule), expr))
 #define TERNARY(name, rule, loop, expr, doc)                                                                           \
-  LOOP_EMIT(LOOP_HAS_TYPE(K, rule, loop), LOOP_TERNARY(name, loop, LOOP_OUT_##rule, expr))
+  LOOP_EMIT(LOOP_HAS_TYPE(K, rule, loop), LOOP_TERNARY(name, loop, LOOP_OUT(rule), expr))
 #include "tide/op.def"
 #undef T
 #undef R
