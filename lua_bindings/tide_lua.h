@@ -28,9 +28,7 @@
 #include "tide/quota.h"
 #include "tide/readback.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 /* Lua's own headers do not say that they are C. */
 #ifdef __has_include
 #  if !__has_include(<lua.h>)
@@ -518,7 +516,5 @@ static inline int tide_lua_reload(lua_State *L, const char *name, const char *te
   return LUA_ERRRUN;
 }
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

@@ -5,9 +5,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 #define TIDE_ABI 1 /* another one: what was built before cannot be used */
 
@@ -21,7 +19,5 @@ typedef struct tide_abi_mark {
  * headers. Two builds of the same headers for one system have the same marks. They live as long as the process. */
 TIDE_API int tide_abi(const tide_abi_mark **marks, size_t *count);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

@@ -11,9 +11,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 /* One array, of format 1.0, 2.0 or 3.0, in either byte order; one in Fortran's order gives a tensor with such strides.
  * On the cpu. */
@@ -56,7 +54,5 @@ typedef struct tide_archive_content {
 /* Equal contents give equal files. Tensors on devices are waited for. The file that was there stays after an error. */
 TIDE_API tide_status tide_archive_save(tide_archive_kind kind, const char *path, const tide_archive_content *content);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

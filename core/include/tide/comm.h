@@ -11,9 +11,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 enum { TIDE_COMM_BUFFER = 10 << 20 }; /* what torch takes for buffer_size if nothing is said */
 
@@ -54,7 +52,5 @@ TIDE_API tide_status tide_comm_gather(tide_tensor **out, tide_tensor *const *lis
 TIDE_API tide_status tide_comm_set_timeout(double seconds);
 TIDE_API double tide_comm_get_timeout(void); /* as set */
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

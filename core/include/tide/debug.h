@@ -4,9 +4,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 /* What happens when an operation makes the host wait although nobody asked it to: reading a value, counting a mask, a
  * copy between a device and memory that is not page-locked, or not asynchronous. Waits that are asked for (synchronize)
@@ -49,7 +47,5 @@ TIDE_API tide_status tide_device_reset(int device);
 typedef void (*tide_warn_fn)(void *user, const char *message);
 TIDE_API void tide_warn_set(tide_warn_fn fn, void *user);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

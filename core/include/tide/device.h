@@ -5,9 +5,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 /* ---- What a device reports -------------------------------------------------------------------------------------- */
 
@@ -100,7 +98,5 @@ TIDE_API tide_status tide_defer(tide_status (*fn)(void *user), void (*drop)(void
 /* The default generator of a device that may not have been looked for yet: touches no driver. */
 TIDE_API tide_status tide_generator_early(tide_generator **out, int device);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

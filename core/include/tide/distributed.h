@@ -18,9 +18,7 @@
 #include "tide/nccl.h"
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 #define TIDE_DISTRIBUTED_VERSION 3
 
@@ -154,7 +152,5 @@ typedef struct tide_distributed {
 /* NULL, with an error of the calling thread: the library is of another version. */
 typedef const tide_distributed *(*tide_distributed_open_fn)(const tide_distributed_host *host, int version);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

@@ -10,9 +10,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 struct DLManagedTensor;
 struct DLManagedTensorVersioned;
@@ -33,7 +31,5 @@ TIDE_API tide_status tide_from_dlpack_unversioned(tide_tensor **out, struct DLMa
 /* Calls the deleter of one that nobody took; NULL is allowed. */
 TIDE_API void tide_dlpack_release(struct DLManagedTensorVersioned *managed);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

@@ -27,9 +27,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 /* ---- Host memory, page-locked where it lies ---- */
 
@@ -103,7 +101,5 @@ TIDE_API void tide_gl_texture_release(tide_gl_texture *texture);
  * texture have the same number of bytes. */
 TIDE_API tide_status tide_gl_texture_write(tide_gl_texture *texture, const tide_tensor *x);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

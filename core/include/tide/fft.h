@@ -7,9 +7,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 /* FFT, IFFT: complex to complex. RFFT: real to the n / 2 + 1 elements that say all; IRFFT: back. HFFT: from half of a
  * signal whose transform is real; IHFFT: back. */
@@ -41,7 +39,5 @@ TIDE_API tide_status tide_fft_cache_get_max(int64_t *most, int device); /* 4096 
 TIDE_API tide_status tide_fft_cache_size(int64_t *size, int device);    /* how many plans it holds now */
 TIDE_API tide_status tide_fft_cache_clear(int device);                  /* drops them all */
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

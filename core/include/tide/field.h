@@ -5,9 +5,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 /* What stands beyond the borders. CONSTANT: a value. REFLECT: x mirrored at its first and last element. REPLICATE: the
  * element at the border. CIRCULAR: x again. */
@@ -71,7 +69,5 @@ typedef enum tide_sample_beyond { TIDE_SAMPLE_ZEROS, TIDE_SAMPLE_BORDER, TIDE_SA
 TIDE_API tide_status tide_grid_sample(tide_tensor **out, const tide_tensor *x, const tide_tensor *grid,
                                       tide_sample_mode mode, tide_sample_beyond beyond, bool align);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

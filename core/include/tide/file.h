@@ -6,9 +6,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 typedef struct tide_file tide_file;
 
@@ -41,7 +39,5 @@ TIDE_API tide_status tide_mapping_tensor(tide_tensor **out, tide_mapping *mappin
 TIDE_API tide_status tide_from_file(tide_tensor **out, const char *path, const int64_t *size, int ndim, int64_t offset,
                                     bool shared, tide_dtype dtype);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

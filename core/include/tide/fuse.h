@@ -6,9 +6,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 /* What one fused kernel takes at most: values, tensors among them that it reads and that it gives, numbers. */
 enum { TIDE_FUSE_NODES = 96, TIDE_FUSE_INPUTS = 10, TIDE_FUSE_OUTPUTS = 6, TIDE_FUSE_SCALARS = 32 };
@@ -128,7 +126,5 @@ TIDE_API void tide_fuse_kernel_retain(tide_fuse_kernel *kernel);
 TIDE_API void tide_fuse_kernel_release(tide_fuse_kernel *kernel);
 TIDE_API void tide_fuse_kernel_get(tide_fuse_kernel_info *out, const tide_fuse_kernel *kernel);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

@@ -10,9 +10,7 @@
 
 #include "tide/memory.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 typedef struct tide_graph tide_graph;
 
@@ -90,7 +88,5 @@ TIDE_API bool tide_current_is_capturing(void);
 /* Is a capture under way that the calling thread began, so that values cannot be read? */
 TIDE_API bool tide_thread_is_capturing(void);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

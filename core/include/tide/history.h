@@ -8,9 +8,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 /* ---- Allocation scopes: labelled sums over the allocations of a block of a program ------------------------------ */
 
@@ -168,8 +166,6 @@ TIDE_API void tide_memory_snapshot_free(tide_memory_snapshot *snapshot); /* NULL
 /* Writes it as JSON: {version, time_us, lost_events, devices, segments, device_traces}. */
 TIDE_API tide_status tide_memory_snapshot_write(const tide_memory_snapshot *snapshot, const char *path);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 
 #endif

@@ -5,9 +5,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 typedef struct tide_host_job tide_host_job;
 
@@ -25,7 +23,5 @@ TIDE_API tide_status tide_host_job_wait(tide_host_job *job, tide_stream *stream)
  * with this status and message, or the job is released. */
 TIDE_API void tide_host_job_end(tide_host_job *job, tide_status status, const char *message);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

@@ -7,9 +7,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 enum { TIDE_IPC_BYTES = 64, TIDE_IPC_TENSOR_BYTES = 512 };
 
@@ -38,7 +36,5 @@ TIDE_API tide_status tide_tensor_from_ipc(tide_tensor **out, const tide_ipc_tens
 /* Releases what consumers have given back, also where a consumer has died. */
 TIDE_API void tide_ipc_collect(void);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

@@ -6,9 +6,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 /* ---- elementwise functions ---- */
 
@@ -142,7 +140,5 @@ TIDE_API bool tide_jit_cache_path(char *path, size_t size);
 /* Removes every entry on disk; what is loaded stays. */
 TIDE_API tide_status tide_jit_cache_clear(void);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

@@ -10,9 +10,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 enum { TIDE_KERNEL_DIMS = 3, TIDE_KERNEL_OPERANDS = 60 };
 /* Up to how many blocks a launch is a small one (`waits`): along its second dim, or the first where it has no other. */
@@ -94,7 +92,5 @@ TIDE_API tide_status tide_kernel_bound_launch(tide_kernel_bound *bound);
 /* Releases it; NULL is allowed. For finalisers too: calls no driver. */
 TIDE_API void tide_kernel_bound_free(tide_kernel_bound *bound);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

@@ -9,9 +9,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 /* The Cholesky factor of each matrix of x, square: lower with L L^H = x, or upper with U^H U = x. Only that triangle of
  * x is read. VALUE where a matrix is not positive definite: the message names its leading minor. */
@@ -43,7 +41,5 @@ TIDE_API tide_status tide_linalg_eigh(tide_tensor **w, tide_tensor **v, const ti
  * are not computed. VALUE where it does not converge, and for infinities and NaN. */
 TIDE_API tide_status tide_linalg_eig(tide_tensor **w, tide_tensor **v, const tide_tensor *x);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

@@ -5,9 +5,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 /* The batches of one loop, first in, first out. All calls on one loader come from one thread, but a call may run hooks
  * that close it: then the rest fails with STATE. */
@@ -47,7 +45,5 @@ TIDE_API tide_status tide_loader_bring(tide_loader *loader, tide_tensor **const 
 TIDE_API void tide_loader_pause(void);
 TIDE_API void tide_loader_resume(void);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

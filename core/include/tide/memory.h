@@ -5,9 +5,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 #define TIDE_ALL_DEVICES (-3) /* where a pool is made or selected: every accelerator */
 
@@ -117,7 +115,5 @@ TIDE_API void tide_cpu_memory_reset_peak(void);
 /* Gives back what is kept: by all threads together, and of small pieces by the calling thread. */
 TIDE_API void tide_cpu_memory_empty_cache(void);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

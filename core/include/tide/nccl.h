@@ -9,9 +9,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 /* How values are joined: in the order of torch's and NCCL's own numbers. Of bool values SUM and MAX are or, PROD and
  * MIN are and. AVG of integers is rounded toward zero. Complex numbers have neither MAX nor MIN. */
@@ -73,7 +71,5 @@ TIDE_API tide_status tide_nccl_rank_queue(tide_nccl_rank *rank, tide_nccl_kind k
 TIDE_API void tide_nccl_rank_abort(tide_nccl_rank *rank);
 TIDE_API void tide_nccl_rank_release(tide_nccl_rank *rank); /* NULL is allowed */
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

@@ -8,9 +8,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 /* One started program. `status` is what waitpid gave, once it has ended; -1: somebody else has asked for it. Zero at
  * first. */
@@ -47,7 +45,5 @@ TIDE_API tide_process_word tide_process_told(const tide_process *p);
 TIDE_API double tide_process_now(void);           /* seconds, monotonic */
 TIDE_API void tide_process_sleep(double seconds); /* less where a signal comes */
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

@@ -5,9 +5,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 /* ---- ranges ----
  * They are reported to a profiler that takes NVTX ranges (it names its library in NVTX_INJECTION64_PATH) and to a
@@ -91,7 +89,5 @@ typedef struct tide_profile_totals {
 } tide_profile_totals;
 TIDE_API void tide_profile_totals_get(tide_profile_totals *out, const tide_profile *p);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

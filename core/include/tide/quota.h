@@ -5,9 +5,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 typedef struct tide_quota tide_quota;
 
@@ -63,7 +61,5 @@ TIDE_API void tide_quota_refuse_waits(tide_quota *quota, bool refused);
 TIDE_API void tide_current_set_quota(tide_current *current, tide_quota *quota);
 TIDE_API tide_quota *tide_current_quota(void); /* of the bound one, borrowed, or NULL */
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

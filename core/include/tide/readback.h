@@ -5,9 +5,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 /* Queues a copy of x to page-locked host memory on the current stream of x's device: *host is a new contiguous tensor
  * on the CPU, whose values are there when tide_readback_poll says so of *ready, a new event. Nothing waits. A tensor on
@@ -17,7 +15,5 @@ TIDE_API tide_status tide_readback(tide_tensor **host, tide_event **ready, const
 /* Are the values there? Never waits; an error of the device that made them comes out here. */
 TIDE_API tide_status tide_readback_poll(bool *done, tide_event *ready);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

@@ -9,9 +9,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 typedef enum tide_sanitizer_action {
   TIDE_SANITIZER_ERROR, /* the operation fails with STATE before it does anything */
@@ -53,7 +51,5 @@ TIDE_API int64_t tide_sanitizer_count(void);
 /* The race behind the calling thread's last error; false if that is of another sort. */
 TIDE_API bool tide_error_race(tide_race *out);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

@@ -4,9 +4,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 typedef enum tide_scan_op {
 #define SCAN(NAME, name, rule, kind, none, join, doc) TIDE_SCAN_##NAME,
@@ -29,7 +27,5 @@ TIDE_API tide_status tide_softmax(tide_tensor **out, const tide_tensor *x, int d
 /* The differences of neighbours along dim, n times over; of bools whether they differ. */
 TIDE_API tide_status tide_diff(tide_tensor **out, const tide_tensor *x, int64_t n, int dim);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

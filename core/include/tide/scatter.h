@@ -11,9 +11,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 /* out[.., i, ..] = x[.., index[.., i, ..], ..]: index has x's number of dims, and sizes no larger but along dim. */
 TIDE_API tide_status tide_gather(tide_tensor **out, const tide_tensor *x, int dim, const tide_tensor *index,
@@ -80,7 +78,5 @@ typedef struct tide_histogram_options {
 TIDE_API tide_status tide_histogram(tide_tensor **out, tide_tensor **edges, const tide_tensor *x,
                                     const tide_histogram_options *options);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

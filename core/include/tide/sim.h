@@ -6,9 +6,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 /* Orders faults: a list "kind:number,kind:number". An empty string or NULL cancels the faults still to come. A
  * number k counts from 1, from this call on, over all simulated devices; d is a device. TIDE_SIM_FAULT in the
@@ -46,7 +44,5 @@ TIDE_API void tide_sim_wake(void);
 /* Seconds on the modelled clock of the stream that is furthest ahead; 0 outside dry mode. */
 TIDE_API double tide_sim_time(void);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

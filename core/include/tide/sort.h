@@ -8,9 +8,7 @@
 
 #include "tide/tide.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 /* The lines of x along dim in order, and where their elements stood. Either one may be NULL: it is not wanted. */
 TIDE_API tide_status tide_sort(tide_tensor **values, tide_tensor **indices, const tide_tensor *x, int dim,
@@ -33,7 +31,5 @@ TIDE_API tide_status tide_extremes(int64_t *least, int64_t *greatest, const tide
 TIDE_API tide_status tide_searchsorted(tide_tensor **out, const tide_tensor *sorted, const tide_tensor *x, bool right,
                                        const tide_tensor *sorter);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

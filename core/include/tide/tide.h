@@ -19,9 +19,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Around what is C's for C++ too. */
 #ifdef __cplusplus
-extern "C" {
+#  define TIDE_C_BEGIN extern "C" {
+#  define TIDE_C_END   }
+#else
+#  define TIDE_C_BEGIN
+#  define TIDE_C_END
 #endif
+TIDE_C_BEGIN
 
 #if defined(TIDE_STATIC)
 #  define TIDE_API
@@ -630,7 +636,5 @@ TIDE_API tide_status tide_png_load(tide_tensor **out, const char *path);
 /* bits: 8 or 16 scales the samples to that, 0 keeps them. gamma: corrects them to sRGB, as gAMA in the file says. */
 TIDE_API tide_status tide_png_load_as(tide_tensor **out, const char *path, int bits, bool gamma);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif

@@ -5,9 +5,7 @@
 
 #include "tide/file.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TIDE_C_BEGIN
 
 typedef enum tide_saved_kind {
   TIDE_SAVED_NIL,       /* also the end of a table */
@@ -68,7 +66,5 @@ TIDE_API tide_status tide_values_place(tide_values *values, int device);
 /* The error of a file that was read and is `how`: "a reference is wrong". */
 TIDE_API tide_status tide_values_broken(const tide_values *values, const char *how);
 
-#ifdef __cplusplus
-}
-#endif
+TIDE_C_END
 #endif
