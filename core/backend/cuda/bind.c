@@ -83,14 +83,13 @@ static tide_status open_driver(void) {
 /* ---- which nodes a call has made ---- */
 
 tide_status tide__cuda_capture_place(tide_capture_place *out, void *stream) {
-  const cuda_stream *s = stream;
+  CUDA_ON_STREAM(s, stream);
   CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUgraphNode *nodes = NULL;
   const edge *edges = NULL;
   size_t n = 0;
   const int room = (int)(sizeof out->node / sizeof *out->node);
   TIDE_TRY(open_driver());
-  CUDA_ON(s->device);
   const CUresult rc = driver.capture_info(s->handle, &state, NULL, NULL, &nodes, &edges, &n);
   TIDE_TRY(tide__cuda_check(s->device, "bind", (int)rc));
   if (state != CU_STREAM_CAPTURE_STATUS_ACTIVE)

@@ -37,9 +37,8 @@ static tide_status product(tide_stream *stream, const tide_conv_args *a) {
 
 tide_status tide__cuda_conv(tide_stream *stream, const tide_conv_args *a) {
   if (is_product(a)) return product(stream, a);
-  const cuda_stream *s = cuda_stream_of(stream);
+  CUDA_ON_STREAM(s, cuda_stream_of(stream));
   CUDA_SCRATCH(scratch);
-  CUDA_ON(s->device);
   TIDE_TRY(cuda_scratch_get(&scratch, stream, tidek_conv_scratch(a)));
   return tide__cuda_check(s->device, "conv", tidek_conv(s->handle, a, scratch.memory));
 }

@@ -93,21 +93,19 @@ static void semaphore_close(int device, void *s) {
 }
 
 static tide_status semaphore_wait(void *stream, void *semaphore, uint64_t value) {
-  const cuda_stream *s = stream;
+  CUDA_ON_STREAM(s, stream);
   const cudaExternalSemaphore_t handle = semaphore;
   struct cudaExternalSemaphoreWaitParams params = {0};
   params.params.fence.value = value;
-  CUDA_ON(s->device);
   return tide__cuda_check(s->device, "wait_semaphore",
                           (int)cudaWaitExternalSemaphoresAsync(&handle, &params, 1, s->handle));
 }
 
 static tide_status semaphore_signal(void *stream, void *semaphore, uint64_t value) {
-  const cuda_stream *s = stream;
+  CUDA_ON_STREAM(s, stream);
   const cudaExternalSemaphore_t handle = semaphore;
   struct cudaExternalSemaphoreSignalParams params = {0};
   params.params.fence.value = value;
-  CUDA_ON(s->device);
   return tide__cuda_check(s->device, "signal_semaphore",
                           (int)cudaSignalExternalSemaphoresAsync(&handle, &params, 1, s->handle));
 }
@@ -146,16 +144,14 @@ static void gl_close(int device, void *resource) {
 }
 
 static tide_status gl_unmap(void *stream, void *resource) {
-  const cuda_stream *s = stream;
+  CUDA_ON_STREAM(s, stream);
   cudaGraphicsResource_t r = resource;
-  CUDA_ON(s->device);
   return tide__cuda_check(s->device, "release", (int)cudaGraphicsUnmapResources(1, &r, s->handle));
 }
 
 static tide_status gl_map(void **ptr, size_t *bytes, void *stream, void *resource) {
-  const cuda_stream *s = stream;
+  CUDA_ON_STREAM(s, stream);
   cudaGraphicsResource_t r = resource;
-  CUDA_ON(s->device);
   int rc = (int)cudaGraphicsMapResources(1, &r, s->handle);
   if (!rc && (rc = (int)cudaGraphicsResourceGetMappedPointer(ptr, bytes, r)))
     cudaGraphicsUnmapResources(1, &r, s->handle);
@@ -163,10 +159,9 @@ static tide_status gl_map(void **ptr, size_t *bytes, void *stream, void *resourc
 }
 
 static tide_status gl_write(void *stream, void *resource, const void *src, size_t row, size_t rows) {
-  const cuda_stream *s = stream;
+  CUDA_ON_STREAM(s, stream);
   cudaGraphicsResource_t r = resource;
   cudaArray_t array;
-  CUDA_ON(s->device);
   int rc = (int)cudaGraphicsMapResources(1, &r, s->handle);
   if (!rc) {
     rc = (int)cudaGraphicsSubResourceGetMappedArray(&array, r, 0, 0);

@@ -114,9 +114,8 @@ static int execute(int handle, const tide_fft_args *a) {
 }
 
 tide_status tide__cuda_fft(tide_stream *stream, const tide_fft_args *a) {
-  const cuda_stream *s = cuda_stream_of(stream);
+  CUDA_ON_STREAM(s, cuda_stream_of(stream));
   const fft_plan *plan = a->plan;
-  CUDA_ON(s->device);
   int code = cufft.set_stream(plan->handle, s->handle);
   if (!code && a->head.ptr[2]) code = cufft.set_work_area(plan->handle, a->head.ptr[2]);
   if (!code) code = execute(plan->handle, a);

@@ -90,10 +90,9 @@ static void handle_put(blas_handle *h, int device) {
 static void *user_handle[TIDE_MAX_DEVICES];
 
 tide_status tide__cuda_blas_handle(uint64_t *out, tide_stream *stream) {
-  const cuda_stream *s = cuda_stream_of(stream);
+  CUDA_ON_STREAM(s, cuda_stream_of(stream));
   pthread_once(&blas_once, blas_open);
   if (blas_problem[0]) return tide__cuda_host->fail(TIDE_LIBRARY, "current_blas_handle: %s", blas_problem);
-  CUDA_ON(s->device);
   TIDE_LOCKED(&handles_lock);
   int status = user_handle[s->device] ? 0 : blas.create(&user_handle[s->device]);
   if (!status) status = blas.set_stream(user_handle[s->device], s->handle);
@@ -188,8 +187,7 @@ static tide_status with_workspace(const cuda_stream *s, tide_stream *stream, bla
 }
 
 tide_status tide__cuda_gemm(tide_stream *stream, const tide_gemm_args *a) {
-  const cuda_stream *s = cuda_stream_of(stream);
-  CUDA_ON(s->device);
+  CUDA_ON_STREAM(s, cuda_stream_of(stream));
   if (a->dtype <= TIDE_INT64) return tide__cuda_check(s->device, "matmul", tidek_gemm_integer(s->handle, a));
   if (tidek_gemm_is_small(a)) return tide__cuda_check(s->device, "matmul", tidek_gemm_small(s->handle, a));
   blas_handle *h = NULL;

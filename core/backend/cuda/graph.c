@@ -16,8 +16,7 @@
 tide_status tide__cuda_capture_begin(void *stream, int mode) {
   static const enum cudaStreamCaptureMode modes[] = {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal,
                                                      cudaStreamCaptureModeRelaxed};
-  const cuda_stream *s = stream;
-  CUDA_ON(s->device);
+  CUDA_ON_STREAM(s, stream);
   pthread_mutex_lock(&tide__cuda_capture_lock);
   atomic_fetch_add(&tide__cuda_captures, 1);
   int rc = (int)cudaStreamBeginCapture(s->handle, modes[mode]);
@@ -27,10 +26,9 @@ tide_status tide__cuda_capture_begin(void *stream, int mode) {
 }
 
 tide_status tide__cuda_capture_end(void **graph, void *stream) {
-  const cuda_stream *s = stream;
+  CUDA_ON_STREAM(s, stream);
   cudaGraph_t made = NULL;
   *graph = NULL;
-  CUDA_ON(s->device);
   int rc = (int)cudaStreamEndCapture(s->handle, &made);
   if (rc && made) cudaGraphDestroy(made);
   atomic_fetch_sub(&tide__cuda_captures, 1);
@@ -46,9 +44,8 @@ tide_status tide__cuda_capture_end(void **graph, void *stream) {
 }
 
 tide_status tide__cuda_capture_query(tide_capture_state *out, void *stream) {
-  const cuda_stream *s = stream;
+  CUDA_ON_STREAM(s, stream);
   enum cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
-  CUDA_ON(s->device);
   TIDE_TRY(tide__cuda_check(s->device, "capture_query", (int)cudaStreamIsCapturing(s->handle, &state)));
   *out = state == cudaStreamCaptureStatusNone     ? TIDE_CAPTURE_NONE
          : state == cudaStreamCaptureStatusActive ? TIDE_CAPTURE_ACTIVE
@@ -65,8 +62,7 @@ tide_status tide__cuda_graph_instantiate(void **exec, void *graph, int device) {
 }
 
 tide_status tide__cuda_graph_launch(void *exec, void *stream) {
-  const cuda_stream *s = stream;
-  CUDA_ON(s->device);
+  CUDA_ON_STREAM(s, stream);
   int rc = tide__cuda_stop_replays(s->device, s->handle);
   if (!rc) rc = (int)cudaGraphLaunch(exec, s->handle);
   return tide__cuda_check(s->device, "replay", rc);

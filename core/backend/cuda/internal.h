@@ -106,6 +106,10 @@ typedef struct cuda_event {
 static inline const cuda_stream *cuda_stream_of(const tide_stream *s) {
   return (const cuda_stream *)tide_stream_impl(s);
 }
+/* Declares s, and enters its device until the block is left. */
+#define CUDA_ON_STREAM(s, impl)                                                                                        \
+  const cuda_stream *s = impl;                                                                                         \
+  CUDA_ON(s->device)
 
 /* Is it being captured? Then nothing may be asked of it. */
 bool tide__cuda_stream_captured(const cuda_stream *s);

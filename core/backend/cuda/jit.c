@@ -91,7 +91,7 @@ static tide_status put_mailbox(const tide_launch *a, int device) {
 }
 
 static tide_status launch(tide_stream *stream, void *handle, const tide_launch *a) {
-  const cuda_stream *s = cuda_stream_of(stream);
+  CUDA_ON_STREAM(s, cuda_stream_of(stream));
   if (a->mail) TIDE_TRY(put_mailbox(a, s->device));
   void *params[TIDE_LAUNCH_PARAMS];
   for (int k = 0; k < a->params; k++) params[k] = (char *)(uintptr_t)a->packed + a->offset[k];
@@ -107,7 +107,6 @@ static tide_status launch(tide_stream *stream, void *handle, const tide_launch *
                                  .hStream = s->handle,
                                  .attrs = &dependent,
                                  .numAttrs = a->elementwise && !tidek_plain_launches};
-  CUDA_ON(s->device);
   CUresult rc = CUDA_SUCCESS;
   if (a->shared > PLAIN_SHARED)
     rc = tide__cuda_driver.set_attribute(handle, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)a->shared);

@@ -10,8 +10,7 @@
 /* A slot whose launcher needs the stream and the arguments only. */
 #define SLOT(name, args, launcher)                                                                                     \
   tide_status tide__cuda_##name(tide_stream *stream, const args *a) {                                                  \
-    const cuda_stream *s = cuda_stream_of(stream);                                                                     \
-    CUDA_ON(s->device);                                                                                                \
+    CUDA_ON_STREAM(s, cuda_stream_of(stream));                                                                         \
     return tide__cuda_check(s->device, #name, launcher(s->handle, a));                                                 \
   }
 
@@ -42,10 +41,9 @@ SLOT(sample, tide_sample_args, tidek_sample)
 /* ---- with scratch memory ---- */
 
 tide_status tide__cuda_reduce(tide_stream *stream, const tide_reduce_args *a) {
-  const cuda_stream *s = cuda_stream_of(stream);
+  CUDA_ON_STREAM(s, cuda_stream_of(stream));
   int sms = tide__cuda_devices[s->device].multiprocessors;
   CUDA_SCRATCH(scratch);
-  CUDA_ON(s->device);
   TIDE_TRY(cuda_scratch_get(&scratch, stream, tidek_reduce_scratch(a, sms)));
   int rc = tidek_reduce(s->handle, a, sms, scratch.memory);
   if (rc != cudaErrorNotSupported) return tide__cuda_check(s->device, "reduce", rc);
@@ -57,10 +55,9 @@ tide_status tide__cuda_reduce(tide_stream *stream, const tide_reduce_args *a) {
 /* A slot whose kernel says by tidek_<name>_scratch how much it wants. */
 #define SCRATCH_SLOT(name, args)                                                                                       \
   tide_status tide__cuda_##name(tide_stream *stream, const args *a) {                                                  \
-    const cuda_stream *s = cuda_stream_of(stream);                                                                     \
+    CUDA_ON_STREAM(s, cuda_stream_of(stream));                                                                         \
     size_t bytes = 0;                                                                                                  \
     CUDA_SCRATCH(scratch);                                                                                             \
-    CUDA_ON(s->device);                                                                                                \
     TIDE_TRY(tide__cuda_check(s->device, #name, tidek_##name##_scratch(&bytes, a)));                                   \
     TIDE_TRY(cuda_scratch_get(&scratch, stream, bytes ? bytes : 1));                                                   \
     return tide__cuda_check(s->device, #name, tidek_##name(s->handle, a, scratch.memory, bytes));                      \
@@ -71,9 +68,8 @@ SCRATCH_SLOT(sort, tide_sort_args)
 /* A slot that often wants none, and whose kernel cannot fail to say so. */
 #define LINE_SLOT(name)                                                                                                \
   tide_status tide__cuda_##name(tide_stream *stream, const tide_scan_args *a) {                                        \
-    const cuda_stream *s = cuda_stream_of(stream);                                                                     \
+    CUDA_ON_STREAM(s, cuda_stream_of(stream));                                                                         \
     CUDA_SCRATCH(scratch);                                                                                             \
-    CUDA_ON(s->device);                                                                                                \
     TIDE_TRY(cuda_scratch_get(&scratch, stream, tidek_##name##_scratch(a)));                                           \
     return tide__cuda_check(s->device, #name, tidek_##name(s->handle, a, scratch.memory));                             \
   }
@@ -84,10 +80,9 @@ LINE_SLOT(softmax)
 
 #define MAILBOX_SLOT(name, args)                                                                                       \
   tide_status tide__cuda_##name(tide_stream *stream, const args *a) {                                                  \
-    const cuda_stream *s = cuda_stream_of(stream);                                                                     \
+    CUDA_ON_STREAM(s, cuda_stream_of(stream));                                                                         \
     uint32_t *taken;                                                                                                   \
     tidek_mailbox *mailbox;                                                                                            \
-    CUDA_ON(s->device);                                                                                                \
     TIDE_TRY(tide__cuda_mailbox(&taken, &mailbox, s->device));                                                         \
     return tide__cuda_check(s->device, #name, tidek_##name(s->handle, a, taken, mailbox));                             \
   }
@@ -97,13 +92,12 @@ MAILBOX_SLOT(verify, tide_verify_args)
 
 /* What keeps an order is sorted in scratch memory. */
 tide_status tide__cuda_scatter(tide_stream *stream, const tide_index_args *a) {
-  const cuda_stream *s = cuda_stream_of(stream);
+  CUDA_ON_STREAM(s, cuda_stream_of(stream));
   int sms = tide__cuda_devices[s->device].multiprocessors;
   uint32_t *taken;
   tidek_mailbox *mailbox;
   size_t bytes = 0;
   CUDA_SCRATCH(scratch);
-  CUDA_ON(s->device);
   TIDE_TRY(tide__cuda_check(s->device, "scatter", tidek_scatter_scratch(&bytes, a)));
   TIDE_TRY(cuda_scratch_get(&scratch, stream, bytes));
   TIDE_TRY(tide__cuda_mailbox(&taken, &mailbox, s->device));

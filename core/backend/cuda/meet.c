@@ -75,10 +75,9 @@ tide_status tide__cuda_meet_new(void **out, int device) {
 static CUdeviceptr address(const place *p, int word) { return (CUdeviceptr)(uintptr_t)&p->words[word]; }
 
 tide_status tide__cuda_meet_arrive(void *stream, void *place_) {
-  const cuda_stream *s = stream;
+  CUDA_ON_STREAM(s, stream);
   place *p = place_;
   p->begun = true;
-  CUDA_ON(s->device);
   return tide__cuda_check(s->device, "host_job",
                           (int)write_value((CUstream)s->handle, address(p, 0), p->turn, CU_STREAM_WRITE_VALUE_DEFAULT));
 }
@@ -90,9 +89,8 @@ static bool has_come(const place *p) {
 bool tide__cuda_meet_arrived(const void *place_) { return has_come(place_); }
 
 tide_status tide__cuda_meet_wait(void *stream, void *place_) {
-  const cuda_stream *s = stream;
+  CUDA_ON_STREAM(s, stream);
   const place *p = place_;
-  CUDA_ON(s->device);
   return tide__cuda_check(s->device, "host_job",
                           (int)wait_value((CUstream)s->handle, address(p, 1), p->turn, CU_STREAM_WAIT_VALUE_GEQ));
 }

@@ -72,8 +72,7 @@ static tide_status copy_pageable(const cuda_stream *s, void *dst, const void *sr
 }
 
 tide_status tide__cuda_copy_to_device(void *stream, void *dst, const void *src, size_t bytes, bool pinned) {
-  const cuda_stream *s = stream;
-  CUDA_ON(s->device);
+  CUDA_ON_STREAM(s, stream);
   tide_status status;
   if (pinned)
     status = tide__cuda_check(s->device, "copy_to_device",
@@ -84,8 +83,7 @@ tide_status tide__cuda_copy_to_device(void *stream, void *dst, const void *src, 
 }
 
 tide_status tide__cuda_copy_to_host(void *stream, void *dst, const void *src, size_t bytes, bool pinned) {
-  const cuda_stream *s = stream;
-  CUDA_ON(s->device);
+  CUDA_ON_STREAM(s, stream);
   tide_status status;
   if (pinned)
     status = tide__cuda_check(s->device, "copy_to_host",
@@ -99,11 +97,10 @@ tide_status tide__cuda_copy_to_host(void *stream, void *dst, const void *src, si
 
 tide_status tide__cuda_copy_peer(void *stream, void *dst, int dst_device, const void *src, int src_device,
                                  size_t bytes) {
-  const cuda_stream *s = stream;
+  CUDA_ON_STREAM(s, stream);
   /* Where each device sees the other's memory the copy is like any other, and may be captured. */
   bool seen = dst_device == src_device ||
               (tide__cuda_peer_open(dst_device, src_device) && tide__cuda_peer_open(src_device, dst_device));
-  CUDA_ON(s->device);
   return tide__cuda_check(s->device, "copy_peer",
                           seen ? (int)cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, s->handle)
                                : (int)cudaMemcpyPeerAsync(dst, dst_device, src, src_device, bytes, s->handle));

@@ -200,10 +200,9 @@ static int pool_of(cudaMemPool_t *out, int device) {
 }
 
 tide_status tide__cuda_mem_alloc_async(void **out, void *stream, size_t bytes) {
-  const cuda_stream *s = stream;
+  CUDA_ON_STREAM(s, stream);
   cudaMemPool_t pool;
   void *ptr = NULL;
-  CUDA_ON(s->device);
   int rc = pool_of(&pool, s->device);
   if (!rc) rc = (int)cudaMallocAsync(&ptr, bytes, s->handle);
   TIDE_TRY(tide__cuda_check(s->device, "mem_alloc_async", rc));
@@ -212,8 +211,7 @@ tide_status tide__cuda_mem_alloc_async(void **out, void *stream, size_t bytes) {
 }
 
 tide_status tide__cuda_mem_free_async(void *stream, void *ptr) {
-  const cuda_stream *s = stream;
-  CUDA_ON(s->device);
+  CUDA_ON_STREAM(s, stream);
   return tide__cuda_check(s->device, "mem_free_async", (int)cudaFreeAsync(ptr, s->handle));
 }
 

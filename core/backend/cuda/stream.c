@@ -122,16 +122,15 @@ tide_status tide__cuda_stream_priority_range(int *least, int *greatest, int devi
 }
 
 tide_status tide__cuda_stream_query(bool *done, void *stream) {
-  const cuda_stream *s = stream;
-  CUDA_ON_RELAXED(s->device);
+  CUDA_ON_STREAM(s, stream);
+  CUDA_RELAXED;
   int rc = (int)tide__cuda_ask_stream((CUstream)s->handle);
   *done = rc == cudaSuccess;
   return rc == cudaErrorNotReady ? TIDE_OK : tide__cuda_check(s->device, "stream_query", rc);
 }
 
 tide_status tide__cuda_stream_sync(void *stream) {
-  const cuda_stream *s = stream;
-  CUDA_ON(s->device);
+  CUDA_ON_STREAM(s, stream);
   tide_status status = tide__cuda_stream_drain(s, "stream_synchronize");
   return status == TIDE_OK ? tide__cuda_mail(s->device) : status;
 }
@@ -167,8 +166,7 @@ void tide__cuda_streams_forget(int device) {
 }
 
 tide_status tide__cuda_stream_sleep(void *stream, int64_t cycles) {
-  const cuda_stream *s = stream;
-  CUDA_ON(s->device);
+  CUDA_ON_STREAM(s, stream);
   return tide__cuda_check(s->device, "stream_sleep", tidek_sleep(s->handle, cycles));
 }
 
@@ -201,14 +199,12 @@ void tide__cuda_event_free(void *event) {
 uint64_t tide__cuda_event_handle(void *event) { return (uint64_t)(uintptr_t)((cuda_event *)event)->handle; }
 
 tide_status tide__cuda_event_record(void *event, void *stream) {
-  const cuda_stream *s = stream;
-  CUDA_ON(s->device);
+  CUDA_ON_STREAM(s, stream);
   return tide__cuda_check(s->device, "event_record", (int)cudaEventRecord(((cuda_event *)event)->handle, s->handle));
 }
 
 tide_status tide__cuda_event_wait(void *stream, void *event) {
-  const cuda_stream *s = stream;
-  CUDA_ON(s->device);
+  CUDA_ON_STREAM(s, stream);
   bool may_join = atomic_load_explicit(&tide__cuda_captures, memory_order_relaxed) != 0;
   if (may_join) pthread_mutex_lock(&tide__cuda_capture_lock);
   int rc = (int)cudaStreamWaitEvent(s->handle, ((cuda_event *)event)->handle, 0);

@@ -174,8 +174,7 @@ static tide_status read_slot(const cuda_stream *s, void *dst, const void *src, s
 }
 
 tide_status tide__cuda_read_small(void *stream, void *dst, const void *src, size_t bytes) {
-  const cuda_stream *s = stream;
-  CUDA_ON(s->device);
+  CUDA_ON_STREAM(s, stream);
   tide_status status = read_slot(s, dst, src, bytes);
   return status == TIDE_OK ? tide__cuda_mail(s->device) : status;
 }
