@@ -142,12 +142,6 @@ bool tide_set_flush_denormal(bool on) {
 
 /* ---- the workers ---- */
 
-static int64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * (int64_t)1000000000 + t.tv_nsec;
-}
-
 static void pause_cpu(void) {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -155,7 +149,7 @@ static void pause_cpu(void) {
 }
 
 static bool lasts_too_long(void) {
-  lasts.over = lasts.most && now_ns() - lasts.begun > lasts.most;
+  lasts.over = lasts.most && tide__os_ns() - lasts.begun > lasts.most;
   return lasts.over;
 }
 
@@ -174,10 +168,10 @@ void tide__loops_begin(void) { watched = true; }
 void tide__loops_limit(void) {
   const tide_quota *q = tide__quota_bound();
   int64_t most = q ? tide_quota_get_limit(q, TIDE_QUOTA_KERNEL_MICROSECONDS) : -1;
-  if (most >= 0) lasts.begun = now_ns(), lasts.most = most < INT64_MAX / 1000 ? most * 1000 + 1 : INT64_MAX;
+  if (most >= 0) lasts.begun = tide__os_ns(), lasts.most = most < INT64_MAX / 1000 ? most * 1000 + 1 : INT64_MAX;
 }
 
-int64_t tide__loops_ms(void) { return (now_ns() - lasts.begun) / 1000000; }
+int64_t tide__loops_ms(void) { return (tide__os_ns() - lasts.begun) / 1000000; }
 
 void tide__loops_follow(_Atomic bool *stop) { following = stop; }
 
@@ -200,14 +194,14 @@ static pace pace_begin(int64_t grain) { return (pace){.piece = grain > 1 ? grain
 
 /* A piece has been done that was to take so long. */
 static void pace_next(pace *p, int64_t wanted) {
-  int64_t before = p->at, took = (p->at = now_ns()) - before;
+  int64_t before = p->at, took = (p->at = tide__os_ns()) - before;
   if (took < wanted / 2 && p->piece < INT64_MAX / 4) p->piece *= 2;
   if (took > 2 * wanted && p->piece > p->least) p->piece = p->piece / p->least / 2 * p->least;
   if (p->piece < p->least) p->piece = p->least;
 }
 
 static void run_pieces(tide_task_fn fn, void *arg, int64_t begin, int64_t end, pace *p) {
-  p->at = now_ns();
+  p->at = tide__os_ns();
   while (begin < end && !tide__loop_stops()) {
     int64_t to = end - begin <= p->piece ? end : begin + p->piece;
     fn(arg, begin, to);
@@ -282,19 +276,19 @@ static void *worker(void *number) {
   const int i = (int)(intptr_t)number;
   inside = is_worker = true;
   uint32_t seen = 0;
-  int64_t idle_since = now_ns();
+  int64_t idle_since = tide__os_ns();
   while (!atomic_load_explicit(&pool.quit, memory_order_acquire)) {
     if (enter(i, &seen)) {
       if (flushes() != pool.job.flush) flush(pool.job.flush);
       work();
       atomic_fetch_sub_explicit(&pool.gate, 1, memory_order_acq_rel);
-      idle_since = now_ns();
+      idle_since = tide__os_ns();
       continue;
     }
     for (int k = 0; k < 32; k++) pause_cpu();
-    if (now_ns() - idle_since > spin_ns) {
+    if (tide__os_ns() - idle_since > spin_ns) {
       sleep_until_open(i, seen);
-      idle_since = now_ns();
+      idle_since = tide__os_ns();
     }
   }
   return NULL;
@@ -364,9 +358,9 @@ static void open_gate(int room) {
 
 static void close_gate(void) {
   atomic_fetch_and(&pool.gate, ~GATE_OPEN);
-  int64_t since = now_ns();
+  int64_t since = tide__os_ns();
   while (atomic_load_explicit(&pool.gate, memory_order_acquire) & GATE_INSIDE) {
-    if (now_ns() - since > spin_ns)
+    if (tide__os_ns() - since > spin_ns)
       tide__loop_stops(), sched_yield();
     else
       pause_cpu();
@@ -428,7 +422,7 @@ static void run_on_host(const tide_config *config, int64_t n, int64_t grain, tid
   }
   _Atomic bool *outer = hosting;
   if (h.watched) hosting = &h.stop;
-  pace p = {.piece = grain * HOST_GRAINS, .least = grain * (HOST_GRAINS / 4), .at = now_ns()};
+  pace p = {.piece = grain * HOST_GRAINS, .least = grain * (HOST_GRAINS / 4), .at = tide__os_ns()};
   if (!h.watched || n <= p.piece) p.piece = n;
   for (; h.base < n && !tide__loop_stops(); h.base += p.piece, pace_next(&p, host_ns))
     config->parallel_for(config->user, n - h.base < p.piece ? n - h.base : p.piece, grain, run_hosted, &h);

@@ -24,12 +24,7 @@ typedef struct orphan {
 static orphan *orphans;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
 
-double tide_process_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
+double tide_process_now(void) { return tide__os_seconds(); }
 void tide_process_sleep(double seconds) { tide__os_sleep(seconds); }
 
 static void reap_orphans(void) {

@@ -14,9 +14,9 @@
  * Invariant: a point of a capture is never watched, since it never passes; the lock is held for queries of events, and
  * no backend asks for the wait while it holds a lock of its own. */
 #include "comm.h"
+#include "os/os.h"
 
 #include <stdio.h>
-#include <time.h>
 
 enum { RING = 64 };
 
@@ -38,12 +38,6 @@ static _Atomic double timeout = 600;
 static uint64_t late_devices; /* as bits: those that were found late since the start */
 static double end_by;         /* while the runtime ends: when it waits for them no longer; else 0 */
 static const double PATIENCE = 2;
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 tide_status tide_comm_set_timeout(double seconds) {
   if (!(seconds >= 0))
@@ -91,7 +85,8 @@ static bool watch(const tide__collective_tracker *tracker, double limit) {
   forget(w);
   bool kept = make_room(w, tracker->n);
   if (kept) {
-    w->number = number, w->what = tracker->what, w->start = now(), w->limit = limit, w->devices = 0, w->n = tracker->n;
+    w->number = number, w->what = tracker->what, w->start = tide__os_seconds(), w->limit = limit, w->devices = 0,
+    w->n = tracker->n;
     w->site = tide__site_now(), w->communicator = tracker->communicator;
     memcpy(w->entry, tracker->entry, (size_t)tracker->n * sizeof *w->entry);
     for (int i = 0; i < w->n; i++) w->devices |= (uint64_t)1 << w->entry[i].point.device;
@@ -192,7 +187,7 @@ static tide_status check_time(watched *w, double time) {
 tide_status tide__comm_overdue(int device) {
   if (device < 0) return TIDE_OK;
   tide_status status = TIDE_OK;
-  double time = now();
+  double time = tide__os_seconds();
   TIDE_LOCKED(&lock);
   if (end_by > 0 && time > end_by && late_devices >> device & 1)
     status = tide__fail_peer(device, 0, "commTimeout", "shutdown: %s was late before and has not come to rest",
@@ -210,7 +205,7 @@ tide_status tide__comm_overdue(int device) {
 void tide__comm_ending(void) {
   TIDE_LOCKED(&lock);
   if (late_devices) {
-    end_by = now() + PATIENCE;
+    end_by = tide__os_seconds() + PATIENCE;
     atomic_fetch_add_explicit(&tide__overdue_watched, 1, memory_order_relaxed);
   }
 }

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <stdatomic.h>
-#include <time.h>
 
 #include "distributed/mpi.h"
 #include "tide/distributed.h"
+#include "os/os.h"
 
 extern tide_distributed_host host; /* tide, as the program handed it over */
 
@@ -25,11 +25,7 @@ tide_status tide__dist_mpi_fail(const char *function, int code);
   } while (0)
 
 static inline void *tide__in_place(void) { return (void *)(intptr_t)mpi_const.in_place; }
-static inline double tide__dist_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+static inline double tide__dist_now(void) { return tide__os_seconds(); }
 
 /* ---- launch.c: how this process was started ---- */
 

@@ -12,6 +12,7 @@
 
 #include "allocator.h"
 #include "host_cache.h"
+#include "os/os.h"
 
 struct tide__pinned {
   tide__pinned *prev, *next; /* of all */
@@ -39,11 +40,7 @@ static int class_of(size_t bytes) {
 
 /* ---- the driver, with its times ---- */
 
-static int64_t now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
+static int64_t now(void) { return tide__os_ns() / 1000; }
 
 /* The lock is held. */
 static void add_time(tide_duration_stat *d, int64_t us) {

@@ -28,6 +28,14 @@ static inline int64_t tide__os_coarse_ms(void) {
   return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+/* Since some moment, by CLOCK_MONOTONIC. */
+static inline int64_t tide__os_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * (int64_t)1000000000 + t.tv_nsec;
+}
+static inline double tide__os_seconds(void) { return 1e-9 * (double)tide__os_ns(); }
+
 /* Waits for the condition until then by CLOCK_MONOTONIC, or for less; the mutex is held. */
 void tide__os_wait_until(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *then);
 

@@ -30,11 +30,7 @@ uint64_t tide__watch_number(void) {
   return atomic_fetch_add_explicit(&tide__launch_numbers, 1, memory_order_relaxed) + 1;
 }
 
-static int64_t microseconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * (int64_t)1000000 + t.tv_nsec / 1000;
-}
+static int64_t microseconds(void) { return tide__os_ns() / 1000; }
 
 static void stop(int device, const tide_quota *quota, uint64_t number, int64_t ms) {
   const tide_backend *b = tide__backend_peek(device);

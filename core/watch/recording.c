@@ -5,8 +5,7 @@
  * Invariant: `current` is the recording that others may add to; they name it by its number, under the lock, so
  * that a thread that is late adds nothing to the next one. */
 #include "profiler.h"
-
-#include <time.h>
+#include "os/os.h"
 
 _Atomic uint64_t tide__profile_on;
 
@@ -14,11 +13,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tide_profile *current;
 static uint64_t last_number;
 
-uint64_t tide__profile_clock(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
+uint64_t tide__profile_clock(void) { return (uint64_t)tide__os_ns(); }
 
 tide_profile *tide__profile_lock(uint64_t number) {
   pthread_mutex_lock(&lock);

@@ -10,11 +10,11 @@
  *
  * Invariant: `sink` is set from start to stop; records that come later are dropped. */
 #include "internal.h"
+#include "os/os.h"
 
 #include <cuda_profiler_api.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #if defined(__has_include)
 #  if __has_include(<cupti.h>)
@@ -188,11 +188,7 @@ static void complete(void *context, uint32_t stream, uint8_t *buffer, size_t siz
   free(buffer);
 }
 
-static uint64_t now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
+static uint64_t now(void) { return (uint64_t)tide__os_ns(); }
 
 /* ---- starting and stopping ---- */
 

@@ -9,6 +9,7 @@
  * Invariants: a slot belongs to one waiting thread, or to a queued kernel; the mailbox is emptied under its lock, first
  * the host's side, then the device's, so that a kernel never finds it half empty. */
 #include "internal.h"
+#include "os/os.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -16,12 +17,6 @@
 #include <time.h>
 
 /* ---- patience ---- */
-
-static int64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 typedef struct patience {
   int64_t start, asked; /* when the wait began, when the host was last asked */
@@ -36,7 +31,7 @@ static void nap(long ns) {
 /* To be called between two looks, some microseconds apart: gives way more and more, and fails when the wait must
  * end. */
 static tide_status pause_between(patience *p, int device, const char *what) {
-  int64_t now = now_ns();
+  int64_t now = tide__os_ns();
   if (!p->start) p->start = p->asked = now;
   if (now - p->asked > 1000000) {
     p->asked = now;

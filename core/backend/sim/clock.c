@@ -11,19 +11,15 @@
  *
  * Invariant: `ahead` is 0 in real time, never falls, and is changed with the lock held. */
 #include <stdlib.h>
-#include <time.h>
 
 #include "sim.h"
+#include "os/os.h"
 
 static _Atomic double ahead; /* seconds that were skipped so far */
 
 static double skipped(void) { return atomic_load_explicit(&ahead, memory_order_relaxed); }
 
-double tide__sim_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9 + skipped();
-}
+double tide__sim_now(void) { return tide__os_seconds() + skipped(); }
 
 double tide__sim_clock_system(double when) { return when - skipped(); }
 

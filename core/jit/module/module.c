@@ -7,10 +7,10 @@
  *
  * Invariant: an entry of the table is complete when it is linked and is not changed after. */
 #include "jit/jit.h"
+#include "os/os.h"
 
 #include <limits.h>
 #include <stdio.h>
-#include <time.h>
 
 enum { BUCKETS = 256, ABI = 2 }; /* ABI: to be counted up when the same text must be compiled anew */
 
@@ -178,13 +178,10 @@ static tide_status fail_ours(const tide__jit_request *r, const char *log) {
 /* Runs the compiler. */
 static tide_status run(tide_image *out, char **log, const char *source, const options *o, const tide_compiler *c,
                        const char *arch) {
-  struct timespec start, end;
   atomic_store(&tide__jit_opened, true);
-  clock_gettime(CLOCK_MONOTONIC, &start);
+  const int64_t start = tide__os_ns();
   tide_status status = c->compile(out, log, source, o->list, o->count, arch);
-  clock_gettime(CLOCK_MONOTONIC, &end);
-  int64_t ns = (int64_t)(end.tv_sec - start.tv_sec) * 1000000000 + (end.tv_nsec - start.tv_nsec);
-  atomic_fetch_add_explicit(&stats.nanoseconds, ns, memory_order_relaxed);
+  atomic_fetch_add_explicit(&stats.nanoseconds, tide__os_ns() - start, memory_order_relaxed);
   return status;
 }
 

@@ -7,12 +7,12 @@
  * Invariant: nothing is computed where a function of the library is missing. */
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/quota.h"
 #include "lapack.h"
 #include "backend/cpu/loops/layout.h"
 #include "backend/cpu/scratch.h"
+#include "os/os.h"
 
 tide__lapack tide__cpu_lapack;
 #define lapack tide__cpu_lapack
@@ -305,12 +305,6 @@ enum { GROUPS = 5, SMALL = 32, FASTER = 3 };
 static const double SEEN_FLOPS = 1e7, no_processor = 200; /* operations a nanosecond of a thread */
 static _Atomic int64_t seen[GROUPS][4], tried[GROUPS][4]; /* the best rates, operations a second; 0: none yet */
 
-static int64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * (int64_t)1000000000 + t.tv_nsec;
-}
-
 /* 0: ours. */
 static int group_of(const tide_linalg_args *a) {
   switch (a->routine) {
@@ -361,9 +355,9 @@ static void try_small(const tide_linalg_args *a, _Atomic int64_t *best) {
     for (int j = 0; j < SMALL; j++)
       real_put(memory, (i * SMALL + j) * parts, type, i == j ? SMALL : (double)((i * j + i + j) * 37 % 101) / 101);
   if (room_new(&r, &small)) {
-    int64_t begun = now_ns();
+    int64_t begun = tide__os_ns();
     do_one(&small, 0, &r, &is_broken);
-    saw(best, flops_of(&small), now_ns() - begun);
+    saw(best, flops_of(&small), tide__os_ns() - begun);
     if (r.elements) tide__room_put(r.work);
   }
   free(memory);
@@ -398,9 +392,9 @@ static void do_some(void *arg, int64_t begin, int64_t end) {
     return;
   }
   for (int64_t i = begin; i < end && !tide__loop_stops(); i++) {
-    int64_t begun = j->flops < SEEN_FLOPS ? 0 : now_ns();
+    int64_t begun = j->flops < SEEN_FLOPS ? 0 : tide__os_ns();
     int got = do_one(j->a, i, &r, &is_broken);
-    if (begun) saw(&seen[group_of(j->a)][j->a->dtype - TIDE_FLOAT32], j->flops, now_ns() - begun);
+    if (begun) saw(&seen[group_of(j->a)][j->a->dtype - TIDE_FLOAT32], j->flops, tide__os_ns() - begun);
     if (info) info[i] = got;
   }
   if (is_broken) atomic_store(&j->lacks_memory, true);
