@@ -20,6 +20,7 @@ enum { MOST = 16 << 20, HEADER = 32 }; /* bytes of a file; of what stands before
 typedef struct dump {
   char *bytes;
   size_t size, room;
+  bool full; /* there is no memory for more */
 } dump;
 
 static int write_dump(lua_State *L, const void *bytes, size_t size, void *user) {
@@ -27,7 +28,7 @@ static int write_dump(lua_State *L, const void *bytes, size_t size, void *user) 
   if (d->size + size > d->room) {
     size_t room = 2 * (d->size + size);
     char *more = realloc(d->bytes, room);
-    if (!more) return 1;
+    if (!more) return d->full = true;
     d->bytes = more, d->room = room;
   }
   memcpy(d->bytes + d->size, bytes, size);
@@ -38,14 +39,14 @@ static int write_dump(lua_State *L, const void *bytes, size_t size, void *user) 
 /* Does the chunk at the top hold the function at `fn`? */
 static bool holds(lua_State *L, int fn) {
   dump all = {0}, one = {0};
-  bool same = LUA_VERSION_NUM < 504; /* nothing is known of the form */
-  if (!same && lua_dump(L, write_dump, &all, 1) == 0) {
-    lua_pushvalue(L, fn);
-    bool good = lua_dump(L, write_dump, &one, 1) == 0 && one.size > HEADER;
-    same = good && memmem(all.bytes, all.size, one.bytes + HEADER, one.size - HEADER);
-    lua_pop(L, 1);
-  }
+  if (LUA_VERSION_NUM < 504) return true; /* nothing is known of the form */
+  bool same = lua_dump(L, write_dump, &all, 1) == 0;
+  lua_pushvalue(L, fn);
+  same = same && lua_dump(L, write_dump, &one, 1) == 0 && one.size > HEADER &&
+         memmem(all.bytes, all.size, one.bytes + HEADER, one.size - HEADER);
+  lua_pop(L, 1);
   free(all.bytes), free(one.bytes);
+  if (all.full || one.full) ltide_error(L, "OutOfMemoryError", "kernel: no host memory for the text of the function");
   return same;
 }
 
