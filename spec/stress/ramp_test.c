@@ -1,6 +1,8 @@
-/* ramp_test.c: every form of every scoped block while memory fails: the first allocation, the second, and so on until
- * the block runs through; once Lua's allocations, once those of tide. Whatever fails, the block is left, nothing that
- * it set is in force, and at the end nothing is lost (which the address sanitizer's tree sees).
+/* ramp_test.c: every form of every scoped block, and calls of each room, while memory fails: the first allocation, the
+ * second, and so on until the block runs through; once Lua's allocations, once those of tide. Whatever fails, the block
+ * is left, nothing that it set is in force, and at the end nothing is lost (which the address sanitizer's tree sees).
+ * A call says that it has no memory, no tensor of its own is alive afterwards, and it gives the same values once it
+ * has.
  *
  * Linked to the objects of tide and of its bindings, whose calls of malloc come here (--wrap). Only this thread's
  * count: those of simulated devices are not what fails. */
@@ -158,6 +160,102 @@ static const char script[] =
     "end\n"
     "function finish() os.remove(path) end\n";
 
+/* ---- calls of each room ---- */
+
+static const char calls_script[] =
+    "local tide = tide\n"
+    "local cuda, D = tide.cuda, { device = 'cuda' }\n"
+    "tide.manual_seed(1)\n"
+    "local x = tide.arange(1, 25, D):to('float32'):reshape { 4, 6 }\n"
+    "local h = tide.arange(1, 25):to('float32'):reshape { 4, 6 }\n"
+    "local m = tide.tensor({ { 4., 1., 0. }, { 1., 3., 1. }, { 0., 1., 2. } })\n"
+    "local i, file, other = tide.tensor({ 1, 3, 2 }, D), os.tmpname(), os.tmpname()\n"
+    "local side, text = cuda.Stream(), 'a,b\\n1,2\\n3,\\n'\n"
+    "do local f = assert(io.open(other, 'w')) f:write(text) f:close() end\n"
+    "calls = {\n"
+    "  { 'empty', function() return tide.zeros({ 3, 4 }, D) end },\n"
+    "  { 'tensor', function() return tide.tensor({ { 1, 2 }, { 3, 4 } }, D) end },\n"
+    "  { 'views', function() return x:t():unsqueeze(1):expand { 2, 6, 4 }:select(1, 1)[{ {2, 4}, {1, 3} }] end },\n"
+    "  { 'operation', function() return (x * 2 + 1):sqrt() end },\n"
+    "  { 'broadcast', function() return x + x[1] end },\n"
+    "  { 'result', function() local y = x:clone() tide.add(x, 1, { out = y }) return y end },\n"
+    "  { 'reduce', function() return x:sum(1), x:max(2) end },\n"
+    "  { 'statistics', function() return x:std(), x:median(1), x:quantile(0.3) end },\n"
+    "  { 'scan', function() return x:cumsum(2) end },\n"
+    "  { 'sort', function() return x:flip { 2 }:sort(2) end },\n"
+    "  { 'topk', function() return x:topk(2, 2) end },\n"
+    "  { 'unique', function() return (x % 5):flatten():unique() end },\n"
+    "  { 'gather', function() return x:index_select(1, i), x[i], x:take(i) end },\n"
+    "  { 'mask', function() return x[x:gt(7)] end },\n"
+    "  { 'scatter', function() return x:clone():index_add_(1, i, x[{ {1, 3} }]), x:clone():index_fill_(2, i, 9) end "
+    "},\n"
+    "  { 'put', function() local y = x:clone() y[{ {2, 3}, 4 }] = 5 y[i] = 1 return y end },\n"
+    "  { 'cat', function() return tide.cat({ x, x }, 2), tide.stack { x, x } end },\n"
+    "  { 'matmul', function() return x:matmul(x:t()) end },\n"
+    "  { 'einsum', function() return tide.einsum('ij,kj->ik', x, x) end },\n"
+    "  { 'linalg', function() return tide.linalg.solve(m, m[1]), tide.linalg.eigh(m), tide.linalg.svdvals(m) end "
+    "},\n"
+    "  { 'fft', function() return tide.fft.rfft(x, 5, 2):abs(), tide.fft.ifft2(x):abs() end },\n"
+    "  { 'conv', function() return tide.conv2d(x:reshape { 1, 1, 4, 6 }, tide.ones({ 1, 1, 2, 2 }, D)) end },\n"
+    "  { 'random', function() return tide.rand(5, { generator = tide.Generator('cuda'):manual_seed(3), device = 'cuda' "
+    "}) end },\n"
+    "  { 'permutation', function() return tide.randperm(9, { generator = tide.Generator('cpu'):manual_seed(3) }) end "
+    "},\n"
+    "  { 'copy', function() return x:cpu(), h:to('cuda', { non_blocking = true }), h:pin_memory() end },\n"
+    "  { 'values', function() return tide.tensor(x:totable()), x[1][2]:item() end },\n"
+    "  { 'text', function() return tostring(x) end },\n"
+    "  { 'stream', function() local s = cuda.Stream() local y s:use(function() y = x + 1 end) s:synchronize() return y "
+    "end },\n"
+    "  { 'event', function()\n"
+    "    local e = cuda.Event { enable_timing = true } e:record() side:wait_event(e) e:synchronize() return e:query()\n"
+    "  end },\n"
+    "  { 'record_stream', function() local y = x + 1 y:record_stream(side) y = nil return x end },\n"
+    "  { 'graph', function()\n"
+    "    local g, y = cuda.CUDAGraph(), nil cuda.graph(g, function() y = x * 3 + 1 end) g:replay() return y:clone()\n"
+    "  end },\n"
+    "  { 'graphed', function() return cuda.make_graphed_callables(function(y) return y * 2 end, { x })(x):clone() end "
+    "},\n"
+    "  { 'pool', function() local p, y = cuda.MemPool(), nil cuda.use_mem_pool(p, function() y = x + 2 end) return "
+    "y:clone() end },\n"
+    "  { 'history', function()\n"
+    "    cuda.memory.record_history() local y = x + 1 local s = cuda.memory.snapshot()\n"
+    "    cuda.memory.record_history(false) return y, #s.segments > 0\n"
+    "  end },\n"
+    "  { 'summary', function() return #cuda.memory_summary() > 100 end },\n"
+    "  { 'npy', function() tide.save(file, x) return tide.load(file) end },\n"
+    "  { 'safetensors', function()\n"
+    "    tide.save_safetensors(file, { a = x, b = h }) local t = tide.load_safetensors(file) return t.a, t.b\n"
+    "  end },\n"
+    "  { 'npz', function() tide.save_npz(file, { a = x, b = h }) local t = tide.load_npz(file) return t.a, t.b end },\n"
+    "  { 'png', function() tide.save_png(file, (x * 9):to('uint8')) return tide.load_png(file) end },\n"
+    "  { 'csv', function() return (tide.load_csv(other, { header = true, missing = 0 })) end },\n"
+    "  { 'serialize', function() return tide.deserialize(tide.serialize { x, 'a', { h } })[1] end },\n"
+    "  { 'kernel', function() return tide.kernel(function(k, y) return y[1][k] * 2 end)(6, x) end },\n"
+    "  { 'kernel on the CPU', function() return tide.kernel(function(k, y) return y[1][k] * 2 end)(6, h) end },\n"
+    "  { 'fuse', function() local f = tide.fuse(function(y) return (y * 2 + 1):sum(2) end) return f(x), f(h) end },\n"
+    "  { 'broadcast of GPUs', function() local l = cuda.comm.broadcast(x, { 0, 1 }) return l[1], l[2] end },\n"
+    "  { 'scatter of GPUs', function() return cuda.comm.gather(cuda.comm.scatter(x, { 0, 1 }), 1) end },\n"
+    "  { 'reduce of GPUs', function() return cuda.comm.reduce_add({ x, x:to('cuda:1') }, 0) end },\n"
+    "  { 'nccl', function() local a, b = x:clone(), x:to('cuda:1') cuda.nccl.all_reduce { a, b } return a, b end },\n"
+    "  { 'properties', function() return cuda.get_device_properties(0).name end },\n"
+    "}\n"
+    "local function flat(out, v)\n"
+    "  if tide.is_tensor(v) then out[#out + 1] = table.concat(v:cpu():flatten():totable(), ' ') else out[#out + 1] = "
+    "tostring(v) end\n"
+    "end\n"
+    "local function text_of(...)\n"
+    "  local out = {}\n"
+    "  for k = 1, select('#', ...) do flat(out, (select(k, ...))) end\n"
+    "  return table.concat(out, '|')\n"
+    "end\n"
+    "function call(k) return text_of(calls[k][2]()) end\n"
+    "function alive()\n"
+    "  cuda.memory.record_history(false)\n"
+    "  collectgarbage() collectgarbage() cuda.ipc_collect() cuda.synchronize(0) cuda.synchronize(1)\n"
+    "  return cuda.memory_allocated(0) + cuda.memory_allocated(1)\n"
+    "end\n"
+    "function removed() os.remove(file) os.remove(other) end\n";
+
 static int failed;
 
 static void check(bool holds, const char *what, const char *form, const char *variant, const char *where, long k) {
@@ -229,6 +327,64 @@ static void all_ramps(lua_State *L) {
   printf("ramp_test: %ld failures\n", total);
 }
 
+/* What the call with this number gives as a text, which the caller frees; NULL after an error, which is on the stack.
+ */
+static char *values_of(lua_State *L, int k) {
+  lua_settop(L, 0);
+  lua_getglobal(L, "call");
+  lua_pushinteger(L, k);
+  int status = lua_pcall(L, 1, 1, 0);
+  in_tide.countdown = -1;
+  return status == LUA_OK ? strdup(lua_tostring(L, -1)) : NULL;
+}
+
+static long long alive(lua_State *L) {
+  lua_getglobal(L, "alive");
+  lua_call(L, 0, 1);
+  long long n = (long long)lua_tointeger(L, -1);
+  lua_pop(L, 1);
+  return n;
+}
+
+static void ramp_call(lua_State *L, int k, const char *name, bool good) {
+  static const char where[] = "tide's";
+  char *expected = values_of(L, k);
+  check(expected, expected ? "" : luaL_tolstring(L, -1, NULL), name, "call", where, -1);
+  const long long before = alive(L);
+  long n = 0;
+  for (bool done = !expected; !done; n++) {
+    in_tide = (failing){n, good, false};
+    char *got = values_of(L, k);
+    const char *e = got ? NULL : luaL_tolstring(L, -1, NULL);
+    if (e) check(in_tide.happened && strstr(e, "memory"), e, name, "call", where, n);
+    if (got) check(!strcmp(got, expected), got, name, "call", where, n);
+    free(got);
+    check_left(name, "call", where, n);
+    done = !in_tide.happened || n > 3000;
+  }
+  char *again = values_of(L, k);
+  check(again && expected && !strcmp(again, expected), "other values afterwards", name, "call", where, n);
+  free(again), free(expected);
+  check(alive(L) == before, "memory of a device is still counted", name, "call", where, n);
+}
+
+static void all_calls(lua_State *L) {
+  lua_getglobal(L, "calls");
+  int n = (int)lua_rawlen(L, -1);
+  for (int k = 1; k <= n; k++) {
+    lua_settop(L, 0);
+    lua_getglobal(L, "calls");
+    lua_rawgeti(L, -1, k);
+    lua_rawgeti(L, -1, 1);
+    char name[64];
+    snprintf(name, sizeof name, "%s", lua_tostring(L, -1));
+    for (int good = 0; good < 2; good++) ramp_call(L, k, name, good);
+  }
+  lua_settop(L, 0);
+  lua_getglobal(L, "removed");
+  lua_call(L, 0, 0);
+}
+
 /* Opening, where the kth allocation of Lua's or tide's fails: a second require opens the module all the same. */
 static bool open_again(failing *f, long k) {
   lua_State *L = lua_newstate(allocate, NULL);
@@ -277,10 +433,11 @@ int main(void) {
   luaL_openlibs(L);
   luaL_requiref(L, "tide", luaopen_tide, 1);
   lua_settop(L, 0);
-  if (luaL_dostring(L, script) != LUA_OK) {
+  if (luaL_dostring(L, script) != LUA_OK || luaL_dostring(L, calls_script) != LUA_OK) {
     printf("ramp_test: %s\n", luaL_tolstring(L, -1, NULL));
     return 1;
   }
+  all_calls(L);
   all_ramps(L);
   lua_settop(L, 0);
   lua_getglobal(L, "finish");
