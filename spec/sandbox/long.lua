@@ -1,5 +1,5 @@
 --- linear algebra that cannot fit the time is not begun
---! quota milliseconds=3000
+--! quota milliseconds=10000
 local a, x = tide.eye(4000), tide.ones(3, 3)
 for name, f in pairs { eig = tide.linalg.eig, svd = tide.linalg.svd, eigh = tide.linalg.eigh } do
   local ok, e = pcall(f, a)
