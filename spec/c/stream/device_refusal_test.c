@@ -5,6 +5,7 @@
 #include "tide/debug.h"
 #include "tide/device.h"
 #include "tide/external.h"
+#include "tide/fft.h"
 #include "tide/graph.h"
 #include "tide/history.h"
 #include "tide/host_job.h"
@@ -343,6 +344,40 @@ static void communication(void) {
   for (int k = 0; k < 10; k++) tide_tensor_release(LIST(x, y, small, whole, cpu, s, here, c, c1, wide)[k]);
 }
 
+/* Results of a generator and a cache of plans are of one device; a stream uses what an accelerator can reach. */
+static void of_one_device(void) {
+  tide_generator *g = NULL, *other = NULL, *host = NULL;
+  tide_tensor *on_host = of(TIDE_FLOAT32, SIZE(2), 1, TIDE_CPU), *pinned = NULL;
+  tide_stream *s = NULL;
+  int64_t most = 0;
+  OK(tide_generator_new(&g, 0));
+  OK(tide_generator_new(&other, 1));
+  OK(tide_generator_new(&host, TIDE_CPU));
+  REFUSES("DeviceError: graphsafe_set_state: a generator of another device, got cuda:1, expected cuda:0",
+          tide_generator_join(g, other));
+  REFUSES("DeviceError: graphsafe_set_state: a generator of another device, got cuda:0, expected cpu",
+          tide_generator_join(host, g));
+  tide_generator_release(g), tide_generator_release(other), tide_generator_release(host);
+  for (int device = 0; device < 2; device++) {
+    OK(tide_fft_cache_set_max(device, 0));
+    OK(tide_fft_cache_get_max(&most, device));
+    CHECK(most == 0);
+    OK(tide_fft_cache_set_max(device, 3 + device));
+  }
+  REFUSES("ValueError: cufft_plan_cache: max_size is negative, got -1, expected at least 0",
+          tide_fft_cache_set_max(1, -1));
+  for (int device = 0; device < 2; device++) { /* each has its own, and the refused one changed nothing */
+    OK(tide_fft_cache_get_max(&most, device));
+    CHECK(most == 3 + device);
+  }
+  OK(tide_stream_new(&s, 0, 0));
+  REFUSES("DeviceError: record_stream: wrong device of x, got cpu, expected an accelerator",
+          tide_tensor_record_stream(on_host, s));
+  OK(tide_to(&pinned, on_host, &(tide_options){TIDE_DTYPE_NONE, TIDE_CPU, true}, false, false));
+  OK(tide_tensor_record_stream(pinned, s));
+  tide_tensor_release(pinned), tide_tensor_release(on_host), tide_stream_release(s);
+}
+
 static void across_devices(void) {
   tide_tensor *x = of(TIDE_FLOAT32, SIZE(2), 1, 0), *y = of(TIDE_FLOAT32, SIZE(2), 1, 1),
               *cpu = of(TIDE_FLOAT32, SIZE(2), 1, TIDE_CPU);
@@ -482,6 +517,7 @@ int main(void) {
   graphs();
   communication();
   across_devices();
+  of_one_device();
   recordings();
   another_runtime();
   CHECK(!o && !outs[0] && !outs[1]);

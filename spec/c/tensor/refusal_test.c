@@ -3,9 +3,12 @@
 #include <math.h>
 
 #include "check.h"
+#include "tide/device.h"
 #include "tide/fft.h"
 #include "tide/field.h"
+#include "tide/file.h"
 #include "tide/linalg.h"
+#include "tide/readback.h"
 #include "tide/scan.h"
 #include "tide/scatter.h"
 #include "tide/sort.h"
@@ -46,7 +49,11 @@ static void end(void) {
   CHECK(!o && !p);
   for (int k = 0; k < 17; k++)
     tide_tensor_release((tide_tensor *[]){x, v, v4, s, e, i, i4, ix, i4x, b8, c, d3, sd, m3, m4, row, image}[k]);
+  tide_tensor *late = of(TIDE_FLOAT32, SIZE(2), 1);
   tide_shutdown();
+  REFUSES("StateError: neg: the runtime has ended, got a call after tide_shutdown, expected one before",
+          tide_unary(&o, TIDE_OP_neg, late, NULL));
+  tide_tensor_release(late);
 }
 
 static void views_and_factories(void) {
@@ -472,11 +479,257 @@ static void draws_scans_sorts_and_fields(void) {
   tide_generator_release(g);
 }
 
+/* Results of the most dims there are, and one dim more: what a call with `most` dims makes, the next refuses. */
+static void most_dims(void) {
+  const int64_t ones[TIDE_MAX_DIMS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  const int64_t twos[TIDE_MAX_DIMS] = {2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2};
+  tide_tensor *d12 = of(TIDE_INT64, ones, 12), *d11 = of(TIDE_INT64, ones, 11), *c12 = of(TIDE_COMPLEX64, ones, 12);
+  tide_tensor *c11 = of(TIDE_COMPLEX64, ones, 11), *two = of(TIDE_FLOAT32, twos, 7), *i2 = of(TIDE_INT64, ones, 2);
+  tide_tensor *i3 = of(TIDE_INT64, ones, 3), *f12 = of(TIDE_FLOAT32, ones, 12), *f3 = of(TIDE_FLOAT32, ones, 3);
+  tide_tensor *d13[2] = {d12, d12}, *two12 = of(TIDE_UINT8, twos, 12), *two11 = of(TIDE_UINT8, twos, 11);
+  tide_tensor *zero = of(TIDE_INT64, ones, 1);
+  OK(tide_write(d12, (const int64_t[]){0}));
+  OK(tide_write(i2, (const int64_t[]){0}));
+  OK(tide_write(i3, (const int64_t[]){0}));
+  OK(tide_write(d11, (const int64_t[]){0}));
+  OK(tide_write(zero, (const int64_t[]){0}));
+#define MAKES(dims, call)                                                                                              \
+  do {                                                                                                                 \
+    OK(call);                                                                                                          \
+    CHECK(o &&tide_tensor_ndim(o) == (dims));                                                                          \
+    tide_tensor_release(o), o = NULL;                                                                                  \
+  } while (0)
+  REFUSES("ShapeError: unfold: too many dims, got 12, expected less than 12", tide_unfold(&o, d12, 0, 1, 1));
+  MAKES(12, tide_unfold(&o, d11, 0, 1, 1));
+  REFUSES("ShapeError: unsqueeze: too many dims, got 12, expected less than 12", tide_unsqueeze(&o, d12, 0));
+  MAKES(12, tide_unsqueeze(&o, d11, 0));
+  REFUSES("ShapeError: view_as_real: too many dims, got 12, expected less than 12", tide_view_as_real(&o, c12));
+  MAKES(12, tide_view_as_real(&o, c11));
+  REFUSES("ShapeError: stack: too many dims, got 12, expected less than 12", tide_stack(&o, d13, 2, 0, NULL));
+  MAKES(12, tide_stack(&o, LIST(d11, d11), 2, 0, NULL));
+  REFUSES("ShapeError: one_hot: too many dims, got 12, expected at most 11", tide_one_hot(&o, d12, 1));
+  MAKES(12, tide_one_hot(&o, d11, 1));
+  REFUSES("ShapeError: tile: wrong number of repeats, got 13, expected at most 12",
+          tide_tile(&o, d11, SIZE(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1), 13));
+  MAKES(12, tide_tile(&o, d11, ones, 12));
+  REFUSES("ShapeError: tile: too many dims are repeated, got 14 dims and repeats, expected at most 12 together",
+          tide_tile(&o, two, twos, 7));
+  MAKES(7, tide_tile(&o, two, (const int64_t[]){1, 1, 2, 2, 2, 2, 2}, 7));
+  REFUSES("ShapeError: tile: too many dims are repeated, got 13 dims and repeats, expected at most 12 together",
+          tide_tile(&o, two, (const int64_t[]){1, 2, 2, 2, 2, 2, 2}, 7));
+  REFUSES("ShapeError: repeat_interleave: too many dims, got 12, expected less than 12",
+          tide_repeat_interleave(&o, two12, 2, 3));
+  MAKES(11, tide_repeat_interleave(&o, two11, 2, 3));
+  REFUSES("ShapeError: index: too many dims in the result, got 13, expected at most 12",
+          tide_index_get(&o, f12, 0, i2));
+  MAKES(12, tide_index_get(&o, f12, 0, zero));
+  REFUSES("ShapeError: index: too many dims in the result, got 13, expected at most 12",
+          tide_index_get_many(&o, f12, LIST(i3, i3), 2));
+  MAKES(12, tide_index_get_many(&o, f12, LIST(i2, i2), 2));
+  REFUSES("ShapeError: index_put: too many dims in the result, got 13, expected at most 12",
+          tide_index_put(f12, LIST(i3, i3), 2, &one, false));
+  OK(tide_index_put(f12, LIST(i2, i2), 2, &one, false));
+  REFUSES("ShapeError: interpolate: x has the wrong number of dims, got 2, expected 3 to 5: batch, channels and up to "
+          "three more",
+          tide_interpolate(&o, x, SIZE(2, 2), NULL, TIDE_INTERPOLATE_NEAREST, false));
+  REFUSES("ShapeError: interpolate: x has the wrong number of dims, got 7, expected 3 to 5: batch, channels and up to "
+          "three more",
+          tide_interpolate(&o, two, twos, NULL, TIDE_INTERPOLATE_LINEAR, false));
+  REFUSES("ShapeError: interpolate: x has the wrong number of dims, got 3, expected 4 for the cubic mode",
+          tide_interpolate(&o, f3, twos, NULL, TIDE_INTERPOLATE_CUBIC, false));
+  MAKES(3, tide_interpolate(&o, f3, twos, NULL, TIDE_INTERPOLATE_LINEAR, false));
+  MAKES(4, tide_interpolate(&o, image, twos, NULL, TIDE_INTERPOLATE_CUBIC, false));
+  REFUSES("IndexError: fft: too many dims, got 2 for a tensor of 1",
+          tide_fft(&o, TIDE_FFT_FFT, v, DIMS(0, 0), NULL, 2, TIDE_FFT_BACKWARD, NULL, NULL));
+  REFUSES("ValueError: rfft: no dims, expected at least one",
+          tide_fft(&o, TIDE_FFT_RFFT, v, DIMS(0), NULL, 0, TIDE_FFT_BACKWARD, NULL, NULL));
+  for (int k = 0; k < 12; k++)
+    tide_tensor_release((tide_tensor *[]){d12, d11, c12, c11, two, i2, i3, f12, f3, two12, two11, zero}[k]);
+}
+
+static void released(void *user) { ++*(int *)user; }
+
+/* What a script cannot give: the bindings check it before, or have no such argument. */
+static void of_hosts_alone(void) {
+  static const tide_operand half = {.number = {.kind = 'F', .re = 0.5}}, of_x = {.number = {.kind = 'C', .im = 1}};
+  const tide_options pinned = {TIDE_FLOAT32, TIDE_CPU, true}, odd = {TIDE_DTYPE_NONE, TIDE_CPU, false};
+  const tide_options f64 = {TIDE_FLOAT64, TIDE_CPU, false}, c64 = {TIDE_COMPLEX64, TIDE_CPU, false};
+  const tide_options c128 = {TIDE_COMPLEX128, TIDE_CPU, false}, wrong = {(tide_dtype)77, TIDE_CPU, false};
+  _Alignas(16) char room[64] = {0};
+  char text[200];
+  int ended = 0;
+  tide_generator *g = NULL;
+  tide_event *ready = NULL;
+  int64_t a;
+  tide_dtype dtype;
+  REFUSES("ArgumentError: read: no memory to read to, got a null pointer, expected a buffer", tide_read(NULL, x));
+  REFUSES("ArgumentError: write: no memory to write from, got a null pointer, expected values", tide_write(x, NULL));
+  OK(tide_read(NULL, e));
+  OK(tide_write(e, NULL));
+  REFUSES("ArgumentError: clamp: parameters are missing, got none, expected 2", tide_unary(&o, TIDE_OP_clamp, x, NULL));
+  REFUSES("ArgumentError: to: unknown dtype, got 77, expected 0 to 11", tide_to(&o, x, &wrong, false, false));
+  REFUSES("DtypeError: arange: wrong number, got a complex one, expected real ones",
+          tide_arange(&o, of_x.number, tide_int(1), 3, NULL));
+  REFUSES("DtypeError: arange: wrong number, got a complex one, expected real ones",
+          tide_arange(&o, tide_int(1), of_x.number, 3, NULL));
+  REFUSES("ArgumentError: from_ptr: foreign memory cannot be pinned, got pin_memory",
+          tide_from_ptr(&o, room, SIZE(2), NULL, 1, &pinned, released, &ended));
+  REFUSES("ArgumentError: from_ptr: no memory, got a null pointer, expected 8 bytes",
+          tide_from_ptr(&o, NULL, SIZE(2), NULL, 1, &odd, released, &ended));
+  REFUSES("ArgumentError: from_ptr: no memory, got a null pointer, expected 20 bytes",
+          tide_from_ptr(&o, NULL, SIZE(2, 1), SIZE(4, 9), 2, &odd, released, &ended));
+  for (int shift = 1; shift < 16; shift++) { /* complex numbers are aligned as their parts are */
+    const tide_options *all[] = {&u8, NULL, &f64, &c64, &c128};
+    const int need[] = {1, 4, 8, 4, 8};
+    for (int k = 0; k < 5; k++) {
+      const char *name = tide_dtype_name(all[k] ? all[k]->dtype : TIDE_FLOAT32);
+      snprintf(text, sizeof text,
+               "ValueError: from_ptr: the pointer is not aligned, got %p, expected the alignment of %s, or uint8",
+               (void *)(room + shift), name);
+      tide_status status = tide_from_ptr(&o, room + shift, SIZE(2), NULL, 1, all[k], NULL, NULL);
+      if (shift % need[k])
+        REFUSES(text, status);
+      else
+        OK(status);
+      tide_tensor_release(o), o = NULL;
+    }
+  }
+  CHECK(ended == 0); /* memory that was refused is the caller's still */
+  OK(tide_from_ptr(&o, NULL, SIZE(0, 3), NULL, 2, &odd, released, &ended));
+  tide_tensor_release(o), o = NULL;
+  CHECK(ended == 1);
+  for (int device = -2; device <= TIDE_MAX_DEVICES; device++) {
+    snprintf(text, sizeof text, "DeviceError: default_generator: no such device, got %d, expected -1 to %d", device,
+             TIDE_MAX_DEVICES - 1);
+    if (device < TIDE_CPU || device >= TIDE_MAX_DEVICES)
+      REFUSES(text, tide_generator_early(&g, device));
+    else
+      OK(tide_generator_early(&g, device));
+  }
+  REFUSES("DtypeError: bincount: wrong dtype of the weights, got complex64, expected real numbers",
+          tide_bincount(&o, i, c, 0));
+  REFUSES("ShapeError: mask: wrong shape of the value, got [1, 3], expected one that broadcasts to [3], or one dim",
+          tide_mask_set(v, m3, &(tide_operand){.tensor = row}));
+  REFUSES("IndexError: index: dim 0 has size 0, got 4 index values, expected none",
+          tide_index_get_many(&o, e, LIST(i4, i4), 2));
+  REFUSES("ArgumentError: index: no index among 2 entries, expected at least one tensor",
+          tide_index_get_many(&o, x, LIST(NULL, NULL), 2));
+  REFUSES("ArgumentError: index_put: no index among 0 entries, expected at least one tensor",
+          tide_index_put(x, LIST(i), 0, &one, false));
+  tide_tensor *whole = NULL, *square = NULL;
+  whole = of(TIDE_INT64, SIZE(2), 1), square = of(TIDE_INT64, SIZE(2, 2), 2);
+  REFUSES("ValueError: addmm: wrong factors for int64, got beta 0.5 and alpha 1, expected integers",
+          tide_addmm(&o, whole, square, whole, 0.5, 1, NULL));
+  REFUSES("ValueError: addmm: wrong factors for int64, got beta 1 and alpha 1.5, expected integers",
+          tide_addmm(&o, whole, square, whole, 1, 1.5, NULL));
+  tide_tensor_release(whole), tide_tensor_release(square);
+  REFUSES("ArgumentError: pad: unknown mode, got 4, expected 0 to 3",
+          tide_pad(&o, x, SIZE(0, 0), 1, (tide_pad_mode)(TIDE_PAD_CIRCULAR + 1), tide_int(0)));
+  REFUSES("ArgumentError: pad: unknown mode, got -1, expected 0 to 3",
+          tide_pad(&o, x, SIZE(0, 0), 1, (tide_pad_mode)-1, tide_int(0)));
+  REFUSES("ValueError: pad: goes round more than once, got dim 1 of size 1 after cropping",
+          tide_pad(&o, x, SIZE(-2, 2), 1, TIDE_PAD_CIRCULAR, tide_int(0)));
+  REFUSES("ValueError: pad: goes round more than once, got dim 1 of size 1 after cropping",
+          tide_pad(&o, x, SIZE(2, -2), 1, TIDE_PAD_CIRCULAR, tide_int(0)));
+  OK(tide_pad(&o, x, SIZE(-2, 1), 1, TIDE_PAD_CIRCULAR, tide_int(0)));
+  tide_tensor_release(o), o = NULL;
+  REFUSES("ValueError: pad: nothing to replicate, got dim 0 of size 0",
+          tide_pad(&o, e, SIZE(0, 0, 1, 0), 2, TIDE_PAD_REPLICATE, tide_int(0)));
+  REFUSES("ValueError: pad: nothing to replicate, got dim 0 of size 0",
+          tide_pad(&o, e, SIZE(0, 0, 0, 1), 2, TIDE_PAD_REPLICATE, tide_int(0)));
+  REFUSES("DtypeError: cross: got float32 and float64, expected float32 or float64 for both", tide_cross(&o, v, d3));
+  REFUSES("DtypeError: cross: got int64 and int64, expected float32 or float64 for both", tide_cross(&o, i, i));
+  REFUSES("ArgumentError: cdist: unknown kind, got 3, expected 0 to 2", tide_cdist(&o, x, x, (tide_distance)3));
+  REFUSES("DtypeError: fill: wrong value, got a complex number, expected a real one for float32",
+          tide_fill(x, of_x.number));
+  const tide_operand pair[3] = {{.tensor = i}, {.tensor = i}, {.tensor = i}};
+  REFUSES("DtypeError: add_scaled: wrong factor for int64 tensors, got a float, expected an integer",
+          tide_elementwise(&o, TIDE_OP_add_scaled, pair, &half.number, NULL));
+  REFUSES("DtypeError: addcmul: wrong factor for int64 tensors, got a float, expected an integer",
+          tide_elementwise(&o, TIDE_OP_addcmul, pair, &half.number, NULL));
+  REFUSES("ArgumentError: result_dtype: unknown op, got -1, expected 0 to 114",
+          tide_result_dtype(&dtype, (tide_op)-1, pair));
+  REFUSES("ArgumentError: result_dtype: unknown op, got 115, expected 0 to 114",
+          tide_result_dtype(&dtype, TIDE_OP_COUNT, pair));
+  REFUSES("DtypeError: normal: the mean is complex, expected a real number",
+          tide_normal(&o, &of_x, &(tide_operand){.tensor = v}, NULL));
+  REFUSES("DtypeError: normal: the deviation is complex, expected a real number",
+          tide_normal(&o, &(tide_operand){.tensor = v}, &of_x, NULL));
+  REFUSES("ArgumentError: normal: got two numbers, expected a tensor among them", tide_normal(&o, &one, &half, NULL));
+  REFUSES("ArgumentError: readback: host: NULL", tide_readback(NULL, &ready, x));
+  REFUSES("ArgumentError: readback: ready: NULL", tide_readback(&o, NULL, x));
+  REFUSES("ArgumentError: argmax: too many dims, got 2, expected one or none",
+          tide_reduce(&o, TIDE_ARGMAX, x,
+                      &(tide_reduce_options){.dims = DIMS(0, 1), .ndims = 2, .dtype = TIDE_DTYPE_NONE}, NULL));
+  snprintf(text, sizeof text, "ArgumentError: reduce: unknown reduction, got %d, expected 0 to %d",
+           TIDE_REDUCTION_COUNT, TIDE_REDUCTION_COUNT - 1);
+  REFUSES(text, tide_reduce(&o, TIDE_REDUCTION_COUNT, x, NULL, NULL));
+  REFUSES("ArgumentError: sum: unknown dtype, got 12, expected 0 to 11",
+          tide_reduce(&o, TIDE_SUM, x, &(tide_reduce_options){.dtype = TIDE_DTYPE_COUNT}, NULL));
+  REFUSES("ArgumentError: extremes: a place for a result is missing, got NULL, expected two",
+          tide_extremes(NULL, &a, i));
+  REFUSES("ArgumentError: extremes: a place for a result is missing, got NULL, expected two",
+          tide_extremes(&a, NULL, i));
+  REFUSES("ArgumentError: grid_sample: unknown mode, got 3 and 0, expected 0 to 2",
+          tide_grid_sample(&o, image, image, (tide_sample_mode)3, (tide_sample_beyond)0, false));
+  REFUSES("ArgumentError: grid_sample: unknown mode, got 0 and 3, expected 0 to 2",
+          tide_grid_sample(&o, image, image, (tide_sample_mode)0, (tide_sample_beyond)3, false));
+  snprintf(text, sizeof text, "ArgumentError: scan: unknown scan, got %d, expected 0 to %d", TIDE_SCAN_COUNT,
+           TIDE_SCAN_COUNT - 1);
+  REFUSES(text, tide_scan(&o, TIDE_SCAN_COUNT, x, 0, TIDE_DTYPE_NONE, NULL));
+  tide_tensor *pair2 = of(TIDE_FLOAT32, SIZE(2), 1);
+  REFUSES("DtypeError: index_add: wrong alpha, got a number of another kind, expected one that int64 can hold",
+          tide_index_add(&o, i, 0, i, i, tide_float(0.5), NULL));
+  REFUSES("DtypeError: index_add: wrong alpha, got a number of another kind, expected one that float32 can hold",
+          tide_index_add(&o, v, 0, i, pair2, of_x.number, NULL));
+  tide_tensor_release(pair2);
+  REFUSES("ArgumentError: roll: no dims for 2 shifts, expected as many dims as shifts",
+          tide_roll(&o, x, SIZE(1, 1), NULL, 2));
+  REFUSES("ArgumentError: roll: no dims for 0 shifts, expected as many dims as shifts",
+          tide_roll(&o, x, SIZE(1), DIMS(0), 0));
+  REFUSES("DtypeError: set: wrong dtype of the source, got float64, expected float32", tide_set(v, d3));
+  REFUSES("ArgumentError: neg: no place for the result, got neither out nor into, expected one of them",
+          tide_unary(NULL, TIDE_OP_neg, x, NULL));
+  tide_file *file = NULL;
+  REFUSES("ArgumentError: file: wrong arguments, got a null pointer, expected a path",
+          tide_file_new(NULL, "save", "no/such"));
+  REFUSES("ArgumentError: file: wrong arguments, got a null pointer, expected a path",
+          tide_file_new(&file, NULL, "no/such"));
+  REFUSES("ArgumentError: file: wrong arguments, got a null pointer, expected a path",
+          tide_file_new(&file, "save", NULL));
+  REFUSES("ArgumentError: file: wrong arguments, got a null pointer, expected a file", tide_file_finish(NULL));
+  tide_tensor *cell = of(TIDE_FLOAT32, SIZE(1, 1), 2), *wide = NULL;
+  OK(tide_expand(&wide, cell, SIZE(INT64_C(1) << 31, 1), 2));
+  REFUSES("ShapeError: qr: x is too large, got [2147483648, 1], expected at most 2147483647 rows and columns",
+          tide_linalg_qr(&o, &p, wide, false));
+  tide_tensor_release(wide), wide = NULL;
+  OK(tide_expand(&wide, cell, SIZE(1, INT64_C(1) << 31), 2));
+  REFUSES("ShapeError: qr: x is too large, got [1, 2147483648], expected at most 2147483647 rows and columns",
+          tide_linalg_qr(&o, &p, wide, false));
+  tide_tensor_release(wide), tide_tensor_release(cell);
+  tide_tensor *none = of(TIDE_INT64, SIZE(0), 1), *tail = NULL;
+  REFUSES("ValueError: one_hot: the index has no elements, expected the number of classes to be given",
+          tide_one_hot(&o, none, -1));
+  OK(tide_one_hot(&o, none, 0));
+  tide_tensor_release(o), o = NULL;
+  REFUSES("ShapeError: median: nothing along dim 0, got a tensor of size [0, 3], expected at least one element there",
+          tide_median(&o, &p, e, 0, false));
+  OK(tide_median(&o, &p, e, 1, false));
+  tide_tensor_release(o), tide_tensor_release(p), o = p = NULL;
+  OK(tide_narrow(&tail, v4, 0, 1, 3));
+  REFUSES("ValueError: resize: too large, got [2305843009213693951] after offset 1, expected less than 2^63 bytes",
+          tide_resize(tail, SIZE(INT64_MAX / 4), 1));
+  CHECK(tide_tensor_numel(tail) == 3 && tide_tensor_size(tail)[0] == 3); /* as it was */
+  tide_tensor_release(none), tide_tensor_release(tail);
+}
+
 int main(void) {
   start();
   views_and_factories();
   elements_reductions_and_products();
   draws_scans_sorts_and_fields();
+  most_dims();
+  of_hosts_alone();
   end();
   return failures != 0;
 }
