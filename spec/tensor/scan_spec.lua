@@ -72,6 +72,21 @@ describe("scan: sums, products and extremes", function()
         D.eq(sums, columns:select(2, 2), 1e-10, name .. ", n = " .. n)
       end
     end
+    for _, n in ipairs { 2, 17, 1025, 9000 } do -- nothing yet, up to each border of blocks and pieces; then one number
+      for _, none in ipairs { 0, 1, 15, 16, 17, 1023, 1024, 1025, 4096 } do
+        if none < n then
+          local x, sums = of(n, function(i) return i <= none and -inf or 0.5 end)
+          D.eq(sums, D.tensor(x, "float64"):logcumsumexp(1), 1e-10, none .. " of " .. n)
+          D.eq(sums, D.tensor(x, "float64"):unsqueeze(2):expand(n, 3):clone():logcumsumexp(1):select(2, 3), 1e-10,
+            none .. " of " .. n)
+          for _, v in ipairs { nan, inf } do
+            x[none + 1] = v
+            for i = none + 1, n do sums[i] = v end
+            D.eq(sums, D.tensor(x, "float64"):logcumsumexp(1), 1e-10, v .. " after " .. none .. " of " .. n)
+          end
+        end
+      end
+    end
     local x, sums = of(20000, forms.close)
     x[18000], x[19000] = inf, nan
     for i = 18000, 20000 do sums[i] = i < 19000 and inf or nan end

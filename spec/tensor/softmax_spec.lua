@@ -66,6 +66,34 @@ describe("softmax", function()
     end
   end)
 
+  -- The CPU's threads share a line of four stretches of 32768 or more; some of them hold nothing.
+  it("joins the stretches of a long line, empty ones too", function()
+    local values = { 1.5, -2, 0.25, 3 }
+    for _, n in ipairs { 98304, 98305, 131073 } do
+      for _, places in ipairs { { 1 }, { n }, { n // 2 }, { 3, n }, { n // 3, n // 2, n - 1 }, { 1, 32768, 32769, 65537 } } do
+        local dtype = #places % 2 == 1 and "float32" or "float64"
+        local line, list = tide.full({ n }, -inf, { device = D.dev, dtype = dtype }), {}
+        for i, at in ipairs(places) do line[at], list[i] = values[i], values[i] end
+        local want, logs = reference(list), reference(list, true)
+        assert.is_true(math.abs(line:logsumexp():item() - (values[1] - logs[1])) < 1e-5)
+        for _, x in ipairs { line, line:unsqueeze(2):expand(n, 2):contiguous():select(2, 2) } do
+          local y, l = x:softmax(1), x:log_softmax(1)
+          assert.are.equal(#places, y:ne(0):sum():item())
+          assert.are.equal(n - #places, l:eq(-inf):sum():item())
+          for i, at in ipairs(places) do
+            D.eq(want[i], y[at]:item(), 1e-6)
+            D.eq(logs[i], l[at]:item(), 1e-5)
+          end
+        end
+        for _, v in ipairs { nan, inf } do
+          line[places[#places]] = v
+          assert.is_true(line:softmax(1):isnan():all():item())
+          assert.is_true(line:log_softmax(1):isnan():all():item())
+        end
+      end
+    end
+  end)
+
   it("takes floating dtypes, and casts first where one is named", function()
     for _, dtype in ipairs { "float16", "bfloat16", "float32", "float64" } do
       local y = D.tensor({ 1., 2., 3. }, dtype):softmax(1)
