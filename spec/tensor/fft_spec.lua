@@ -227,6 +227,24 @@ describe("tide.fft", function()
     end
     near(fft.irfft2(fft.rfft2(x)), x)
     near(fft.hfft2(fft.ihfft2(x)), x)
+    local sizes = { 2, 1, 3, 2, 1, 2, 4 } -- more dims than one call takes, and dims of one point
+    for n = 1, #sizes do
+      local some = tide.randn({ table.unpack(sizes, 1, n) }, { dtype = "float64", device = D.dev })
+      local pair, dims, last = tide.complex(some, some:roll(1)), {}, n
+      for d = 1, n do dims[d] = d end
+      near(fft.fftn(pair), each(pair, fft.fft, dims))
+      near(fft.ifftn(pair), each(pair, fft.ifft, dims))
+      local back = pair:permute(n, table.unpack(dims, 1, n - 1))
+      near(fft.fftn(back), each(back, fft.fft, dims))
+      near(fft.rfftn(some), each(fft.rfft(some, { dim = last }), fft.fft, { table.unpack(dims, 1, n - 1) }))
+      near(fft.irfftn(fft.rfftn(some), { s = { table.unpack(sizes, 1, n) } }), some)
+      for d = 1, n do
+        for _, length in ipairs { 1, sizes[d] + 1 } do
+          local cut = length == 1 and pair:narrow(d, 1, 1) or tide.cat({ pair, pair:narrow(d, 1, 1) * 0 }, d)
+          near(fft.fft(pair, { n = length, dim = d }), fft.fft(cut:contiguous(), { dim = d }))
+        end
+      end
+    end
     near(fft.fftn(z, { s = { 8, 3 } }), fft.fft(fft.fft(z, { n = 8, dim = 3 }), { n = 3, dim = 4 }))
     near(fft.fftn(z, { dim = {} }), z)
     local w = tide.complex(x, x * 0)

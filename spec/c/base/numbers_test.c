@@ -109,9 +109,101 @@ static void texts(void) {
   }
 }
 
+/* 16-bit floats against the list of all of them: each number, what lies between two, and both neighbours of that. */
+static void halves(void) {
+  for (int k = 0; k < 2; k++) {
+    tide_dtype dtype = k ? TIDE_BFLOAT16 : TIDE_FLOAT16;
+    list_numbers(dtype);
+    for (int i = 0; i < numbers - 1; i++) {
+      if (dtype == TIDE_BFLOAT16 && fabs(number[i]) < 0x1p-100) continue; /* the middle is no float32 */
+      float low = (float)number[i], high = (float)number[i + 1], middle = (float)((number[i] + number[i + 1]) / 2);
+      const float at[] = {low, nextafterf(middle, low), middle, nextafterf(middle, high)};
+      for (int j = 0; j < 4; j++) {
+        uint16_t bits = k ? tide__to_bfloat16(at[j]) : tide__to_half(at[j]);
+        float got = k ? tide__from_bfloat16(bits) : tide__from_half(bits);
+        if (j == 2 ? (got != low && got != high) || bits & 1 : got != (j < 2 ? low : high)) {
+          printf("%a became %a\n", (double)at[j], (double)got);
+          failures++;
+        }
+      }
+    }
+    const float most = (float)number[numbers - 1], end = k ? 0x1.ffp127f : 65520;
+    for (int sign = -1; sign < 2; sign += 2) {
+      const float below = nextafterf(end, 0);
+      uint16_t last = k ? tide__to_bfloat16(sign * below) : tide__to_half(sign * below);
+      uint16_t beyond = k ? tide__to_bfloat16(sign * end) : tide__to_half(sign * end);
+      uint16_t inf = k ? tide__to_bfloat16(sign * INFINITY) : tide__to_half(sign * INFINITY);
+      uint16_t nan = k ? tide__to_bfloat16(copysignf(NAN, (float)sign)) : tide__to_half(copysignf(NAN, (float)sign));
+      CHECK((k ? tide__from_bfloat16(last) : tide__from_half(last)) == sign * most);
+      CHECK(isinf(k ? tide__from_bfloat16(beyond) : tide__from_half(beyond)) && beyond == inf);
+      CHECK(inf == (k ? 0x7f80 : 0x7c00) + (sign < 0 ? 0x8000 : 0));
+      CHECK(isnan(k ? tide__from_bfloat16(nan) : tide__from_half(nan)));
+    }
+  }
+}
+
+/* Which numbers a dtype takes: its ends, and one step beyond them; a number that it takes is what is read back. */
+static void ends(void) {
+  const struct {
+    tide_dtype dtype;
+    double least, most; /* taken; the next number is not */
+    double below, above;
+  } rows[] = {{TIDE_UINT8, -255, 255, -256, 256},
+              {TIDE_INT8, -128, 127, -129, 128},
+              {TIDE_INT16, -32768, 32767, -32769, 32768},
+              {TIDE_INT32, -0x1p31, 0x1p31 - 1, -0x1p31 - 1, 0x1p31},
+              {TIDE_INT64, -0x1p63, 0x1.fffffffffffffp62, -0x1.0000000000001p63, 0x1p63},
+              {TIDE_FLOAT16, -65504, 65504, -0x1.ffc0000000001p15, 0x1.ffc0000000001p15},
+              {TIDE_BFLOAT16, -0x1.fffffep127, 0x1.fffffep127, -0x1.fffffe0000001p127, 0x1.fffffe0000001p127},
+              {TIDE_FLOAT32, -0x1.fffffep127, 0x1.fffffep127, -0x1.fffffe0000001p127, 0x1.fffffe0000001p127}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    tide_dtype dtype = rows[i].dtype;
+    const double all[] = {rows[i].least, rows[i].most, rows[i].below, rows[i].above};
+    for (int j = 0; j < 4; j++) {
+      char text[160];
+      tide_tensor *x = NULL;
+      const tide_options options = {dtype, TIDE_CPU, false};
+      int64_t two = 2;
+      bool whole = dtype < TIDE_FLOAT16 && fabs(all[j]) < 0x1p62;
+      for (int form = 0; form < 1 + whole; form++) { /* as a float, and as an integer */
+        tide_scalar number = form ? tide_int((int64_t)all[j]) : tide_float(all[j]), back;
+        snprintf(text, sizeof text, "ValueError: full: value does not fit, got %.17g, expected one that %s can hold",
+                 all[j], tide_dtype_name(dtype));
+        tide_status status = tide_full(&x, &two, 1, number, &options);
+        if (j > 1) {
+          REFUSES(text, status);
+          CHECK(!x);
+          continue;
+        }
+        OK(status);
+        tide_tensor *first = NULL;
+        OK(tide_select(&first, x, 0, 0));
+        OK(tide_item(&back, first));
+        if (dtype < TIDE_FLOAT16)
+          CHECK(back.i == (dtype == TIDE_UINT8 ? (uint8_t)(int64_t)all[j] : (int64_t)all[j]));
+        else
+          CHECK(dtype == TIDE_BFLOAT16 ? isinf(back.re) : back.re == all[j]);
+        tide_tensor_release(first), tide_tensor_release(x), x = NULL;
+      }
+    }
+  }
+  /* A float loses its fraction first. */
+  tide_tensor *x = NULL;
+  int64_t one = 1;
+  OK(tide_full(&x, &one, 1, tide_float(127.75), &(tide_options){TIDE_INT8, TIDE_CPU, false}));
+  tide_tensor_release(x), x = NULL;
+  OK(tide_full(&x, &one, 1, tide_float(-128.75), &(tide_options){TIDE_INT8, TIDE_CPU, false}));
+  tide_tensor_release(x);
+  CHECK(!strcmp(tide_status_kind((tide_status)-1), "Unknown") && !strcmp(tide_status_kind((tide_status)99), "Unknown"));
+}
+
 int main(void) {
+  OK(tide_init(NULL));
   limits();
   picks();
   texts();
+  halves();
+  ends();
+  tide_shutdown();
   return failures != 0;
 }
