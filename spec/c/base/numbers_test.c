@@ -166,10 +166,10 @@ static void ends(void) {
       int64_t two = 2;
       bool whole = dtype < TIDE_FLOAT16 && fabs(all[j]) < 0x1p62;
       for (int form = 0; form < 1 + whole; form++) { /* as a float, and as an integer */
-        tide_scalar number = form ? tide_int((int64_t)all[j]) : tide_float(all[j]), back;
+        tide_scalar given = form ? tide_int((int64_t)all[j]) : tide_float(all[j]), back;
         snprintf(text, sizeof text, "ValueError: full: value does not fit, got %.17g, expected one that %s can hold",
                  all[j], tide_dtype_name(dtype));
-        tide_status status = tide_full(&x, &two, 1, number, &options);
+        tide_status status = tide_full(&x, &two, 1, given, &options);
         if (j > 1) {
           REFUSES(text, status);
           CHECK(!x);
