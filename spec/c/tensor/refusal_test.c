@@ -740,8 +740,8 @@ static void last_numbers(void) {
   const struct {
     tide_random_kind kind;
     double a, b, value; /* of every element; NAN: any */
-  } rows[] = {{TIDE_UNIFORM, 2, 2, 2},     {TIDE_NORMAL, 3, 0, 3},      {TIDE_BERNOULLI, 0, 0, 0},
-              {TIDE_BERNOULLI, 1, 0, 1},   {TIDE_RANDINT, 4, 5, 4},     {TIDE_RANDINT, -1, 0, -1},
+  } rows[] = {{TIDE_UNIFORM, 2, 2, 2},      {TIDE_NORMAL, 3, 0, 3},       {TIDE_BERNOULLI, 0, 0, 0},
+              {TIDE_BERNOULLI, 1, 0, 1},    {TIDE_RANDINT, 4, 5, 4},      {TIDE_RANDINT, -1, 0, -1},
               {TIDE_LOG_NORMAL, 0, 1, NAN}, {TIDE_EXPONENTIAL, 1, 0, NAN}};
   for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
     OK(tide_random(x, rows[k].kind, rows[k].a, rows[k].b, NULL));
@@ -789,8 +789,8 @@ static void last_numbers(void) {
   const double chooses[] = {-1, INFINITY, -INFINITY};
   for (int k = 0; k < 3; k++)
     REFUSES("ValueError: norm: nothing to choose from, got size 0 in dim 0 of [0], expected at least one element",
-            tide_reduce(&o, TIDE_NORM, nothing,
-                        &(tide_reduce_options){.dtype = TIDE_DTYPE_NONE, .param = chooses[k]}, NULL));
+            tide_reduce(&o, TIDE_NORM, nothing, &(tide_reduce_options){.dtype = TIDE_DTYPE_NONE, .param = chooses[k]},
+                        NULL));
   tide_tensor_release(nothing);
   /* A complex number beside real tensors. */
   const struct {
@@ -833,8 +833,7 @@ static void last_numbers(void) {
   CHECK(tide_tensor_ndim(o) == 12 && tide_tensor_size(o)[2] == 3);
   tide_tensor_release(o), o = NULL;
   REFUSES("StateError: neg: x is missing, got none, expected a tensor", tide_unary(&o, TIDE_OP_neg, NULL, NULL));
-  REFUSES("StateError: unary: x is missing, got none, expected a tensor",
-          tide_unary(&o, TIDE_OP_COUNT, NULL, NULL));
+  REFUSES("StateError: unary: x is missing, got none, expected a tensor", tide_unary(&o, TIDE_OP_COUNT, NULL, NULL));
   REFUSES("StateError: add: a is missing, got none, expected a tensor", tide_binary(&o, TIDE_OP_add, NULL, x, NULL));
   REFUSES("StateError: binary: b is missing, got none, expected a tensor",
           tide_binary(&o, TIDE_OP_COUNT, x, NULL, NULL));
@@ -870,7 +869,8 @@ static void large_results(void) {
     const struct {
       tide_op op;
       bool binary;
-    } ops[] = {{TIDE_OP_neg, false}, {TIDE_OP_abs, false}, {TIDE_OP_add, true}, {TIDE_OP_mul, true}, {TIDE_OP_sub, true}};
+    } ops[] = {
+        {TIDE_OP_neg, false}, {TIDE_OP_abs, false}, {TIDE_OP_add, true}, {TIDE_OP_mul, true}, {TIDE_OP_sub, true}};
     for (int k = 0; k < 5; k++) {
       OK(ops[k].binary ? tide_binary(NULL, ops[k].op, a, a, into) : tide_unary(NULL, ops[k].op, a, into));
       int64_t wrong = 0;
@@ -902,7 +902,8 @@ static void large_results(void) {
   tide_tensor *field = NULL, *holes = NULL, *turned = NULL, *padded = NULL, *joined = NULL;
   OK(tide_empty(&field, sizes, 2, NULL));
   for (int64_t r = 0; r < sizes[0]; r++)
-    for (int64_t k = 0; k < sizes[1]; k++) ((float *)tide_tensor_data(field))[r * sizes[1] + k] = values[(r * 7 + k) % N];
+    for (int64_t k = 0; k < sizes[1]; k++)
+      ((float *)tide_tensor_data(field))[r * sizes[1] + k] = values[(r * 7 + k) % N];
   OK(tide_empty(&b, (const int64_t[]){1031, 4101}, 2, NULL));
   OK(tide_fill(b, tide_float(7)));
   OK(tide_narrow(&holes, b, 1, 1, 4099));

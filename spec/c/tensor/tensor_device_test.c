@@ -5,6 +5,7 @@
 #include "tensor_test.h"
 
 #include "tide/readback.h"
+#include "tide/sim.h"
 
 static tide_tensor *moved(const tide_tensor *x, int device, tide_dtype dtype) {
   tide_tensor *y = NULL;
@@ -194,6 +195,44 @@ static void test_bad_index(void) {
   tide_tensor_release(x), tide_tensor_release(d), tide_tensor_release(index), tide_tensor_release(r);
 }
 
+/* Operands that live elsewhere: a value without dims on the host, a mask on a peer. */
+static void test_elsewhere(void) {
+  const int64_t six = 6, two = 2;
+  static const bool taken[] = {true, false, false, true, true, false};
+  tide_tensor *x = counted(6, TIDE_FLOAT32), *on0 = moved(x, 0, TIDE_FLOAT32), *number = NULL, *index = NULL;
+  tide_tensor *mask = NULL, *peers = NULL, *got = NULL, *back = NULL;
+  OK(tide_full(&number, NULL, 0, tide_int(9), &(tide_options){TIDE_INT64, TIDE_CPU, false}));
+  OK(tide_empty(&index, &two, 1, &(tide_options){TIDE_INT64, TIDE_CPU, false}));
+  OK(tide_write(index, (const int64_t[]){1, 4}));
+  OK(tide_empty(&mask, &six, 1, &(tide_options){TIDE_BOOL, TIDE_CPU, false}));
+  OK(tide_write(mask, taken));
+  tide_tensor *index0 = moved(index, 0, TIDE_INT64);
+  OK(tide_index_set(on0, 0, index0, &(tide_operand){.tensor = number}));
+  back = moved(on0, TIDE_CPU, TIDE_FLOAT64);
+  for (int64_t i = 0; i < 6; i++) CHECK(flat_at(back, i) == (i == 1 || i == 4 ? 9 : flat_at(x, i)));
+  tide_tensor_release(back), back = NULL;
+  peers = moved(mask, 1, TIDE_BOOL);
+  tide_status status = tide_mask_get(&got, on0, peers);
+  if (status == TIDE_OK) {
+    back = moved(got, TIDE_CPU, TIDE_FLOAT64);
+    CHECK(back->numel == 3 && flat_at(back, 0) == flat_at(x, 0) && flat_at(back, 1) == flat_at(x, 3) &&
+          flat_at(back, 2) == 9);
+    tide_tensor_release(back), tide_tensor_release(got);
+  } else {
+    CHECK(status == TIDE_DEVICE && !got); /* not where peers do not reach each other */
+  }
+  void *memory = NULL;
+  CHECK(tide_sim_mem_alloc(&memory, 2, 64) == TIDE_DEVICE && !memory);
+  CHECK(
+      !strcmp(tide_error_get()->message, "tide_sim_mem_alloc: no such simulated device, got 2, expected less than 2"));
+  CHECK(tide_sim_mem_alloc(&memory, -1, 64) == TIDE_DEVICE && !memory);
+  OK(tide_sim_mem_alloc(&memory, 1, 64));
+  tide_sim_mem_free(2, memory), tide_sim_mem_free(-1, memory); /* nothing */
+  tide_sim_mem_free(1, memory);
+  tide_tensor *all[] = {x, on0, number, index, mask, index0, peers};
+  for (int k = 0; k < 7; k++) tide_tensor_release(all[k]);
+}
+
 int main(void) {
   for (uint64_t seed = 1; seed < 4; seed++) {
     tide_config config = {.struct_size = sizeof config, .sim_devices = 2, .sim_memory = 64 << 20, .sim_seed = seed};
@@ -205,6 +244,7 @@ int main(void) {
     test_mixed();
     test_same_on_device();
     test_bad_index();
+    test_elsewhere();
     OK(tide_device_synchronize(0));
     OK(tide_device_synchronize(1));
     tide_memory_pump();
