@@ -128,6 +128,14 @@ static void last_numbers(void) {
   REFUSES("ValueError: random: empty range, got -9223372036854775808 to -9223372036854775808, expected the upper bound "
           "above the lower",
           tide_random(x, TIDE_RANDINT, -0x1p63, -0x1p63, NULL));
+  tide_tensor *half = of(TIDE_FLOAT16, SIZE(2), 1); /* holds even numbers alone from 2048 on */
+  REFUSES("ValueError: random: float16 holds no number of the range, got 2049 to 2050, expected a longer one",
+          tide_random_int(half, 2049, 2050, NULL));
+  REFUSES("ValueError: random: float16 holds no number of the range, got -2049 to -2048, expected a longer one",
+          tide_random_int(half, -2049, -2048, NULL));
+  OK(tide_random_int(half, 2049, 2051, NULL));
+  CHECK(at(half, 0) == 2050 && at(half, 1) == 2050);
+  tide_tensor_release(half);
   /* The probabilities may be the result, or share a part of it. */
   tide_tensor *line = of(TIDE_FLOAT32, SIZE(4), 1), *low = NULL, *high = NULL;
   OK(tide_write(line, (const float[]){1, 0, 1, 1}));
