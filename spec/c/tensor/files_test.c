@@ -2,6 +2,10 @@
  * they hold, a reader gives an array or an error that names the file, touches no memory that is not its own (which the
  * sanitizers' build watches) and asks for none that the file cannot fill.
  *
+ * Each file is also cut at each length, and each byte of a good one is changed. Every outcome (names, dtypes, sizes,
+ * strides, values, error texts) goes into a hash, which spec/corpus/outcomes.txt lists. files_test --record writes the
+ * list, --print shows the outcomes.
+ *
  * files_test [seconds [seed [folder]]]: changes for that long instead of a fixed number; a file on which a check fails
  * is kept in the folder. */
 #include <dirent.h>
@@ -43,23 +47,50 @@ static uint64_t draw(uint64_t n) {
 
 /* ---- reading ---- */
 
+/* What the readers give of the file at hand. */
+static struct {
+  bool on;
+  char text[4096];
+} outcome;
+
+static void put(const char *text) {
+  size_t n = strlen(outcome.text);
+  if (outcome.on) snprintf(outcome.text + n, sizeof outcome.text - n, "%s", text);
+}
+
+static void put_error(void) {
+  const char *message = tide_error_get()->message, *at = strstr(message, path);
+  char text[1024];
+  snprintf(text, sizeof text, " | %.*s*%s", (int)(at - message), message, at + strlen(path));
+  put(text);
+}
+
 static void look(const tide_tensor *x) {
   size_t bytes = (size_t)tide_tensor_numel(x) * tide_dtype_size(tide_tensor_dtype(x));
   unsigned char *copy = malloc(bytes + 1);
   unsigned sum = 0;
+  char text[16 + 48 * TIDE_MAX_DIMS + 16];
   OK(tide_read(copy, x));
   for (size_t i = 0; i < bytes; i++) {
-    sum += copy[i];
+    sum = sum * 31 + copy[i];
     if (tide_tensor_dtype(x) == TIDE_BOOL) CHECK(copy[i] <= 1);
   }
   free(copy);
-  CHECK(sum < UINT32_MAX); /* it was read */
+  snprintf(text, sizeof text, " | %s", tide_dtype_name(tide_tensor_dtype(x)));
+  for (int d = 0; d < tide_tensor_ndim(x); d++)
+    snprintf(text + strlen(text), 48, "%c%lld/%lld", d ? ',' : ' ', (long long)tide_tensor_size(x)[d],
+             (long long)tide_tensor_stride(x)[d]);
+  snprintf(text + strlen(text), 16, " #%x", sum);
+  put(text);
 }
 
 static bool failed_well(tide_status status) {
   if (status == TIDE_OK) return true;
   CHECK(status == TIDE_FILE && strstr(tide_error_get()->message, path));
-  if (status != TIDE_FILE) printf("%s\n", tide_error_get()->message);
+  if (status == TIDE_FILE)
+    put_error();
+  else
+    printf("%s\n", tide_error_get()->message);
   return false;
 }
 
@@ -75,6 +106,7 @@ static void read_archive(tide_archive_kind kind) {
   if (!failed_well(tide_archive_open(&a, kind, path, 0))) return;
   for (int64_t i = 0; i < tide_archive_count(a); i++) {
     tide_tensor *x = NULL;
+    put(" | "), put(tide_archive_name(a, i));
     CHECK(tide_archive_name(a, i) && (kind == TIDE_NPZ) == !tide_archive_dtype(a, i));
     if (!failed_well(tide_archive_tensor(&x, a, i))) continue;
     look(x);
@@ -83,6 +115,7 @@ static void read_archive(tide_archive_kind kind) {
   for (int64_t i = 0; i < tide_archive_notes(a); i++) {
     const char *value = NULL;
     CHECK(tide_archive_note(&value, a, i) && value);
+    put(" | note "), put(value);
   }
   tide_archive_free(a);
 }
@@ -93,12 +126,12 @@ static void write_file(const char *where, const unsigned char *bytes, size_t siz
   if (f) fclose(f);
 }
 
-static void try(const unsigned char *bytes, size_t size) {
+static void try(const unsigned char *bytes, size_t size, const char *name) {
   write_file(path, bytes, size);
   largest = 0;
-  read_npy();
-  read_archive(TIDE_NPZ);
-  read_archive(TIDE_SAFETENSORS);
+  if (!name || strstr(name, ".npy")) read_npy();
+  if (!name || strstr(name, ".npz")) read_archive(TIDE_NPZ);
+  if (!name || strstr(name, ".safe")) read_archive(TIDE_SAFETENSORS);
   CHECK(largest <= 2100 * size + 65536); /* deflate makes at most 1032 bytes of one, and two of uint16 become four */
 }
 
@@ -128,7 +161,7 @@ static void replay(void) {
     bool good = !strncmp(files[i].name, "good", 4);
     tide_tensor *x = NULL;
     tide_archive *a = NULL;
-    try(files[i].bytes, files[i].size);
+    try(files[i].bytes, files[i].size, NULL);
     tide_status status = strstr(files[i].name, ".npy")   ? tide_npy_load(&x, path)
                          : strstr(files[i].name, ".npz") ? tide_archive_open(&a, TIDE_NPZ, path, 0)
                                                          : tide_archive_open(&a, TIDE_SAFETENSORS, path, 0);
@@ -141,6 +174,64 @@ static void replay(void) {
     tide_tensor_release(x);
     tide_archive_free(a);
   }
+}
+
+/* ---- each length, each byte ---- */
+
+static const char outcomes[] = "spec/corpus/outcomes.txt";
+enum { MOST_BYTES = 800 }; /* of a file, from its begin */
+
+static int by_name(const void *a, const void *b) {
+  return strcmp(((const struct file *)a)->name, ((const struct file *)b)->name);
+}
+
+static uint64_t hash;
+
+/* Adds what the file at hand gives to the hash. */
+static void add_outcome(const unsigned char *bytes, size_t size, const struct file *f, size_t n, bool print) {
+  outcome.on = true, *outcome.text = 0;
+  try(bytes, size, f->name);
+  outcome.on = false;
+  for (const char *c = outcome.text; *c; c++) hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
+  if (print) printf("%s %zu%s\n", f->name, n, outcome.text);
+}
+
+/* Reads or writes a line of the list: a file, what is done with it, the hash of all outcomes. */
+static void end_outcomes(FILE *list, bool record, const struct file *f, const char *how) {
+  char name[256] = "", done[16] = "";
+  unsigned long long expected = 0;
+  if (record) {
+    fprintf(list, "%s %s %016llx\n", f->name, how, (unsigned long long)hash);
+  } else if (fscanf(list, "%255s %15s %llx", name, done, &expected) != 3 || strcmp(name, f->name) != 0 ||
+             strcmp(done, how) != 0 || expected != hash) {
+    printf("%s %s: other outcomes than in %s; --print shows all\n", f->name, how, outcomes), failures++;
+  }
+  hash = 0xcbf29ce484222325u;
+}
+
+static void check_outcomes(bool record, bool print) {
+  static const int by[] = {-1, 1, 0x80};
+  static const char *const how[] = {"byte-1", "byte+1", "byte+128"};
+  FILE *list = fopen(outcomes, record ? "w" : "r");
+  CHECK(list);
+  hash = 0xcbf29ce484222325u;
+  for (int i = 0; list && i < count; i++) {
+    const struct file *f = &files[i];
+    size_t end = f->size < MOST_BYTES ? f->size : MOST_BYTES;
+    add_outcome(f->bytes, f->size, f, f->size, print);
+    end_outcomes(list, record, f, "whole");
+    for (size_t n = 0; n < end; n++) add_outcome(f->bytes, n, f, n, print);
+    end_outcomes(list, record, f, "cut");
+    for (int k = 0; k < 3 && !strncmp(f->name, "good", 4); k++) {
+      for (size_t n = 0; n < end; n++) {
+        f->bytes[n] = (unsigned char)(f->bytes[n] + by[k]);
+        add_outcome(f->bytes, f->size, f, n, print);
+        f->bytes[n] = (unsigned char)(f->bytes[n] - by[k]);
+      }
+      end_outcomes(list, record, f, how[k]);
+    }
+  }
+  if (list) fclose(list);
 }
 
 /* ---- changes ---- */
@@ -184,6 +275,7 @@ static void keep(const char *folder, int number, const unsigned char *bytes, siz
 }
 
 int main(int argc, char **argv) {
+  bool is_record = argc > 1 && !strcmp(argv[1], "--record");
   double seconds = argc > 1 ? atof(argv[1]) : 0;
   const tide_config config = {.struct_size = sizeof config, .alloc = take, .free = give};
   static unsigned char bytes[ROOM];
@@ -195,14 +287,16 @@ int main(int argc, char **argv) {
   snprintf(path, sizeof path, "%s/files_test-%ld", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm", (long)getpid());
   load("spec/corpus/npy"), load("spec/corpus/npz"), load("spec/corpus/safetensors");
   CHECK(count > 20);
+  qsort(files, (size_t)count, sizeof *files, by_name);
   replay();
+  check_outcomes(is_record, argc > 1 && !strcmp(argv[1], "--print"));
   for (; count && (seconds > 0 ? time(NULL) < end : round < ROUNDS); round++) {
     const struct file *f = &files[draw((uint64_t)count)];
     size_t size = f->size;
     int before = failures;
     memcpy(bytes, f->bytes, size);
     for (uint64_t n = 1 + draw(4); n && size; n--) size = change(bytes, size);
-    try(bytes, size);
+    try(bytes, size, NULL);
     if (failures > before && argc > 3) keep(argv[3], (int)round, bytes, size);
   }
   remove(path);
