@@ -5,6 +5,7 @@
 
 local tide = require "tide"
 local checks = require "spec.support.checks"
+local errors = require "spec.support.errors"
 
 tide.manual_seed(20261128) -- what specs draw without a generator is the same in every run
 
@@ -111,6 +112,7 @@ function M.raises(kind, f, ...)
   if type(e) ~= "table" and type(e) ~= "userdata" then error("not an error object: " .. tostring(e), 2) end
   if e.kind ~= kind then error(("got %s: %s, expected %s"):format(tostring(e.kind), tostring(e), kind), 2) end
   if not e.message:find(":", 1, true) then error("the message does not say what failed: " .. e.message, 2) end
+  if not M.cuda or M.simulated then errors.check(e) end
   return e
 end
 
