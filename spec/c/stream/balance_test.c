@@ -4,6 +4,8 @@
  * nothing is left either. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "backend/registry.h"
 #include "base/base.h"
@@ -14,6 +16,7 @@
 #include "tide/field.h"
 #include "tide/graph.h"
 #include "tide/host_job.h"
+#include "tide/ipc.h"
 #include "tide/linalg.h"
 #include "tide/loader.h"
 #include "tide/memory.h"
@@ -28,10 +31,10 @@
 #define LIST(...)                                                                                                      \
   (tide_tensor *[]) { __VA_ARGS__ }
 
-enum { STREAM, EVENT, MEMORY, PINNED, ADDRESSES, MAPPED, GRAPH, EXEC, MEETING, PLAN, KINDS };
+enum { STREAM, EVENT, MEMORY, PINNED, ADDRESSES, MAPPED, GRAPH, EXEC, MEETING, PLAN, OPENED, KINDS };
 static const char *const names[KINDS] = {"streams",        "events",       "device memory", "page-locked memory",
                                          "address ranges", "mapped bytes", "graphs",        "instances of graphs",
-                                         "meeting places", "plans"};
+                                         "meeting places", "plans",        "opened memory"};
 static _Atomic int64_t live[KINDS], taken[KINDS];
 static const tide_backend *real;
 static tide_backend counted;
@@ -89,6 +92,13 @@ static tide_status plan_new(void **out, size_t *n, int d, const tide_fft_shape *
   return takes(PLAN, 1, PASS(real->fft_plan_new(out, n, d, s)));
 }
 static void plan_free(int d, void *p) { gives(PLAN, 1), real->fft_plan_free(d, p); }
+static tide_status ipc_open(void **out, int d, const tide_ipc_handle *h) {
+  return takes(OPENED, 1, PASS(real->ipc_mem_open(out, d, h)));
+}
+static void ipc_close(int d, void *p) { gives(OPENED, 1), real->ipc_mem_close(d, p); }
+static tide_status ipc_event(void **out, int d, const tide_ipc_handle *h) {
+  return takes(EVENT, 1, PASS(real->ipc_event_open(out, d, h)));
+}
 static tide_status capture_end(void **graph, void *stream) {
   tide_status status = real->capture_end(graph, stream);
   if (*graph) takes(GRAPH, 1, TIDE_OK);
@@ -153,10 +163,20 @@ static tide_status open_counted(const tide_backend **out, const tide_backend_hos
   counted.read_small = read_small, counted.capture_begin = capture_begin, counted.graph_launch = graph_launch;
   counted.node_read = node_read, counted.nodes_write = nodes_write;
   counted.meet_arrive = meet_arrive, counted.meet_wait = meet_wait;
+  counted.ipc_mem_open = ipc_open, counted.ipc_mem_close = ipc_close, counted.ipc_event_open = ipc_event;
 #define KERNEL(name, args, writes, cost, library) counted.name = may_##name;
 #include "backend/kernel.def"
   *out = &counted;
   return TIDE_OK;
+}
+
+/* What is opened from now on is counted. */
+static void count_calls(void) {
+  tide_config config = {.struct_size = sizeof config, .sim_devices = 2};
+  OK(tide_init(&config));
+  tide_backend_kind *kind = (tide_backend_kind *)tide__backend_kind_wanted(tide__config());
+  open_real = kind->open, kind->open = open_counted;
+  tide_shutdown();
 }
 
 /* ---- what is done ---- */
@@ -534,12 +554,82 @@ static void refuse_each(const char *name, void (*fn)(void)) {
   CHECK(k > 10 && k < 400);
 }
 
-int main(void) {
-  tide_config config = {.struct_size = sizeof config, .sim_devices = 2};
-  OK(tide_init(&config));
-  tide_backend_kind *kind = (tide_backend_kind *)tide__backend_kind_wanted(tide__config());
-  open_real = kind->open, kind->open = open_counted;
+/* ---- another process ---- */
+
+enum { HANDLES = 16 };
+
+/* The other process: each step of the import is refused once, and the same handle can be opened then. */
+static void opens(int from, int to) {
+  tide_ipc_tensor handle[HANDLES];
+  int k = 0;
+  CHECK(read(from, handle, sizeof handle) == (ssize_t)sizeof handle);
+  work = "import";
+  OK(tide_init(&(tide_config){.struct_size = sizeof(tide_config), .sim_devices = 2, .sim_memory = 64 << 20}));
+  tide_tensor_release(full(0, 10, 1)); /* the device is in use */
+  for (bool refused = true; refused && k < HANDLES; k++) {
+    tide_tensor *x = NULL;
+    float value[300] = {0};
+    refused_at = k + 1;
+    tide_status status = tide_tensor_from_ipc(&x, &handle[k]);
+    refused = refused_at == -1;
+    refused_at = 0;
+    CHECK((status != TIDE_OK) == refused && (status == TIDE_OK) == (x != NULL));
+    if (refused) {
+      CHECK(live[OPENED] == 0);
+      OK(tide_tensor_from_ipc(&x, &handle[k]));
+    }
+    tide_tensor *again = NULL;
+    REFUSES(
+        "StateError: tensor_from_ipc: the handle was opened before, or its maker has let go of the memory, expected "
+        "one for each consumer",
+        tide_tensor_from_ipc(&again, &handle[k]));
+    CHECK(x && tide_tensor_numel(x) == 300 && live[OPENED] == 1);
+    if (x) OK(tide_read(value, x));
+    CHECK(value[0] == 7 && value[299] == 7);
+    tide_tensor_release(x);
+    OK(tide_device_synchronize(0));
+    tide_memory_pump();
+    CHECK(live[OPENED] == 0);
+  }
+  CHECK(k > 3 && k < HANDLES && taken[OPENED] > 3);
   tide_shutdown();
+  CHECK(write(to, &k, sizeof k) == (ssize_t)sizeof k);
+  fflush(stdout);
+  exit(failures != 0);
+}
+
+static void between_processes(void) {
+  int down[2], up[2], status = -1, opened = 0;
+  if (pipe(down) || pipe(up)) exit(2);
+  fflush(stdout);
+  pid_t child = fork(); /* before the first runtime and its threads */
+  count_calls();
+  if (child == 0) close(down[1]), close(up[0]), opens(down[0], up[1]);
+  close(down[0]), close(up[1]);
+  work = "export";
+  OK(tide_init(&(tide_config){.struct_size = sizeof(tide_config), .sim_devices = 2, .sim_memory = 64 << 20}));
+  tide_tensor *x = full(0, 300, 7);
+  tide_ipc_tensor handle[HANDLES];
+  int64_t before = tide_memory_allocated(0);
+  for (int i = 0; i < HANDLES; i++) OK(tide_tensor_ipc_handle(&handle[i], x));
+  CHECK(write(down[1], handle, sizeof handle) == (ssize_t)sizeof handle);
+  CHECK(read(up[0], &opened, sizeof opened) == (ssize_t)sizeof opened);
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  for (int i = opened; i < HANDLES; i++) { /* those that nobody has taken */
+    tide_tensor *own = NULL;
+    OK(tide_tensor_from_ipc(&own, &handle[i]));
+    tide_tensor_release(own);
+  }
+  tide_tensor_release(x);
+  tide_ipc_collect();
+  OK(tide_device_synchronize(0));
+  CHECK(before > 0 && tide_memory_allocated(0) == 0);
+  tide_shutdown();
+  close(down[1]), close(up[0]);
+}
+
+int main(void) {
+  between_processes();
   run("streams", streams);
   run("streams of others", wrapped);
   run("events", events);
@@ -557,6 +647,6 @@ int main(void) {
   refuse_each("captures", captures);
   refuse_each("communication", communicates);
   for (int k = 0; k < KINDS; k++)
-    if (!taken[k]) printf("nothing was taken of %s\n", names[k]), failures++;
+    if (!taken[k] && k != OPENED) printf("nothing was taken of %s\n", names[k]), failures++;
   return failures != 0;
 }
