@@ -12,6 +12,7 @@
 #include "tide/memory.h"
 #include "tide/nccl.h"
 #include "tide/profiler.h"
+#include "tide/sanitizer.h"
 
 #define SIZE(...)                                                                                                      \
   (const int64_t[]) { __VA_ARGS__ }
@@ -510,6 +511,34 @@ static void another_runtime(void) {
   tide_tensor_release(x);
 }
 
+/* What a host alone can do wrong: Lua gives no NULL. */
+static void of_hosts(void) {
+  tide_stream *s = NULL;
+  tide_graph *g = NULL;
+  bool done;
+  OK(tide_stream_new(&s, 0, 0));
+  OK(tide_graph_new(&g, false));
+  REFUSES("ArgumentError: stream_synchronize: no stream, got NULL, expected a stream", tide_stream_synchronize(NULL));
+  REFUSES("ArgumentError: stream_query: no stream, got NULL, expected a stream", tide_stream_query(&done, NULL));
+  REFUSES("ValueError: stream_sleep: negative cycles, got -1, expected 0 or more", tide_stream_sleep(s, -1));
+  REFUSES("ArgumentError: graph_begin: no graph, got NULL, expected a graph",
+          tide_graph_begin(NULL, s, NULL, TIDE_CAPTURE_RELAXED));
+  REFUSES("ArgumentError: graph_end: no graph, got NULL, expected a graph", tide_graph_end(NULL));
+  REFUSES("ArgumentError: graph_replay: no graph, got NULL, expected a graph", tide_graph_replay(NULL));
+  REFUSES("StateError: graph_dump: the graph is empty, expected a capture before", tide_graph_dump(g, "/nowhere"));
+  REFUSES("ArgumentError: graph_input: got NULL, expected a graph and a name", tide_graph_input(g, NULL, NULL));
+  REFUSES("ArgumentError: graph_register_generator: got NULL, expected a graph and a generator",
+          tide_graph_register_generator(g, NULL));
+  REFUSES("ArgumentError: host_job_begin: no job, got NULL, expected a job", tide_host_job_begin(NULL, s));
+  REFUSES("ArgumentError: host_job_wait: no job, got NULL, expected a job", tide_host_job_wait(NULL, s));
+  REFUSES("ArgumentError: reclaim_add: fn is missing, got NULL, expected a function", tide_reclaim_add(NULL, NULL));
+  REFUSES("ArgumentError: set_allocator_settings: no text, got NULL, expected \"option:value,...\"",
+          tide_allocator_configure(NULL));
+  REFUSES("ValueError: sanitizer_enable: unknown action, got 2, expected 0 or 1",
+          tide_sanitizer_enable((tide_sanitizer_action)2));
+  tide_graph_release(g), tide_stream_release(s);
+}
+
 int main(void) {
   OK(tide_init(&(tide_config){.struct_size = sizeof(tide_config), .sim_devices = 2}));
   streams();
@@ -519,6 +548,7 @@ int main(void) {
   across_devices();
   of_one_device();
   recordings();
+  of_hosts();
   another_runtime();
   CHECK(!o && !outs[0] && !outs[1]);
   tide_shutdown();
