@@ -249,9 +249,9 @@ static void sort_range(const sorter *o, lua_Integer first, lua_Integer last) {
 
 static int table_sort(lua_State *L) {
   lua_Integer n = length_of(L, 1, READS | WRITES);
-  if (!lua_isnoneornil(L, 2)) luaL_checktype(L, 2, LUA_TFUNCTION);
   if (n > 1) {
     luaL_argcheck(L, n < INT_MAX, 1, "array too big");
+    if (!lua_isnoneornil(L, 2)) luaL_checktype(L, 2, LUA_TFUNCTION);
     lua_settop(L, 2);
     const sorter o = {L, ltide_bounding(L), !lua_isnil(L, 2), lua_iscfunction(L, 2)};
     sort_range(&o, 1, n);

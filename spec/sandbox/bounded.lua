@@ -121,6 +121,109 @@ for _, case in ipairs {
   assert(not ok and tostring(e):find(case[1]), tostring(e))
 end
 
+--- functions of table and string.rep give what Lua's give
+--! give strings
+local seed = 5
+local function random(n) seed = (seed * 1103515245 + 12345) % 2147483648 return seed // 65536 % n + 1 end
+local ends = { math.mininteger, math.mininteger + 1, math.maxinteger - 1, math.maxinteger, -1, 0, 1, 2, 3, 4, 5, 6, 7, 0.5, 2.0, "2", "x", {}, false }
+local function number() return random(6) == 1 and ends[random(#ends)] or random(9) - 2 end
+local values = { 1, 2, 3, 4, 5, 1.5, "a", "b", "", "10", -7 }
+-- A table, or one whose accesses are noted and go through metamethods.
+local function made(elements, noted, log)
+  local t = { table.unpack(elements, 1, elements.n) }
+  if not noted then return t, t end
+  return setmetatable({}, { __len = function() return elements.length or elements.n end,
+    __index = function(_, k) log[#log + 1] = "get " .. tostring(k) return t[k] end,
+    __newindex = function(_, k, v) log[#log + 1] = ("set %s %s"):format(k, v) t[k] = v end }), t
+end
+local function shown(t, log)
+  local out = {}
+  for k = -3, 14 do out[#out + 1] = tostring(t[k]) end
+  return table.concat(out, ",") .. " " .. table.concat(log, ";")
+end
+local function result(lib, name, elements, other, noted, extra)
+  local log = {}
+  local t, plain = made(elements, noted, log)
+  local o, plain_other = made(other, noted, log)
+  local args = { t, table.unpack(extra, 1, extra.n) }
+  if extra.other then args[5] = o end
+  local out = { pcall(lib[name], table.unpack(args, 1, extra.other and 5 or extra.n + 1)) }
+  for i = 1, #out do out[i] = rawequal(out[i], t) and "same" or rawequal(out[i], o) and "other" or tostring(out[i]) end
+  for i = 1, #out do out[i] = out[i]:gsub("0x%x+", ""):gsub("'table%.%w+'", "'?'"):gsub("argument #%d", "argument") end -- as versions of Lua count
+  if name == "sort" then log = {} end -- Lua draws pivots of its own
+  return table.concat(out, "|") .. " " .. #out .. " " .. shown(plain, log) .. " " .. shown(plain_other, {})
+end
+local good = 0
+local function compare(name, elements, other, noted, extra)
+  local mine, its = result(table, name, elements, other, noted, extra), result(tables, name, elements, other, noted, extra)
+  good = good + (mine:sub(1, 4) == "true" and 1 or 0)
+  assert(mine == its, ("%s(%s): %s, not %s"):format(name, table.concat(elements, " "), mine, its))
+end
+for i = 1, 1000 do
+  local elements, other, noted = { n = random(9) - 1 }, { n = random(4) }, i % 2 == 0
+  for k = 1, elements.n do elements[k] = values[random(i % 5 == 0 and #values or 6)] end
+  for k = 1, other.n do other[k] = "o" .. k end
+  local few = { n = random(3) - 1, number(), number(), number() }
+  compare("insert", elements, other, noted, { n = random(4) - 1, number(), "new", 3 })
+  compare("remove", elements, other, noted, { n = random(3) - 1, number(), 3 })
+  compare("unpack", elements, other, noted, few)
+  compare("concat", elements, other, noted, { n = random(4) - 1, ({ "", "-", ", " })[random(3)], number(), number() })
+  local from = random(9) - 4
+  compare("move", elements, other, noted, { n = 3, from, from + random(7) - 3, random(12) - 4, other = random(3) == 1 })
+end
+assert(good > 3000, good)
+-- What is empty at one end, or as long as can be.
+for _, case in ipairs { { math.maxinteger, math.maxinteger, math.maxinteger }, { math.mininteger, math.mininteger, 1 }, { 1, 0, math.maxinteger },
+  { 1, 2, math.maxinteger - 1 }, { 0, math.maxinteger - 1, 1 }, { 0, math.maxinteger, 1 }, { -1, math.maxinteger - 1, 1 }, { 1, math.maxinteger, 2 } } do
+  local few = setmetatable({}, { __index = function() error "read" end })
+  local mine, its = select(2, pcall(table.move, few, case[1], case[2], case[3])), select(2, pcall(tables.move, few, case[1], case[2], case[3]))
+  assert(rawequal(mine, its) or tostring(mine):gsub("'table.move'", "'?'") == tostring(its):gsub("'table.move'", "'?'"), tostring(mine) .. ", not " .. tostring(its))
+end
+local long = ("x"):rep(200)
+local words = { long .. "b", long .. "a", long, long .. "a\0", ("x"):rep(129), ("x"):rep(128), "", "y", long .. "ab", ("x"):rep(40000) .. "b", ("x"):rep(40000) .. "a",
+  ("x"):rep(16384) .. "c", ("x"):rep(16384), ("x"):rep(16385) }
+for _, order in ipairs { false, function(a, b) return a > b end, function(a, b) return #a < #b or #a == #b and a < b end } do
+  for n = 0, 40 do
+    local a = {}
+    for k = 1, n do a[k] = words[random(#words)] end
+    local b = { table.unpack(a) }
+    table.sort(a, order or nil) tables.sort(b, order or nil)
+    for k = 1, n do assert(a[k] == b[k]) end
+  end
+end
+for _, order in ipairs { 1, "x", {} } do -- not looked at where nothing is sorted
+  local mine, its = pcall(table.sort, {}, order), pcall(tables.sort, {}, order)
+  assert(mine == its)
+end
+assert(not pcall(table.sort, setmetatable({}, { __len = function() return (1 << 31) - 1 end })))
+for _, order in ipairs { function() return true end, function(a, b) return a <= b end } do
+  for n = 1, 12 do
+    local a, b = {}, {}
+    for k = 1, n do a[k], b[k] = 1, 1 end
+    local mine, its = select(2, pcall(table.sort, a, order)), select(2, pcall(tables.sort, b, order))
+    assert(mine == its, ("%d: %s, not %s"):format(n, mine, its))
+  end
+end
+for _, s in ipairs { "", "a", "abc", 12 } do
+  for _, n in ipairs { math.mininteger, -1, 0, 1, 2, 3, 17, 1000, math.maxinteger, "3", 2.0, 2.5, "x" } do
+    for _, between in ipairs { false, "", "-", "--" } do
+      if s == "abc" or n ~= math.maxinteger then -- else Lua's would go on without end
+        local mine, its = table.pack(pcall(string.rep, s, n, between or nil)), table.pack(pcall(strings.rep, s, n, between or nil))
+        assert(mine[1] == its[1] and (mine[2] == its[2] or not mine[1]) and mine.n == its.n, ("rep(%q, %s, %q)"):format(s, n, between))
+      end
+    end
+  end
+end
+for _, case in ipairs { { 1 }, { 2 }, { 3 }, { 4 }, { -1 }, { -3 }, { "#" }, { "2" }, { 2.0 } } do
+  local n = case[1] == "#" and 1 or math.tointeger(case[1])
+  local out = table.pack(select(case[1], "a", "b", "c"))
+  assert(case[1] == "#" and out[1] == 3 or out.n == (n > 0 and 4 - n or -n) and (out.n == 0 or out[out.n] == "c"))
+end
+for _, case in ipairs { 0, -4, "x", 1.5, math.mininteger } do assert(not pcall(select, case, 1, 2, 3)) end
+local function of_locals() local name = 1 return name end
+for _, strips in ipairs { false, true, 1 } do assert(string.dump(of_locals, strips) == strings.dump(of_locals, strips)) end
+assert(#string.dump(of_locals, true) < #string.dump(of_locals) and not pcall(string.dump, print) and not pcall(string.dump, 1))
+
 --- patterns are as ever otherwise
 --! give strings
 local seed = 1

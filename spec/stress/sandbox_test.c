@@ -13,7 +13,7 @@
  *   --! ends                 every later call raises, too, until the host sets new limits (never after a kill)
  *   --! from 0               its scripts count indexes from 0
  *   --! give NAME ...        further libraries of Lua: debug; finalisers: the setmetatable that sets them; strings: the
- *                            table string as Lua's library has it
+ *                            tables string and table as Lua's libraries have them, as strings and tables
  *
  * usage: sandbox_test tide.so [part]
  *        sandbox_test tide.so --calls FIRST LAST [CALLS]     spec/stress/calls.lua with these seeds
@@ -152,6 +152,8 @@ static lua_State *open_state(const part *p, heap *h) {
   if (p->strings) {
     luaopen_string(L); /* a table of its own; it is the one of the strings' metatable until the next */
     lua_setglobal(L, "strings");
+    luaopen_table(L);
+    lua_setglobal(L, "tables");
     luaL_requiref(L, LUA_STRLIBNAME, luaopen_string, 1);
     lua_settop(L, 0);
   }
