@@ -134,6 +134,70 @@ describe("load_csv", function()
     end
   end)
 
+  it("reads numbers at the ends of what it computes itself, and what is longer", function()
+    local list = { "9007199254740991e22", "9007199254740992e22", "9007199254740993e22", "9007199254740992e-22", "9007199254740993e-22", "3e22", "3e23",
+      "3e-22", "3e-23", "1844674407370955161", "9999999999999999999", "18446744073709551615", "18446744073709551616", "18446744073709551617e1",
+      "0.00000000000000000001", "0.000000000000000000001", "0.0000000000000000000001", "0.00000000000000000000001", "1e99999", "1e-99999", "1e100000",
+      "1e1000000", "7e-1000000", "0e5", "00012", "1.e2", ".5e-3", "1E5", "1e+05", ("0"):rep(1023) .. "7", "7" .. ("0"):rep(1023), "0." .. ("0"):rep(1021) .. "7",
+      "-" .. ("0"):rep(1022) .. "7", "." .. ("0"):rep(1022) .. "7" }
+    local x = load_text(table.concat(list, "\n") .. "\n", { dtype = tide.float64, header = false }):view(-1):totable()
+    for i, text in ipairs(list) do assert.are.equal(tonumber(text) + 0.0, x[i], text) end
+    for _, text in ipairs { ("0"):rep(1024) .. "7", "." .. ("0"):rep(1024), "0." .. ("0"):rep(1022) .. "7", "1e", "1e+", ".", "-", "+", "e5", "1.2.3", "1e5.", "--1", "0x10", "1_0", "1e5e",
+      "1d5", "infinit", "-nan1", "tru", "truee" } do
+      fails("FileError", "line 1, column 1: got '", text .. "\n", { dtype = tide.float64, header = false })
+    end
+  end)
+
+  it("takes what is missing at the ends of the integers", function()
+    for dtype, ends in pairs { uint8 = { 0, 255 }, int8 = { -128, 127 }, int16 = { -32768, 32767 }, int32 = { -2147483648, 2147483647 },
+      int64 = { -9007199254740992, 9007199254740992 }, bool = { 0, 1 } } do
+      for _, value in ipairs(ends) do
+        local x = load_text("1,\n,1\n", { dtype = dtype, missing = value, header = false })
+        assert.are.equal(dtype == "bool" and value == 1 or dtype ~= "bool" and value, x[1][2]:item(), dtype)
+      end
+      for _, value in ipairs { ends[1] - (dtype == "int64" and 2 or 1), ends[2] + (dtype == "int64" and 2 or 1), 0.5, 0 / 0 } do
+        fails("ValueError", "expected an integer that fits in " .. dtype, "1,\n", { dtype = dtype, missing = value })
+      end
+      if dtype ~= "int64" and dtype ~= "bool" then
+        local text = ("%d,%d\n"):format(ends[1], ends[2])
+        D.eq({ { ends[1], ends[2] } }, load_text(text, { dtype = dtype, header = false }))
+        fails("FileError", "column 1: got '" .. ends[1] - 1 .. "', expected an integer that fits in " .. dtype, ends[1] - 1 .. "\n", { dtype = dtype, header = false })
+        fails("FileError", "column 1: got '" .. ends[2] + 1 .. "', expected an integer that fits in " .. dtype, ends[2] + 1 .. "\n", { dtype = dtype, header = false })
+      end
+    end
+    D.eq({ { 0, 7, 0 } }, load_text("-0,0000000000000000007,+0\n", { dtype = "int64", header = false }))
+    D.eq({ { 9007199254740992 } }, load_text("9007199254740992.0\n", { dtype = "int64", header = false }))
+    fails("FileError", "expected an integer", "9007199254740994.0\n", { dtype = "int64", header = false })
+    fails("FileError", "expected an integer", "1.5\n", { dtype = "int64", header = false })
+  end)
+
+  it("lists the first twenty columns of a file", function()
+    for n = 19, 22 do
+      local names = {}
+      for i = 1, n do names[i] = "c" .. i end
+      local list = table.concat(names, ", ", 1, math.min(n, 20)) .. (n > 20 and ", ..." or "")
+      put(table.concat(names, ",") .. "\n" .. ("1,"):rep(n - 1) .. "1\n")
+      local e = D.raises("ValueError", tide.load_csv, path, { header = true, columns = "none" })
+      assert.are.equal("load_csv: columns: got 'none', expected one of: " .. list, e.message)
+    end
+    for _, i in ipairs { 0, 3, -1, 1 << 40 } do fails("ValueError", ("got column %d, expected one of 1 to 2"):format(i), "1,2\n", { columns = { i } }) end
+  end)
+
+  it("reads fields that end anywhere near the end of a piece", function()
+    for _, piece in ipairs { 1 << 18, 1 << 19 } do
+      for n = piece - 6, piece + 2 do
+        local _, names = load_text('"' .. ("x"):rep(n) .. '",b\n1,2\n', { header = true })
+        assert.are.same({ n, "b" }, { #names[1], names[2] })
+        _, names = load_text(("x"):rep(n - 1) .. '"",b\r\n1,2\r\n', { header = true })
+        assert.are.equal(n + 1, #names[1])
+        D.eq({ { 1, 2 }, { 3, 4 } }, load_text("#" .. (" "):rep(n) .. "\n1,2\n\n3,4", { comment = "#" }))
+        local x = load_text(("7\n"):rep(n // 2) .. '"8"\n9', { dtype = "uint8", header = false })
+        D.eq({ { 7 }, { 8 }, { 9 } }, x:narrow(1, n // 2, 3))
+        assert.are.equal(n // 2 + 2, #x)
+      end
+    end
+  end)
+
   it("reads every kind of line, and lines that are left out", function()
     local want = { { 1, 2 }, { 3, 4 } }
     for _, text in ipairs { "1,2\r\n3,4\r\n", "\239\187\1911,2\n3,4", "\n1,2\n\n  \n3,4\n\n", " 1 ,\t2\n3,4\r\n\r\n", '"1","2"\r\n"3" ,4' } do
