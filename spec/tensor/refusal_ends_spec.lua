@@ -69,7 +69,6 @@ x[{ {}, { 4, 3 } }]:numel() -- = 0
 x[{ {}, { 5, 4 } }] -- IndexError: index: range: got 5 to 4 of a dimension of 3, expected both within 1 to 3 (or from the end), in order
 x[{ {}, { 1, 2, 3, 4 } }] -- ValueError: index: range: got 4 values, expected at most 3
 x[{ {}, { 1, 2, 0 } }] -- ValueError: index: range: got step 0, expected at least 1
-x[{ {}, { 1, nil, 2 } }] -- ArgumentError: index: range: got nil, expected an integer
 x[{ ix { 1, 3 } }] -- IndexError: index: value out of range in an index tensor, got 3, expected 1 to 2 or -2 to -1
 x[{ ix { 1, 2 }, ix { 1, 2, 3 } }] -- ShapeError: index: the indexes' shapes do not fit, got [2] and [3], expected equal sizes or 1
 x[{ of({ true, false, true }, 'bool') }] -- ShapeError: index: wrong shape of a mask, got [3], expected the sizes from dim 1 on of [2, 3]
