@@ -18,6 +18,7 @@ local doubles = "LuaJIT's collector begins when the heap of all specs has double
 local compiled = "a compiled method is no function in C, so that it is not recognised"
 
 return {
+  ["spec/call/sweep_spec.lua"] = whole,
   ["spec/call/transcript_spec.lua"] = whole,
   ["spec/help/examples_spec.lua"] = runner,
   ["spec/runner/package_spec.lua"] = "the installed tree has tests of its own",

@@ -124,4 +124,14 @@ function M.all(device)
   return calls, missing
 end
 
+-- Calls of the functions of one table; `path` stands before their names.
+function M.of(space, path, device)
+  local calls = {}
+  for _, name in ipairs(sorted(space)) do
+    local call = find(path .. name, space[name], false, device)
+    if call then calls[#calls + 1] = call end
+  end
+  return calls
+end
+
 return M
