@@ -242,16 +242,17 @@ static void read_operands(lua_State *L, ltide_state *S, op_call *c) {
   check_booleans(L, c->op, c->in, c->operands);
 }
 
-/* Pushes the result in a new handle, or writes it to `into`. */
+/* Pushes the result in a new handle, or writes it to `into`, which the first of two operations leaves as it is. */
 static void apply(lua_State *L, ltide_state *S, const op_call *c, tide_tensor *into) {
   const tide_scalar *p = c->has_params ? c->p : NULL;
-  ltide_tensor *u = into ? NULL : ltide_new_tensor(L, S);
-  ltide_try(L, elementwise(L, S, u ? &u->t : NULL, c->op, c->in, p, into));
-  if (c->next < 0) return;
+  bool is_last = c->next < 0;
+  ltide_tensor *u = into && is_last ? NULL : ltide_new_tensor(L, S);
+  ltide_try(L, elementwise(L, S, u ? &u->t : NULL, c->op, c->in, p, is_last ? into : NULL));
+  if (is_last) return;
   ltide_tensor *v = into ? NULL : ltide_new_tensor(L, S);
-  const tide_operand in[2] = {{into ? into : u->t, {0}}, c->next_in};
+  const tide_operand in[2] = {{u->t, {0}}, c->next_in};
   ltide_try(L, elementwise(L, S, v ? &v->t : NULL, (tide_op)c->next, in, NULL, into));
-  if (u) ltide_close_tensor(u);
+  ltide_close_tensor(u);
 }
 
 static int general(lua_State *L, ltide_state *S, tide_op op, int operands, bool in_place) {

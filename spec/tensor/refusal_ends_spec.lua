@@ -141,4 +141,16 @@ describe("what is at the end of a range", function()
   D.watch(before_each, after_each)
 
   it("is taken within it and refused outside", function() assert.are.equal("", refusal.wrong(rows)) end)
+
+  it("of a clamp by tensors is applied to x only where both fit", function()
+    local x, low, high = D.tensor { 1, 5, 9 }, D.tensor { 2, 2, 2 }, D.tensor { 7, 8, 8 }
+    D.raises("ShapeError", x.clamp_, x, low, D.tensor { 7, 8 })
+    D.raises("ShapeError", x.clamp, x, low, D.tensor { 7, 8 }, { out = x })
+    D.eq({ 1, 5, 9 }, x)
+    D.eq({ 2, 5, 8 }, x:clamp(low, high))
+    D.eq({ 2, 5, 8 }, x:clamp(low, high, { out = high:clone() }))
+    D.eq({ 2, 5, 8 }, x:clamp(low, high, { out = high }))
+    D.eq({ 2, 5, 8 }, high)
+    D.eq({ 2, 5, 7 }, x:clamp_(low, 7))
+  end)
 end)
