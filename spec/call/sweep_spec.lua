@@ -48,7 +48,7 @@ local function text_of(ok, ...)
   local e = ...
   if type(e) ~= "string" and e.kind == "LibraryError" then return e.kind end -- which libraries there are is the machine's
   local text = type(e) == "string" and e or e.kind and e.kind .. ": " .. e.message or tostring(e)
-  return (text:gsub(" made at [^%s,]+", ""):gsub("/tmp/[%w_]+", "/tmp/file"):gsub("0x%x+", "0x"):gsub("%-nan", "nan"))
+  return (text:gsub(" made at [^%s,]+", ""):gsub("/tmp/[%w_]+", "/tmp/file"):gsub("sweep_spec%.lua:[%d:]+", "sweep_spec.lua:"):gsub("0x%x+", "0x"):gsub("%-nan", "nan"))
 end
 
 local function checksum(text)
@@ -60,6 +60,8 @@ local function checksum(text)
   return ("%04x%04x"):format(b, a)
 end
 
+local function shown(x) return tide.is_tensor(x) and D.show(x:totable()) or "" end
+
 -- The texts of a call: a list of {place, text}.
 local function sweep(call, row)
   local out = {}
@@ -67,7 +69,10 @@ local function sweep(call, row)
     local args = call.make()
     local n = change(args, #args) or #args
     local stream = D.cuda and tide.cuda.current_stream()
+    local x = call.name:find "_$" and place ~= 1 and args[1]
+    local before = x and shown(x)
     local text = text_of(pcall(call.fn, table.unpack(args, 1, n)))
+    if x and text:find "^%a+Error: " and shown(x) ~= before then text = text .. " but it was changed: " .. shown(x) end
     if stream then tide.cuda.set_stream(stream) end -- a scope without a function lasts
     out[#out + 1] = { place, ("%s: %s"):format(what, text) }
     checks.count = checks.count + 1
