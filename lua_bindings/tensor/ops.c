@@ -242,7 +242,7 @@ static void read_operands(lua_State *L, ltide_state *S, op_call *c) {
   check_booleans(L, c->op, c->in, c->operands);
 }
 
-/* Pushes the result in a new handle, or writes it to `into`, which the first of two operations leaves as it is. */
+/* Pushes the result in a new handle, or writes it to `into`; the first of two operations never writes there. */
 static void apply(lua_State *L, ltide_state *S, const op_call *c, tide_tensor *into) {
   const tide_scalar *p = c->has_params ? c->p : NULL;
   bool is_last = c->next < 0;
