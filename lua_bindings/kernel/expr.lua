@@ -363,6 +363,12 @@ local function peek(c, node)
   return v, #list
 end
 
+-- Where `a and b` is no value: is it nil, false (nil here), or either, as a and b say?
+local function nil_of(a, b)
+  if not a.is_nil == not b then return b end
+  return "either"
+end
+
 local function logic_and(c, node)
   local a = value(c, node.a)
   if a.what == "nil" then return a end
@@ -370,16 +376,20 @@ local function logic_and(c, node)
   if cond.op == "const" then return cond.value and value(c, node.b) or a end
   local b, statements = peek(c, node.b)
   if is_boolean(b) and not a.is_nil then return statements == 0 and build.logic("and", cond, b) or both(c, node, cond) end
-  if b.what == "nil" then return { what = "maybe", cond = build.const(false, "b"), value = b, is_nil = true } end
+  if b.what == "nil" then return { what = "maybe", cond = build.const(false, "b"), value = b, is_nil = nil_of(a, true) } end
   if b.what == "maybe" and statements == 0 then
-    return { what = "maybe", cond = build.logic("and", cond, b.cond), value = b.value, is_nil = b.is_nil }
+    return { what = "maybe", cond = build.logic("and", cond, b.cond), value = b.value, is_nil = nil_of(a, b.is_nil) }
   end
   if statements > 0 then -- the value is computed where it is wanted, and kept
-    local held = flow.hold(c, cond)
-    local decl = { name = "(and)", assigned = true }
-    flow.declare(c, decl, M.zero(b))
-    flow.branch(c, held, function() flow.assign(c, decl, value(c, node.b)) end)
-    return { what = "maybe", cond = held, value = c.state[decl], is_nil = a.is_nil }
+    local held, truth, decl = flow.hold(c, cond), b.what == "maybe" and { name = "(and)", assigned = true }, { name = "(and)", assigned = true }
+    flow.declare(c, decl, M.zero(truth and b.value or b))
+    if truth then flow.declare(c, truth, build.const(false, "b")) end
+    flow.branch(c, held, function()
+      local v = value(c, node.b)
+      if truth then flow.assign(c, truth, v.cond) end
+      flow.assign(c, decl, truth and v.value or v)
+    end)
+    return { what = "maybe", cond = truth and c.state[truth] or held, value = c.state[decl], is_nil = truth and nil_of(a, b.is_nil) or a.is_nil }
   end
   return { what = "maybe", cond = cond, value = b, is_nil = a.is_nil }
 end
@@ -451,6 +461,7 @@ local function equal(c, node)
   if b.what == "mixed" then unusable(c, node.b, b, "a value of one type") end
   if a.what == "maybe" and b.what == "nil" or b.what == "maybe" and a.what == "nil" then
     local m = a.what == "maybe" and a or b
+    if m.is_nil == "either" then unusable(c, node, m, "a value of one type") end
     same = m.is_nil and build.logical_not(m.cond) or build.const(false, "b")
   elseif a.what == "maybe" or a.what == "either" then
     unusable(c, node.a, a, "a value of one type")

@@ -282,7 +282,7 @@ function M.describe(v)
   if v.what == "vector" then return "a " .. v.kind end
   if v.what == "row" then return "a row of a tensor" end
   if v.what == "nil" then return "nil" end
-  if v.what == "maybe" then return "a value that may be " .. (v.is_nil and "nil" or "false") end
+  if v.what == "maybe" then return "a value that may be " .. (v.is_nil == "either" and "false or nil" or v.is_nil and "nil" or "false") end
   if v.what == "either" then return "a value that may be true" end
   if v.what == "mixed" then return v.reason end
   if v.what == "builtin" then return "the function " .. v.name end
