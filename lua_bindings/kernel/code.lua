@@ -126,8 +126,7 @@ end
 
 local function number_value(v, type)
   if v.type == type then return v end
-  if type == "f" then return w.lane(v.type == "i" and "float_i" or "float_m", "f", nil, v) end
-  if v.type == "b" then return w.lane("int_m", "i", nil, v) end
+  if type == "f" then return w.lane("float_i", "f", nil, v) end
   return w.lane("int_r", "i", nil, w.lane("trunc_r", "f", nil, v))
 end
 
@@ -153,11 +152,7 @@ local atomic_kinds = { add = 0, sub = 0, min = 1, max = 2, exchange = 3, cas = 4
 local atomic_dtypes = { int32 = "i", int64 = "i", float32 = "f", float64 = "f" }
 
 local function atomic(node)
-  local dtype = w.array_of(node).dtype
-  local type = atomic_dtypes[dtype]
-  if not type then
-    fail("DtypeError", "tide.atomic: line " .. (node.line or 0) .. ": got " .. dtype .. ", expected int32, int64, float32 or float64")
-  end
+  local type = atomic_dtypes[w.array_of(node).dtype]
   local v = number_value(value_for(node.value), type)
   if node.kind == "sub" then v = w.lane("neg" .. w.suffix[type], type, nil, v) end
   local expected = node.expected and number_value(value_for(node.expected), type) or w.zero(type)

@@ -495,16 +495,6 @@ local of = {
     return lane(a.type == "i" and "float_i" or "float_m", "f", dest, a)
   end,
   floor_int = function(e, dest) return lane("int_r", "i", dest, eval(e.a)) end,
-  truth = function(e, dest)
-    local a = eval(e.a)
-    if a.type == "b" then return a end
-    return lane("truth" .. suffix[a.type], "b", dest, a)
-  end,
-  int = function(e, dest)
-    local a = eval(e.a)
-    if a.type == "i" then return a end
-    return lane("int_m", "i", dest, a)
-  end,
   call = call,
   uniform = random, normal = random, integer = random,
 }

@@ -175,7 +175,6 @@ local ranges = {
     local type = wide(size)
     if c then return hold("tk_min(" .. type .. a .. ", " .. type .. c .. ")", "tk_max(" .. type .. b .. ", " .. type .. d .. ")", size) end
   end,
-  int = function() return number(0), number(1) end,
   call = function(e)
     if e.fn ~= "min" and e.fn ~= "max" then return end
     local a, b, c, d = both({ a = e.args[1], b = e.args[2] })

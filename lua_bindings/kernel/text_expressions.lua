@@ -189,8 +189,6 @@ local writers = {
   end,
   float = function(w, e) return "(tide_r)" .. write(w, e.a) end,
   floor_int = function(w, e) return (e.narrow and "(int)" or "") .. "tk_to_int(TIDE_M(floor)(" .. write(w, e.a) .. "))" end,
-  truth = function(w, e) return "(" .. write(w, e.a) .. " != 0)" end,
-  int = function(w, e) return "(" .. (e.narrow and "int" or "tide_i") .. ")" .. write(w, e.a) end,
   call = function(w, e)
     local args = e.args
     if e.args[1].type == "i" then
