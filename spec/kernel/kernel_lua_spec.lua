@@ -194,25 +194,6 @@ describe("tide.kernel", function()
     D.raises("ValueError", k, 2, x)
   end)
 
-  it("takes modules, functions and tables from outside by any name, and says what it has not", function()
-    local atomic, m, make, single, uneven = tide.atomic, math, tide.zeros, tide.float32, { 1, { 2 } }
-    local counter = { step = 10 }
-    function counter:next(a) return self.step + a end
-    local x = tensor { 1, 2, 3 }
-    tide.kernel(function(i, y) atomic.add(y, 1, m.max(i, 2)) end)(3, x)
-    D.eq({ 8, 2, 3 }, x, 0)
-    D.eq({ 11, 12 }, tide.kernel(function(i) return counter:next(i) end)(2), 0)
-    for text, f in pairs {
-      ["function that kernels do not have, tide.zeros"] = function(i) return make(i) end,
-      ["got dtype float32, expected a function"] = function(i) return single(i) end,
-      ["of numbers and tables, expected one of numbers"] = function(i) return uneven[i] end,
-      ["method 'step'"] = function(i) return counter:step(i) end,
-    } do
-      local _, e = pcall(tide.kernel(f), 2)
-      assert.is_truthy(tostring(e):find(text, 1, true), tostring(e))
-    end
-  end)
-
   it("computes in the widest float there is, or in the one that it is told", function()
     local x = tensor({ 0 }, "float64")
     tide.kernel(function(i, x) x[i] = 1 / 3 end)(1, x)

@@ -276,4 +276,24 @@ describe("kernel interpret", function()
     raises("ArgumentError", "y: got string 'a', expected a tensor, a number or a boolean", interpret, function(i, y) return i + y end, 1, "a")
     raises("DtypeError", "got complex64, expected real numbers", interpret, function() end, 1, tide.zeros({ 1 }, { dtype = tide.complex64 }))
   end)
+
+  it("takes modules, functions and tables from outside by any name, and says what it has not", function()
+    if not is_54 then return pending "texts of functions are Lua 5.4's" end
+    local atomic, m, make, single, uneven = tide.atomic, math, tide.zeros, tide.float32, { 1, { 2 } }
+    local counter = { step = 10 }
+    function counter:next(a) return self.step + a end
+    local x = D.tensor({ 1, 2, 3 }, "float32")
+    tide.kernel(function(i, y) atomic.add(y, 1, m.max(i, 2)) end)(3, x)
+    D.eq({ 8, 2, 3 }, x, 0)
+    D.eq({ 11, 12 }, tide.kernel(function(i) return counter:next(i) end)(2), 0)
+    for text, f in pairs {
+      ["function that kernels do not have, tide.zeros"] = function(i) return make(i) end,
+      ["got dtype float32, expected a function"] = function(i) return single(i) end,
+      ["of numbers and tables, expected one of numbers"] = function(i) return uneven[i] end,
+      ["method 'step'"] = function(i) return counter:step(i) end,
+    } do
+      local _, e = pcall(tide.kernel(f), 2)
+      assert.is_truthy(tostring(e):find(text, 1, true), tostring(e))
+    end
+  end)
 end)
