@@ -1,18 +1,21 @@
 -- Vectors, matrices and quaternions in a kernel: values of several floats, which are gone in the typed tree.
 --
 -- They mean what kernel/vectors.lua makes of the same words in plain Lua, operation for operation, so that a kernel that computes
--- in float64 gives the same bits. Components lie in `parts`, those of matrices row by row.
+-- in float64 gives the same bits. Products, inverses and the like are written there alone: in_lua runs them on symbols in place
+-- of numbers. Components lie in `parts`, those of matrices row by row.
 --
 -- Invariant: a part that is used more than once is held in a variable first.
 
 local M = ...
 local build, expr, flow, parse = use "kernel/build", use "kernel/expr", use "kernel/flow", use "kernel/parse"
 local types = use "kernel/types"
-local small = use("kernel/vectors.c", "metatables")()
+local metatables, seal = use("kernel/vectors.c", "metatables", "seal")
+local method_of = use("kernel/vectors", "method_of")
+local small = metatables()
 local dims = { vec2 = 2, vec3 = 3, vec4 = 4, quat = 4, mat2 = 2, mat3 = 3, mat4 = 4 }
 local is_matrix = { mat2 = true, mat3 = true, mat4 = true }
 local vectors = { "", "vec2", "vec3", "vec4" } -- by the number of components
-local names, fields = { "x", "y", "z", "w" }, { x = 1, y = 2, z = 3, w = 4 }
+local names, fields, keys = { "x", "y", "z", "w" }, { x = 1, y = 2, z = 3, w = 4 }, { "_x", "_y", "_z", "_w" }
 
 local function bad(c, node, message) expr.bad(c, node, message) end
 
@@ -43,6 +46,74 @@ end
 -- M.outside(kind, number): one that stands outside of the kernel; number(row or nil, field) is a component.
 function M.outside(kind, number)
   return make_of(kind, function(i, k) return build.float(number(is_matrix[kind] and i or nil, names[k])) end)
+end
+
+-- ---- functions of plain Lua ----
+
+local symbols = {} -- the metatable
+local now -- {uses = how often each symbol is an operand, count = symbols so far, c = where expressions are built, or nil}
+
+local function symbol(e)
+  now.count = now.count + 1
+  return setmeta({ number = now.count, e = e }, symbols)
+end
+
+local function operand(x)
+  if type(x) == "number" then return build.const(x * 1.0, "f") end
+  now.uses[x.number] = (now.uses[x.number] or 0) + 1
+  return x.e
+end
+
+-- What fn makes of the operands is held where it is used more than once.
+local function computed(fn, ...)
+  if not now.c then return symbol() end
+  local e = fn(...)
+  return symbol(now.uses[now.count + 1] and now.uses[now.count + 1] > 1 and flow.hold(now.c, e) or e)
+end
+
+for key, op in next, { __add = "add", __sub = "sub", __mul = "mul", __div = "div" } do
+  symbols[key] = function(a, b) return computed(build.arithmetic, op, operand(a), operand(b)) end
+end
+function symbols.__unm(a) return computed(build.negate, operand(a)) end
+
+-- A vector or matrix of plain Lua whose components are symbols.
+local function to_lua(v)
+  local n = dims[v.kind]
+  local function filled(kind, from)
+    local t = {}
+    for k = 1, n do t[keys[k]] = from and symbol(v.parts[from + k]) or filled(vectors[n], (k - 1) * n) end
+    return seal(t, small[kind])
+  end
+  return filled(v.kind, not is_matrix[v.kind] and 0)
+end
+
+local function from_lua(x)
+  local kind = M.small_kind(x)
+  if not kind then return x.e end
+  return make_of(kind, function(i, k) return (is_matrix[kind] and x[keys[i]] or x)[keys[k]].e end)
+end
+
+-- What the function of plain Lua gives for these vectors: it runs once to count how often it uses a number, and once to
+-- build expressions.
+local function in_lua(c, f, ...)
+  local args, at = { ... }, 0
+  local function run(where)
+    local list = {}
+    now.count, now.c = 0, where
+    for k = 1, #args do list[k] = to_lua(args[k]) end
+    return f(unpack(list, 1, #list))
+  end
+  now = { uses = {} }
+  run()
+  for k = 1, #args do
+    local again = false
+    for i = 1, #args[k].parts do again = again or (now.uses[at + i] or 0) > 1 end
+    at = at + #args[k].parts
+    if again then args[k] = flow.hold(c, args[k]) end
+  end
+  local result = from_lua(run(c))
+  now = nil
+  return result
 end
 
 -- ---- what they are made of ----
@@ -187,37 +258,6 @@ local function with_number(c, op, a, b)
   return each_part(b, function(y) return build.arithmetic(op, a, y) end)
 end
 
-local function dot(a, b, from_a, step_a, from_b, step_b, n)
-  local e
-  for k = 0, n - 1 do
-    local product = mul(a.parts[from_a + k * step_a], b.parts[from_b + k * step_b])
-    e = e and add(e, product) or product
-  end
-  return e
-end
-
-local function matrix_product(c, a, b)
-  local n = dims[a.kind]
-  a, b = flow.hold(c, a), flow.hold(c, b)
-  return make_of(a.kind, function(i, k) return dot(a, b, (i - 1) * n + 1, 1, k, n, n) end)
-end
-
-local function matrix_vector(c, m, v)
-  local n = dims[m.kind]
-  v = flow.hold(c, v)
-  return make_of(v.kind, function(_, k) return dot(m, v, (k - 1) * n + 1, 1, 1, 1, n) end)
-end
-
-local function hamilton(c, a, b)
-  a, b = flow.hold(c, a), flow.hold(c, b)
-  local ax, ay, az, aw = unpack(a.parts, 1, 4)
-  local bx, by, bz, bw = unpack(b.parts, 1, 4)
-  return make("quat", {
-    sub_of(add(add(mul(aw, bx), mul(ax, bw)), mul(ay, bz)), mul(az, by)), add(add(sub_of(mul(aw, by), mul(ax, bz)), mul(ay, bw)), mul(az, bx)),
-    add(sub_of(add(mul(aw, bz), mul(ax, by)), mul(ay, bx)), mul(az, bw)), sub_of(sub_of(sub_of(mul(aw, bw), mul(ax, bx)), mul(ay, by)), mul(az, bz)),
-  })
-end
-
 local function is_number(v) return not v.what and v.type ~= "b" end
 
 local function hint(op, a, b)
@@ -235,8 +275,8 @@ function M.operator(c, node, a, b)
   local plain = not is_matrix[kind] and kind ~= "quat"
   if known and a.what == "vector" and b.what == "vector" then
     if a.kind == b.kind and (plain or op == "add" or op == "sub") then return by_parts(op, a, b) end
-    if a.kind == b.kind and op == "mul" then return (kind == "quat" and hamilton or matrix_product)(c, a, b) end
-    if op == "mul" and is_matrix[a.kind] and b.kind == vectors[dims[a.kind]] then return matrix_vector(c, a, b) end
+    if a.kind == b.kind and op == "mul" then return in_lua(c, small[kind].__mul, a, b) end
+    if op == "mul" and is_matrix[a.kind] and b.kind == vectors[dims[a.kind]] then return in_lua(c, small[a.kind].__mul, a, b) end
   elseif known and (is_number(a) or is_number(b)) then
     if plain or op == "mul" or op == "div" and a.what == "vector" then return with_number(c, op, a, b) end
   end
@@ -268,25 +308,22 @@ local function no_matrix(c, node, v, name)
   if is_matrix[v.kind] then bad(c, node, "got a " .. v.kind .. ", expected a vector or a quat for " .. name) end
 end
 
-local function dot_of(a, b) return dot(a, b, 1, 1, 1, 1, #a.parts) end
+local function dot_of(c, a, b) return in_lua(c, method_of(a.kind, "dot"), a, b) end
 
 function functions.dot(c, node, v, args)
   no_matrix(c, node, v, "dot")
-  return dot_of(v, alike(c, node, v, args[1], "dot"))
+  return dot_of(c, v, alike(c, node, v, args[1], "dot"))
 end
 
 function functions.cross(c, node, v, args)
   if v.kind ~= "vec3" then bad(c, node, "got a " .. v.kind .. ", expected a vec3 for cross") end
-  local a, b = flow.hold(c, v).parts, flow.hold(c, alike(c, node, v, args[1], "cross")).parts
-  return make("vec3", {
-    sub_of(mul(a[2], b[3]), mul(a[3], b[2])), sub_of(mul(a[3], b[1]), mul(a[1], b[3])), sub_of(mul(a[1], b[2]), mul(a[2], b[1])),
-  })
+  return in_lua(c, method_of(v.kind, "cross"), v, alike(c, node, v, args[1], "cross"))
 end
 
 function functions.length(c, node, v)
   no_matrix(c, node, v, "length")
   v = flow.hold(c, v)
-  return build.call_float("sqrt", dot_of(v, v))
+  return build.call_float("sqrt", dot_of(c, v, v))
 end
 
 function functions.normalize(c, node, v)
@@ -300,7 +337,7 @@ function functions.reflect(c, node, v, args)
   if is_matrix[v.kind] or v.kind == "quat" then bad(c, node, "got a " .. v.kind .. ", expected a vector for reflect") end
   v = flow.hold(c, v)
   local n = flow.hold(c, alike(c, node, v, args[1], "reflect"))
-  local d = flow.hold(c, mul(build.const(2.0, "f"), dot_of(v, n)))
+  local d = flow.hold(c, mul(build.const(2.0, "f"), dot_of(c, v, n)))
   return each_part(v, function(x, k) return sub_of(x, mul(d, n.parts[k])) end)
 end
 
@@ -332,70 +369,12 @@ end
 
 function functions.transpose(c, node, v)
   if not is_matrix[v.kind] then bad(c, node, "got a " .. v.kind .. ", expected a matrix for transpose") end
-  return make_of(v.kind, function(i, k) return v.parts[(k - 1) * dims[v.kind] + i] end)
-end
-
--- a * b - x * y
-local function minor(a, b, x, y) return sub_of(mul(a, b), mul(x, y)) end
-
-local inverses = {}
-
-function inverses.quat(_, v)
-  local x, y, z, w = unpack(v.parts, 1, 4)
-  local d = dot_of(v, v)
-  return d, function(s)
-    return make("quat", { div(build.negate(x), s), div(build.negate(y), s), div(build.negate(z), s), div(w, s) })
-  end
-end
-
-local one = build.const(1.0, "f")
-
-function inverses.mat2(_, v)
-  local a, b, c2, d = unpack(v.parts, 1, 4)
-  return div(one, minor(a, d, b, c2)), function(s)
-    return make("mat2", { mul(d, s), mul(build.negate(b), s), mul(build.negate(c2), s), mul(a, s) })
-  end
-end
-
-function inverses.mat3(c, v)
-  local px, py, pz, qx, qy, qz, rx, ry, rz = unpack(v.parts, 1, 9)
-  local a, b = flow.hold(c, minor(qy, rz, qz, ry)), flow.hold(c, minor(qz, rx, qx, rz))
-  local d = flow.hold(c, minor(qx, ry, qy, rx))
-  return div(one, add(add(mul(px, a), mul(py, b)), mul(pz, d))), function(s)
-    return make("mat3", {
-      mul(a, s), mul(minor(pz, ry, py, rz), s), mul(minor(py, qz, pz, qy), s), mul(b, s), mul(minor(px, rz, pz, rx), s), mul(minor(pz, qx, px, qz), s),
-      mul(d, s), mul(minor(py, rx, px, ry), s), mul(minor(px, qy, py, qx), s),
-    })
-  end
-end
-
--- By the minors of the upper two rows (a) and of the lower two (b).
-function inverses.mat4(c, v)
-  local px, py, pz, pw, qx, qy, qz, qw, rx, ry, rz, rw, tx, ty, tz, tw = unpack(v.parts, 1, 16)
-  local function hold(a, b, x, y) return flow.hold(c, minor(a, b, x, y)) end
-  local a1, a2, a3 = hold(px, qy, py, qx), hold(px, qz, pz, qx), hold(px, qw, pw, qx)
-  local a4, a5, a6 = hold(py, qz, pz, qy), hold(py, qw, pw, qy), hold(pz, qw, pw, qz)
-  local b1, b2, b3 = hold(rx, ty, ry, tx), hold(rx, tz, rz, tx), hold(rx, tw, rw, tx)
-  local b4, b5, b6 = hold(ry, tz, rz, ty), hold(ry, tw, rw, ty), hold(rz, tw, rw, tz)
-  local d = add(sub_of(mul(a1, b6), mul(a2, b5)), mul(a3, b4))
-  d = add(sub_of(add(d, mul(a4, b3)), mul(a5, b2)), mul(a6, b1))
-  return div(one, d), function(s)
-    local function plus(x, i, y, j, z, k) return mul(add(sub_of(mul(x, i), mul(y, j)), mul(z, k)), s) end
-    local function minus(x, i, y, j, z, k) return mul(sub_of(sub_of(mul(x, i), mul(y, j)), mul(z, k)), s) end
-    return make("mat4", {
-      plus(qy, b6, qz, b5, qw, b4), minus(pz, b5, py, b6, pw, b4), plus(ty, a6, tz, a5, tw, a4), minus(rz, a5, ry, a6, rw, a4),
-      minus(qz, b3, qx, b6, qw, b2), plus(px, b6, pz, b3, pw, b2), minus(tz, a3, tx, a6, tw, a2), plus(rx, a6, rz, a3, rw, a2),
-      plus(qx, b5, qy, b3, qw, b1), minus(py, b3, px, b5, pw, b1), plus(tx, a5, ty, a3, tw, a1), minus(ry, a3, rx, a5, rw, a1),
-      minus(qy, b2, qx, b4, qz, b1), plus(px, b4, py, b2, pz, b1), minus(ty, a2, tx, a4, tz, a1), plus(rx, a4, ry, a2, rz, a1),
-    })
-  end
+  return in_lua(c, method_of(v.kind, "transpose"), v)
 end
 
 function functions.inverse(c, node, v)
-  local of = inverses[v.kind]
-  if not of then bad(c, node, "got a " .. v.kind .. ", expected a matrix or a quat for inverse") end
-  local s, finish = of(c, flow.hold(c, v))
-  return finish(flow.hold(c, s))
+  if not is_matrix[v.kind] and v.kind ~= "quat" then bad(c, node, "got a " .. v.kind .. ", expected a matrix or a quat for inverse") end
+  return in_lua(c, method_of(v.kind, "inverse"), v)
 end
 
 function functions.rotate(c, node, v, args)
@@ -403,16 +382,7 @@ function functions.rotate(c, node, v, args)
   if v.kind ~= "quat" or not w or w.kind ~= "vec3" then
     bad(c, node, "got " .. flow.describe(v) .. " and " .. (w and flow.describe(w) or "nothing") .. ", expected a quat and a vec3 for rotate")
   end
-  v, w = flow.hold(c, v), flow.hold(c, w)
-  local qx, qy, qz, qw = unpack(v.parts, 1, 4)
-  local vx, vy, vz = unpack(w.parts, 1, 3)
-  local two = build.const(2.0, "f")
-  local x = flow.hold(c, mul(two, minor(qy, vz, qz, vy)))
-  local y = flow.hold(c, mul(two, minor(qz, vx, qx, vz)))
-  local z = flow.hold(c, mul(two, minor(qx, vy, qy, vx)))
-  return make("vec3", {
-    add(add(vx, mul(qw, x)), minor(qy, z, qz, y)), add(add(vy, mul(qw, y)), minor(qz, x, qx, z)), add(add(vz, mul(qw, z)), minor(qx, y, qy, x)),
-  })
+  return in_lua(c, method_of(v.kind, "rotate"), v, w)
 end
 
 -- M.method(c, node, v): v:dot(w) and the like.

@@ -336,6 +336,9 @@ local methods = {
   [mat4] = { transpose = transpose, inverse = inverse4 },
 }
 
+-- M.method_of(name of a kind, name): for kernels, which run it on symbols.
+function M.method_of(kind, name) return rawget(methods[small[kind]], name) end
+
 -- tide.NAME(v, ...), whose first argument is one of these values, and v:NAME(...) are one function.
 function M.call(name, v, ...)
   local kind = kind_of(v)
