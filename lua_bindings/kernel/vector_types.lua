@@ -10,7 +10,7 @@ local M = ...
 local build, expr, flow, parse = use "kernel/build", use "kernel/expr", use "kernel/flow", use "kernel/parse"
 local types = use "kernel/types"
 local metatables, seal = use("kernel/vectors.c", "metatables", "seal")
-local method_of = use("kernel/vectors", "method_of")
+local plain_lua = use "kernel/vectors"
 local small = metatables()
 local dims = { vec2 = 2, vec3 = 3, vec4 = 4, quat = 4, mat2 = 2, mat3 = 3, mat4 = 4 }
 local is_matrix = { mat2 = true, mat3 = true, mat4 = true }
@@ -275,8 +275,8 @@ function M.operator(c, node, a, b)
   local plain = not is_matrix[kind] and kind ~= "quat"
   if known and a.what == "vector" and b.what == "vector" then
     if a.kind == b.kind and (plain or op == "add" or op == "sub") then return by_parts(op, a, b) end
-    if a.kind == b.kind and op == "mul" then return in_lua(c, small[kind].__mul, a, b) end
-    if op == "mul" and is_matrix[a.kind] and b.kind == vectors[dims[a.kind]] then return in_lua(c, small[a.kind].__mul, a, b) end
+    if a.kind == b.kind and op == "mul" then return in_lua(c, plain_lua.method_of(kind, "__mul"), a, b) end
+    if op == "mul" and is_matrix[a.kind] and b.kind == vectors[dims[a.kind]] then return in_lua(c, plain_lua.method_of(a.kind, "__mul"), a, b) end
   elseif known and (is_number(a) or is_number(b)) then
     if plain or op == "mul" or op == "div" and a.what == "vector" then return with_number(c, op, a, b) end
   end
@@ -308,7 +308,7 @@ local function no_matrix(c, node, v, name)
   if is_matrix[v.kind] then bad(c, node, "got a " .. v.kind .. ", expected a vector or a quat for " .. name) end
 end
 
-local function dot_of(c, a, b) return in_lua(c, method_of(a.kind, "dot"), a, b) end
+local function dot_of(c, a, b) return in_lua(c, plain_lua.method_of(a.kind, "dot"), a, b) end
 
 function functions.dot(c, node, v, args)
   no_matrix(c, node, v, "dot")
@@ -317,7 +317,7 @@ end
 
 function functions.cross(c, node, v, args)
   if v.kind ~= "vec3" then bad(c, node, "got a " .. v.kind .. ", expected a vec3 for cross") end
-  return in_lua(c, method_of(v.kind, "cross"), v, alike(c, node, v, args[1], "cross"))
+  return in_lua(c, plain_lua.method_of(v.kind, "cross"), v, alike(c, node, v, args[1], "cross"))
 end
 
 function functions.length(c, node, v)
@@ -369,12 +369,12 @@ end
 
 function functions.transpose(c, node, v)
   if not is_matrix[v.kind] then bad(c, node, "got a " .. v.kind .. ", expected a matrix for transpose") end
-  return in_lua(c, method_of(v.kind, "transpose"), v)
+  return in_lua(c, plain_lua.method_of(v.kind, "transpose"), v)
 end
 
 function functions.inverse(c, node, v)
   if not is_matrix[v.kind] and v.kind ~= "quat" then bad(c, node, "got a " .. v.kind .. ", expected a matrix or a quat for inverse") end
-  return in_lua(c, method_of(v.kind, "inverse"), v)
+  return in_lua(c, plain_lua.method_of(v.kind, "inverse"), v)
 end
 
 function functions.rotate(c, node, v, args)
@@ -382,7 +382,7 @@ function functions.rotate(c, node, v, args)
   if v.kind ~= "quat" or not w or w.kind ~= "vec3" then
     bad(c, node, "got " .. flow.describe(v) .. " and " .. (w and flow.describe(w) or "nothing") .. ", expected a quat and a vec3 for rotate")
   end
-  return in_lua(c, method_of(v.kind, "rotate"), v, w)
+  return in_lua(c, plain_lua.method_of(v.kind, "rotate"), v, w)
 end
 
 -- M.method(c, node, v): v:dot(w) and the like.

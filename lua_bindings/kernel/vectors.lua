@@ -336,8 +336,8 @@ local methods = {
   [mat4] = { transpose = transpose, inverse = inverse4 },
 }
 
--- M.method_of(name of a kind, name): for kernels, which run it on symbols.
-function M.method_of(kind, name) return rawget(methods[small[kind]], name) end
+-- M.method_of(name of a kind, name): a method or metamethod, for kernels, which run it on symbols.
+function M.method_of(kind, name) return rawget(methods[small[kind]], name) or rawget(small[kind], name) end
 
 -- tide.NAME(v, ...), whose first argument is one of these values, and v:NAME(...) are one function.
 function M.call(name, v, ...)
