@@ -327,8 +327,7 @@ static void all_ramps(lua_State *L) {
   printf("ramp_test: %ld failures\n", total);
 }
 
-/* What the call with this number gives as a text, which the caller frees; NULL after an error, which is on the stack.
- */
+/* What the call with this number gives as a text, which the caller frees; NULL: an error is on the stack. */
 static char *values_of(lua_State *L, int k) {
   lua_settop(L, 0);
   lua_getglobal(L, "call");
