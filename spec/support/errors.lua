@@ -33,6 +33,7 @@ end
 local function stable(e)
   local text = ("%s: %s"):format(e.kind, e.message):gsub("\n", "\\n")
   text = text:gsub("0x%x+", "0x*"):gsub("handle %d+", "handle *"):gsub("process %d+", "process *"):gsub("/tmp/[%w_./-]+", "/tmp/*")
+  text = text:gsub("such range is open, got %d+", "such range is open, got *")
   text = text:gsub("[%w_./-]*(spec/[%w_/]+%.lua):%d+", "%1:*")
   text = text:gsub("[\0-\31\127-\255]", function(c) return ("\\x%02x"):format(c:byte()) end)
   if e.kind == "OutOfMemoryError" then text = text:gsub("%d[%d.]*", "*") end
