@@ -36,7 +36,7 @@ local function stable(e)
   text = text:gsub("such range is open, got %d+", "such range is open, got *")
   text = text:gsub("[%w_./-]*(spec/[%w_/]+%.lua):%d+", "%1:*")
   text = text:gsub("[\0-\31\127-\255]", function(c) return ("\\x%02x"):format(c:byte()) end)
-  if e.kind == "OutOfMemoryError" then text = text:gsub("%d[%d.]*", "*") end
+  if e.kind == "OutOfMemoryError" then text = text:gsub("%d[%d.]*", "*"):match "^[^;]*" end -- then what the process holds
   return text
 end
 
