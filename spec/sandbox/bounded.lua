@@ -353,7 +353,7 @@ for expected, f in pairs {
   ["bad argument #2 to 'setmetatable' %(nil or table expected"] = function() setmetatable({}, 1) end,
   ["cannot change a protected metatable"] = function() setmetatable(setmetatable({}, { __metatable = 1 }), {}) end,
   ["bad argument #1 to 'sort' %(table expected"] = function() table.sort(1) end,
-  ["bad argument #2 to 'sort' %(function expected"] = function() table.sort({}, 1) end,
+  ["bad argument #2 to 'sort' %(function expected"] = function() table.sort({ 1, 2 }, 1) end,
   ["invalid order function for sorting"] = function() table.sort({ 1, 2, 3, 4, 5, 6, 7 }, function() return true end) end,
   ["bad argument #2 to 'find' %(string expected"] = function() string.find("x", {}) end,
   ["bad argument #3 to 'format' %(number expected"] = function() string.format("%s %d", 1, "x") end,
