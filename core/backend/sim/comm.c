@@ -156,8 +156,12 @@ static sim_mark *new_mark(sim_comm *comm, int refs) {
 static tide_status order(sim_comm *comm, sim_stream *later, sim_stream *earlier) {
   sim_mark *mark = new_mark(comm, 2);
   if (!mark) return tide__sim.host->fail(TIDE_MEMORY, "nccl: no host memory to queue work");
-  TIDE_TRY(tide__sim_mark_queue(SIM_RECORD, mark, earlier, "nccl"));
-  return tide__sim_mark_queue(SIM_WAIT, mark, later, "nccl");
+  tide_status status = tide__sim_mark_queue(SIM_RECORD, mark, earlier, "nccl");
+  if (status == TIDE_OK) return tide__sim_mark_queue(SIM_WAIT, mark, later, "nccl");
+  TIDE_LOCKED(&tide__sim.lock);
+  tide__sim_mark_pass(mark); /* so that the communicator forgets it */
+  tide__sim_mark_unref(mark);
+  return status;
 }
 
 static tide_status comm_run(void *impl, const tide_collective_call *call) {

@@ -81,10 +81,14 @@ tide_status tide__sim_event_record(void *impl, void *stream) {
   pthread_mutex_lock(&tide__sim.lock);
   if (atomic_load(&tide__sim_dry)) mark->time = s->clock;
   if (event->page) tide__sim_page_record(mark, event->page);
-  tide__sim_mark_unref(event->mark);
+  sim_mark *before = event->mark;
   event->mark = mark;
   pthread_mutex_unlock(&tide__sim.lock);
-  return tide__sim_mark_queue(SIM_RECORD, mark, s, "record");
+  tide_status status = tide__sim_mark_queue(SIM_RECORD, mark, s, "record");
+  TIDE_LOCKED(&tide__sim.lock);
+  if (status == TIDE_MEMORY && event->mark == mark) event->mark = before, before = mark; /* as it was */
+  tide__sim_mark_unref(before);
+  return status;
 }
 
 /* With the lock held: another process may have recorded a shared event since; then that is its last record. */

@@ -241,6 +241,7 @@ void tide__sim_op_run(sim_stream *stream, sim_op *op) {
 static tide_status queue_copy(sim_stream *stream, void *dst, int dst_device, void *src, int src_device, size_t bytes,
                               bool staged, const char *what) {
   sim_op *op = tide__sim_op_new(SIM_COPY);
+  if (!op && staged) free(src);
   if (!op) return TIDE_MEMORY;
   op->dst = dst, op->dst_device = dst_device;
   op->src = src, op->src_device = src_device;
