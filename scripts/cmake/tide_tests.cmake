@@ -194,6 +194,8 @@ file(MAKE_DIRECTORY ${pending})
 # What devices, streams and threads of the host are about. Under TSan, and with the stream sanitizer, simulated devices run
 # these alone: the arithmetic of a kernel has no threads of its own there, and one stream no race.
 file(GLOB all_specs CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} spec/*/*_spec.lua)
+# Every function with wrong arguments leaves much behind: a process of its own.
+list(FILTER all_specs EXCLUDE REGEX "/sweep_spec")
 set(specs_of_devices ${all_specs})
 list(FILTER specs_of_devices INCLUDE REGEX "spec/(device|distributed|graph|host|kernel)/|/(copy|file|fuse|fuse_calls|\
 fuse_gather|fuse_pending|index|loader|loader_device|matmul|overlap|random|rng|scatter|scope|seed)_spec")
@@ -217,7 +219,7 @@ endif()
 set(specs_of_luajit ${specs_of_sim})
 list(FILTER specs_of_luajit INCLUDE REGEX "spec/(call|compat|device|fuse|graph|host)/|/(loader|loader_device|rng)_spec")
 function(tide_specs kind)
-  set(specs spec)
+  set(specs ${all_specs})
   if(kind STREQUAL "sim")
     set(specs ${specs_of_sim})
   elseif(TIDE_SANITIZE STREQUAL "thread")
@@ -226,6 +228,11 @@ function(tide_specs kind)
   tide_test(specs-${kind} ${suite} ENV ${ARGN} TIDE_PENDING=${pending}/specs-${kind} COMMAND ${busted} ${specs})
 endfunction()
 tide_specs(cpu TIDE_DEVICE=cpu)
+if(NOT TIDE_SANITIZE)
+  tide_test(specs-sweep 20 ENV TIDE_DEVICE=cpu TIDE_PENDING=${pending}/specs-sweep COMMAND ${busted} spec/call/sweep_spec.lua)
+  tide_test(specs-sweep-sim 20 ENV TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual
+    TIDE_PENDING=${pending}/specs-sweep-sim COMMAND ${busted} spec/call/sweep_spec.lua)
+endif()
 # Simulated time is virtual, so that the suite waits for nothing; what is about time runs in real time too.
 tide_specs(sim TIDE_DEVICE=cuda TIDE_SIM_DEVICES=3 TIDE_SIM_CLOCK=virtual)
 set(timed event_spec profiler_spec stream_spec sync_spec)
