@@ -43,6 +43,11 @@ describe("tide.device", function()
     assert.is_false(d == tide.device "cpu")
   end)
 
+  it("is the same key of a table each time", function()
+    local seen = { [tide.ones(1, { device = D.dev }).device] = true }
+    assert.is_true(seen[tide.zeros(2, { device = D.dev }).device])
+  end)
+
   it("refuses what is no device", function()
     for _, bad in ipairs { "cuda:", "cuda:x", "gpu", "cuda:-1", "cpu:5", "", "cuda: 1", "cuda:1 ", "cuda:01", "cuda:+1",
       "cuda:1000", "cuda\0:1", "cpu\0", "cuda:1\0" } do

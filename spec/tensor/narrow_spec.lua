@@ -223,4 +223,21 @@ describe("a dtype's own loops", function()
       end
     end
   end)
+
+  -- Where float16 has steps of 2^-24: below 2^-14, and one binade above. The middle of two goes to the even one.
+  it("round numbers near float16's smallest to the nearest, on the middle to the even one", function()
+    local step, given, expected = 2.0 ^ -24, {}, {}
+    for k = 0, 2047 do
+      for _, part in ipairs { 0, 0.25, 0.5, 0.75 } do
+        local up = part > 0.5 or part == 0.5 and k % 2 == 1
+        given[#given + 1], expected[#expected + 1] = (k + part) * step, (k + (up and 1 or 0)) * step
+      end
+    end
+    for _, from in ipairs { "float32", "float64" } do
+      for sign = -1, 1, 2 do
+        local x = D.tensor(given, from):mul(sign):to(tide.float16):to(tide.float64):mul(sign)
+        assert.is_true(x:equal(D.tensor(expected, "float64")), from .. " " .. sign)
+      end
+    end
+  end)
 end)

@@ -243,6 +243,14 @@ end)
 describe("sort: the first and the middle", function()
   D.watch(before_each, after_each)
 
+  it("topk of each number of elements are the first ones of a sort", function()
+    for _, dtype in ipairs { "int32", "float32" } do
+      local x = tide.arange(1000, { device = D.dev }):mul(7919):remainder(1000):mul(37):to(dtype)
+      local sorted = x:sort(1, { descending = true })
+      for k = 1, 400, D.every do assert.is_true(x:topk(k):equal(sorted:narrow(1, 1, k)), dtype .. " " .. k) end
+    end
+  end)
+
   it("topk gives the largest or the smallest in order, the first of equals", function()
     local x = D.tensor { { 3., 1., 3., 2. }, { 0., nan, 7., -1. } }
     local values, indices = x:topk(2)
