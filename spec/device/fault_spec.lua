@@ -346,7 +346,7 @@ describe("CUDA_LAUNCH_BLOCKING", function()
       g:replay() -- in the debug mode the first result is gone
       print(cuda.launch_blocking(), cuda.sanitizer.is_enabled(), not cuda.is_caching_allocator_enabled(), not pcall(first.totable, first))]]
     for value, on in pairs { ["1"] = "true", ["0"] = "false", [""] = "false" } do
-      local out = D.simulate(1, source, { CUDA_LAUNCH_BLOCKING = value, TIDE_CUDA_SANITIZER = value,
+      local out = D.simulate(1, source, { TIDE_SIM_CLOCK = value == "" and "" or "real", CUDA_LAUNCH_BLOCKING = value, TIDE_CUDA_SANITIZER = value,
         TIDE_NO_CUDA_MEMORY_CACHING = value, TIDE_GRAPH_DEBUG = value })
       assert.are.equal(("\t" .. on):rep(4):sub(2) .. "\n", out, value)
     end
