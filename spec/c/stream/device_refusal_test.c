@@ -1,6 +1,7 @@
 /* device_refusal_test.c: what functions of streams, events, graphs, memory, communication and recordings refuse on
  * simulated devices, each with its kind and its whole text. */
 #include "check.h"
+#include "lists.h"
 #include "tide/comm.h"
 #include "tide/debug.h"
 #include "tide/device.h"
@@ -13,13 +14,6 @@
 #include "tide/nccl.h"
 #include "tide/profiler.h"
 #include "tide/sanitizer.h"
-
-#define SIZE(...)                                                                                                      \
-  (const int64_t[]) { __VA_ARGS__ }
-#define DEVICES(...)                                                                                                   \
-  (const int[]) { __VA_ARGS__ }
-#define LIST(...)                                                                                                      \
-  (tide_tensor *[]) { __VA_ARGS__ }
 
 static tide_tensor *o, *outs[4];
 
@@ -254,9 +248,9 @@ static void communication(void) {
               *c1 = of(TIDE_COMPLEX64, SIZE(4), 1, 1);
   tide_tensor *wide = of(TIDE_FLOAT32, SIZE(8), 1, 0);
   REFUSES("DeviceError: comm.broadcast: entry 1 of devices is no accelerator, got cpu, expected a cuda device",
-          tide_comm_broadcast(outs, x, DEVICES(0, TIDE_CPU), 2));
+          tide_comm_broadcast(outs, x, DIMS(0, TIDE_CPU), 2));
   REFUSES("DeviceError: comm.broadcast: entry 1 of devices does not exist, got cuda:5, expected 0 to 1",
-          tide_comm_broadcast(outs, x, DEVICES(0, 5), 2));
+          tide_comm_broadcast(outs, x, DIMS(0, 5), 2));
   REFUSES("ArgumentError: comm.broadcast: no devices, got NULL, expected 2", tide_comm_broadcast(outs, x, NULL, 2));
   REFUSES("ShapeError: comm.broadcast: out 0 has another shape, got [3], expected [4]",
           tide_comm_broadcast_into(LIST(small), 1, x));
@@ -265,7 +259,7 @@ static void communication(void) {
   REFUSES("DtypeError: comm.broadcast: out 0 has another dtype, got int32, expected float32",
           tide_comm_broadcast_into(LIST(whole), 1, x));
   REFUSES("DeviceError: comm.broadcast_coalesced: tensor 1 is not on the first device, got cuda:1, expected cuda:0",
-          tide_comm_broadcast_coalesced(outs, LIST(x, y), 2, DEVICES(0, 1), 2, 1 << 20));
+          tide_comm_broadcast_coalesced(outs, LIST(x, y), 2, DIMS(0, 1), 2, 1 << 20));
   REFUSES("ValueError: comm.reduce_add: input 1 has another size, got [3], expected [4]",
           tide_comm_reduce_add(&o, LIST(x, small), 2, 0));
   REFUSES("DtypeError: comm.reduce_add: input 1 has another dtype, got int32, expected float32",
@@ -284,13 +278,13 @@ static void communication(void) {
   REFUSES("DtypeError: comm.reduce_add_coalesced: input 1, tensor 1 has another dtype, got int32, expected float32",
           tide_comm_reduce_add_coalesced(outs, LIST(x, here, y, whole), 2, 2, 0, 1 << 20));
   REFUSES("ShapeError: comm.scatter: a tensor without dimensions cannot be split or joined, got [], expected one",
-          tide_comm_scatter(outs, &count, s, DEVICES(0, 1), 2, NULL, 0, NULL));
+          tide_comm_scatter(outs, &count, s, DIMS(0, 1), 2, NULL, 0, NULL));
   REFUSES("IndexError: comm.scatter: dim out of range, got 1, expected 0 to 0 or -1 to -1",
-          tide_comm_scatter(outs, &count, x, DEVICES(0, 1), 2, NULL, 1, NULL));
+          tide_comm_scatter(outs, &count, x, DIMS(0, 1), 2, NULL, 1, NULL));
   REFUSES("ValueError: comm.scatter: the chunk sizes do not add up, got 3, expected 4, the size of the dim",
-          tide_comm_scatter(outs, &count, x, DEVICES(0, 1), 2, SIZE(1, 2), 0, NULL));
+          tide_comm_scatter(outs, &count, x, DIMS(0, 1), 2, SIZE(1, 2), 0, NULL));
   REFUSES("ValueError: comm.scatter: the chunk sizes do not add up, got more than 4, the size of the dim",
-          tide_comm_scatter(outs, &count, x, DEVICES(0, 1), 2, SIZE(5, -1), 0, NULL));
+          tide_comm_scatter(outs, &count, x, DIMS(0, 1), 2, SIZE(5, -1), 0, NULL));
   REFUSES("ShapeError: comm.scatter: the sizes of the destinations do not add up, got 7, expected 8",
           tide_comm_scatter_into(LIST(x, small), 2, wide, 0, NULL));
   REFUSES("DeviceError: comm.gather: tensor 1 is not on an accelerator, got cpu, expected a cuda device",

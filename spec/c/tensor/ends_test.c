@@ -3,17 +3,11 @@
 #include <math.h>
 
 #include "check.h"
+#include "lists.h"
 #include "tide/fft.h"
 #include "tide/field.h"
 #include "tide/linalg.h"
 #include "tide/scatter.h"
-
-#define SIZE(...)                                                                                                      \
-  (const int64_t[]) { __VA_ARGS__ }
-#define DIMS(...)                                                                                                      \
-  (const int[]) { __VA_ARGS__ }
-#define LIST(...)                                                                                                      \
-  (tide_tensor *[]) { __VA_ARGS__ }
 
 static tide_tensor *x, *v, *e, *i, *d3, *m3, *image;
 static tide_tensor *o, *p; /* results */

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "check.h"
+#include "lists.h"
 #include "tide/device.h"
 #include "tide/fft.h"
 #include "tide/field.h"
@@ -12,13 +13,6 @@
 #include "tide/scan.h"
 #include "tide/scatter.h"
 #include "tide/sort.h"
-
-#define SIZE(...)                                                                                                      \
-  (const int64_t[]) { __VA_ARGS__ }
-#define DIMS(...)                                                                                                      \
-  (const int[]) { __VA_ARGS__ }
-#define LIST(...)                                                                                                      \
-  (tide_tensor *[]) { __VA_ARGS__ }
 
 static const tide_options u8 = {TIDE_UINT8, TIDE_CPU, false};
 /* x [2, 3], v [3], v4 [4], s without dims, e [0, 3]; i and its like int64, b8 uint8, c complex64, d3 and sd float64, m
