@@ -68,12 +68,12 @@ local function sweep(call, row)
   local function try(place, what, change)
     local args = call.make()
     local n = change(args, #args) or #args
-    local stream = D.cuda and tide.cuda.current_stream()
     local x = call.name:find "_$" and place ~= 1 and args[1]
     local before = x and shown(x)
-    local text = text_of(pcall(call.fn, table.unpack(args, 1, n)))
+    local results = table.pack(pcall(call.fn, table.unpack(args, 1, n)))
+    local text = text_of(table.unpack(results, 1, results.n))
+    if results[1] and type(results[2]) == "userdata" and tostring(results[2]):find "block %(open%)$" then results[2]:close() end
     if x and text:find "^%a+Error: " and shown(x) ~= before then text = text .. " but it was changed: " .. shown(x) end
-    if stream then tide.cuda.set_stream(stream) end -- a scope without a function lasts
     out[#out + 1] = { place, ("%s: %s"):format(what, text) }
     checks.count = checks.count + 1
   end
@@ -193,7 +193,7 @@ describe("every function with wrong arguments", function()
     local record = os.getenv "TIDE_RECORD"
     for line in record and function() end or io.lines(path) do expected[line:match "^%S+"] = line end
     local texts = os.getenv "TIDE_SWEEP" and assert(io.open(os.getenv "TIDE_SWEEP", "w"))
-    if warn then warn "@off" end -- of old names, and of blocks that nobody closes
+    if warn then warn "@off" end -- of old names
     for _, call in ipairs(all_calls()) do
       if not aside[call.name:match "[%w_]+$"] then
         local places, of = {}, {}
