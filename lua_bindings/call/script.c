@@ -4,10 +4,11 @@
  * devices or the system stays C and is given to the chunks as a list. A function that scripts call is always C, with
  * its name and its help: it reads its arguments and calls one of the chunks.
  *
- * The text of the chunks is in the binary. A chunk gets the table that it gives as `...` and sets its functions in it.
- * It takes the table of another with use "ROOM/NAME", and functions of a C file with use("ROOM/NAME.c", "f", "g"). The
- * table of a chunk is empty until a field of it is read: then the chunk is compiled and runs. C calls
- * "ROOM/NAME.function".
+ * The text of the chunks is in the binary, and the code that Lua makes of it, which is there eight times sooner. It is
+ * taken once this process's Lua has made the same code of a text: another release may write it otherwise. A chunk gets
+ * the table that it gives as `...` and sets its functions in it. It takes the table of another with use "ROOM/NAME",
+ * and functions of a C file with use("ROOM/NAME.c", "f", "g"). The table of a chunk is empty until a field of it is
+ * read: then the chunk is compiled and runs. C calls "ROOM/NAME.function".
  *
  * The globals of the chunks are the C functions below, so they work where a host has opened none of Lua's libraries,
  * and no script sees or changes what they use. Tables of scripts are read raw. Where the line of a script or the name
@@ -26,10 +27,12 @@ static const char key_globals;
 static const char key_tables;
 /* In a table that use gives: its name, and whether its chunk is running; false: it has run. */
 enum { NAME = 1, RUNNING = 2 };
-/* One for each file: {name, text, length}, made by CMake. */
+/* One for each file, made by tide_chunks; LuaJIT's have no code, and neither have long strings. */
 static const struct chunk {
   const char *name, *text;
   size_t length;
+  const unsigned char *code;
+  size_t code_length;
 } chunks[] = {
 #include <tide_script.inc>
 };
@@ -47,6 +50,31 @@ static const struct chunk *find_chunk(const char *name) {
     if (!strncmp(chunks[i].name + prefix, name, length) && !strcmp(chunks[i].name + prefix + length, ".lua]"))
       return &chunks[i];
   return NULL;
+}
+
+/* What is left of the code. */
+typedef struct rest {
+  const unsigned char *at;
+  size_t length;
+} rest;
+
+static int compare(lua_State *L, const void *bytes, size_t size, void *user) {
+  rest *r = user;
+  if (size > r->length || memcmp(r->at, bytes, size) != 0) return 1;
+  r->at += size, r->length -= size;
+  return 0;
+}
+
+static int load_chunk(lua_State *L, const struct chunk *c) {
+  static _Atomic int serves; /* the code: 1; it does not: -1; not known yet */
+  int known = atomic_load(&serves);
+  if (known > 0 && c->code) return luaL_loadbufferx(L, (const char *)c->code, c->code_length, c->name, "b");
+  int status = luaL_loadbufferx(L, c->text, c->length, c->name, "t");
+  if (status == LUA_OK && known == 0 && c->code) {
+    rest r = {c->code, c->code_length};
+    atomic_store(&serves, lua_dump(L, compare, &r, 0) == 0 && r.length == 0 ? 1 : -1);
+  }
+  return status;
 }
 
 /* A chunk reads or sets a global that is none. */
@@ -100,7 +128,7 @@ static int find_field(lua_State *L) {
     push_globals(L);
     lua_pushboolean(L, 1);
     lua_rawseti(L, 1, RUNNING);
-    int status = luaL_loadbufferx(L, c->text, c->length, c->name, "t");
+    int status = load_chunk(L, c);
     if (status == LUA_OK) {
       lua_pushvalue(L, -2);
       lua_setupvalue(L, -2, 1);

@@ -425,9 +425,10 @@ tide_test(check/rooms 18 COMMAND $<TARGET_FILE:tide_runner> ${checks}/rooms.lua 
 tide_test(check/symbols 18 COMMAND ${checks}/symbols.sh ${PROJECT_BINARY_DIR})
 
 # The module without plots, a room that nothing else may need. (Without LuaJIT's room it is every tree that has no LuaJIT.)
-string(REGEX REPLACE "{\"=.tide plot/[^\n]*\n" "" script_without_plot "${script}")
-file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/script_without_plot/tide_script.inc CONTENT "${script_without_plot}")
-add_library(tide_without_plot MODULE lua_bindings/tide.c lua_bindings/call/script.c
+list(FILTER lua_chunks EXCLUDE REGEX "/plot/")
+tide_chunks_text(${PROJECT_BINARY_DIR}/script_without_plot/tide_script.inc ${lua_chunks})
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/script_without_plot)
+add_library(tide_without_plot MODULE lua_bindings/tide.c lua_bindings/call/script.c ${PROJECT_BINARY_DIR}/script_without_plot/tide_script.inc
   $<FILTER:$<TARGET_OBJECTS:tide_binding_objects>,EXCLUDE,/lua_bindings/\(plot/.*|tide|call/script\)[.]c[.]o$>)
 target_compile_definitions(tide_without_plot PRIVATE TIDE_WITHOUT_PLOT)
 target_include_directories(tide_without_plot PRIVATE ${PROJECT_BINARY_DIR}/script_without_plot core/include lua_bindings)
