@@ -197,16 +197,16 @@ tide_status tide_graph_enable_debug(tide_graph *g) {
   return TIDE_OK;
 }
 
-/* The driver does not say whether it could write all: the text of a graph ends with a bracket. */
+/* The driver does not say whether it could write all: the text of a graph ends with a line that is a bracket alone. */
 static bool dump_is_whole(const char *path) {
+  static const char last[] = "\n}\n";
   tide__os_about is;
-  char end[16] = "";
+  char end[sizeof last] = "";
   FILE *f = !tide__os_look(&is, path) && is.kind == TIDE_OS_FILE ? fopen(path, "rb") : NULL;
   if (!f) return true; /* a device or a pipe */
-  if (is.bytes > 0 && fseek(f, -(long)(is.bytes < 15 ? is.bytes : 15), SEEK_END) == 0)
-    end[fread(end, 1, sizeof end - 1, f)] = 0;
+  if (fseek(f, -(long)strlen(last), SEEK_END) == 0) end[fread(end, 1, strlen(last), f)] = 0;
   fclose(f);
-  return strchr(end, '}') != NULL;
+  return !strcmp(end, last);
 }
 
 tide_status tide_graph_dump(const tide_graph *g, const char *path) {
