@@ -167,11 +167,21 @@ static inline bool is_for(const ltide_special *s, const call *c) {
   return s->ndim == c->ndim && s->args == c->args && !memcmp(s->code, c->code, (size_t)c->args * sizeof *c->code);
 }
 
+static bool is_shaped(const ltide_special *s, const call *c) {
+  for (int i = 0; i < c->args; i++) {
+    const tide_tensor *x = c->operand[i].tensor;
+    const ltide_shape *of = &s->shape[i];
+    if (!x || tide_tensor_ndim(x) < 2 || of->like == LTIDE_ANY_SHAPE) continue;
+    if (ltide_like(c->operand, i) != of->like || (of->row && ltide_is_packed(x, of->row) != of->packed)) return false;
+  }
+  return true;
+}
+
 static ltide_special *find(lua_State *L, call *c) {
   ltide_kernel *k = c->k;
   for (ltide_special **p = &k->specials; *p; p = &(*p)->next) {
     ltide_special *s = *p;
-    if (!is_for(s, c)) continue;
+    if (!is_for(s, c) || !is_shaped(s, c)) continue;
     int top = lua_gettop(L);
     if (!read_outers(L, c, s)) continue;
     c->layout = tide_kernel_layout_of(c->grid, c->ndim, c->operand, c->args + s->passed);
@@ -197,7 +207,7 @@ static ltide_special *find_or_make(lua_State *L, call *c, int grid, int last) {
     if (s) return s;
     if (tries == 3)
       ltide_error(L, "StateError", "kernel: %s: what it reads from outside changes while it is compiled", c->k->name);
-    ltide_special_make(L, c->at, c->ndim, c->layout, c->first, c->args);
+    ltide_special_make(L, c->at, c->ndim, c->layout, c->first, c->operand, c->args);
     c->S = ltide_enter(L);
     c->k = ltide_check_kernel(L, c->at);
     lua_settop(L, top);

@@ -25,6 +25,14 @@ typedef struct ltide_outer {
   uint16_t code;
 } ltide_outer;
 
+/* What a text takes for granted of an argument's sizes and strides. `like`: they are those of an argument before it,
+ * counted from 1; 0: of none. `row`: the text reads its rows up to this place, by numbers alone, or 0. */
+typedef struct ltide_shape {
+  uint8_t like, row;
+  bool packed; /* rows have that size, and lie side by side */
+} ltide_shape;
+enum { LTIDE_ANY_SHAPE = UINT8_MAX }; /* a `like`: nothing is taken for granted */
+
 /* What was compiled for arguments of such kinds: operands are the arguments, then what comes from outside, then the
  * results. */
 typedef struct ltide_special {
@@ -32,7 +40,8 @@ typedef struct ltide_special {
   int number; /* in the kernel's lists, from 1 */
   tide_kernel_layout layout;
   int ndim, args, outers, passed, results; /* passed: of the outers, those that are operands */
-  uint16_t *code;                          /* of the arguments */
+  uint16_t *code;                          /* of the arguments, as is the next */
+  ltide_shape *shape;
   ltide_outer *outer;
   tide_dtype dtype[LTIDE_LUA_KERNEL_RESULTS];
   tide_kernel *kernel;
@@ -58,8 +67,16 @@ ltide_kernel *ltide_check_kernel(lua_State *L, int arg);
 void ltide_specials_free(ltide_kernel *k);
 /* Is all of it compiled for the device where it ran last, or else would run? `wait`: until it is. */
 bool ltide_specials_ready(lua_State *L, const ltide_kernel *k, bool wait);
+/* Which argument before the i-th has its sizes and strides, counted from 1, or 0: the first with the same number of
+ * dims, if that is 2 or more. */
+int ltide_like(const tide_operand *args, int i);
+/* Are the rows of x of that size, side by side? */
+static inline bool ltide_is_packed(const tide_tensor *x, int64_t row) {
+  return tide_tensor_is_contiguous(x) && tide_tensor_size(x)[tide_tensor_ndim(x) - 1] == row;
+}
 /* Makes what this call needs, by kernel/kernel.lua: of the kernel at `at`, for the n arguments from `first` on. */
-void ltide_special_make(lua_State *L, int at, int ndim, tide_kernel_layout layout, int first, int n);
+void ltide_special_make(lua_State *L, int at, int ndim, tide_kernel_layout layout, int first, const tide_operand *args,
+                        int n);
 extern const luaL_Reg ltide_kernel_script[];
 /* source_text.c */
 extern const luaL_Reg ltide_kernel_texts[];

@@ -77,6 +77,8 @@ local function float_of(float)
   fail("DtypeError", "kernel: float: got " .. float .. ", expected float32 or float64")
 end
 
+local any_shape = 255 -- LTIDE_ANY_SHAPE
+
 -- {"float32", 2, tide.int64, "number"}: a tensor of two dims, one of one, a float.
 local function read_types(list)
   if type(list) ~= "table" then refuse(list, "types", "a list: dtypes, each with a number of dims, 'number', 'integer' or 'boolean'") end
@@ -89,7 +91,7 @@ local function read_types(list)
       local dims = rawget(list, k + 1)
       if is_integer(dims) then k = k + 1 else dims = 1 end
       if dims < 0 or dims > 8 then refuse(dims, "types", "0 to 8 dims") end
-      kinds[#kinds + 1] = { kind = "tensor", dtype = dtype_name(word, "types"), ndim = dims }
+      kinds[#kinds + 1] = { kind = "tensor", dtype = dtype_name(word, "types"), ndim = dims, like = any_shape }
     end
     k = k + 1
   end
@@ -165,6 +167,32 @@ local function emit(self, typed, opts)
   return made
 end
 
+-- The text knows of an argument that its sizes and strides are those of another, and the size of rows that lie side by side
+-- and are read by numbers alone, the last of them the rows' size: its own are then the same words as the other's, or numbers.
+local most_row = 16
+local function shapes_of(typed, signature)
+  local reads_to = {}
+  local function look(n)
+    local e = n.tensor and n.index and #n.index > 1 and n.index[#n.index]
+    if not e then return end
+    local last, place = reads_to[n.tensor], e.op == "const" and e.value or 0
+    reads_to[n.tensor] = last ~= 0 and place > 0 and place <= most_row and (last and last > place and last or place) or 0
+  end
+  local function look_in(e)
+    look(e)
+    build.children(e, look_in)
+  end
+  build.each(typed.body, function(s)
+    look(s)
+    build.expressions(s, look_in)
+  end)
+  for k = 1, #signature do
+    local x, kind = typed.operands[k], signature[k]
+    x.like, x.reads_to = kind.like, reads_to[k]
+    x.packed = kind.row and kind.row == reads_to[k] and 1 or 0
+  end
+end
+
 -- One form of a kernel, as kernel_add takes it: for grids of ndim sizes, a layout and the kinds of the arguments.
 local function compile(self, source, ndim, layout, signature)
   local trusted, small = runs_native(), layout > 0
@@ -175,6 +203,7 @@ local function compile(self, source, ndim, layout, signature)
   local refusal = not source.fn and objection((syntax.words[1] == "function" and "return " or "") .. source.text, source.name)
   if refusal then fail("ValueError", refusal) end -- ours, which say more, went first
   local typed = tidy.tree(tree)
+  shapes_of(typed, signature)
   local made = emit(self, typed, opts)
   made.typed, made.opts, made.source, made.ndim, made.layout = typed, opts, source.chunk, ndim, layout
   made.signature, made.args, made.operands, made.results = signature, #signature, typed.operands, typed.results

@@ -152,7 +152,9 @@ local ranges = {
       everywhere = before
     end
     if c then
-      put("near &= (" .. c .. " >= -" .. a .. ") & ((tide_i)" .. d .. " - " .. a .. " < " .. a .. ");\n")
+      -- a is a size and d is not below -a where it counts: the difference fits in 32 bits
+      local narrow = largest[a] and largest[d]
+      put("near &= (" .. c .. " >= -" .. a .. ") & (" .. (narrow and "(int)((unsigned)" or "((tide_i)") .. d .. " - " .. a .. ") < " .. a .. ");\n")
       wraps[e] = true
     end
     local _, last = hold(a .. " - 1", b .. " - 1", size_of(a, b))

@@ -125,13 +125,26 @@ static int *read_lines(lua_State *L, int d, int n) {
   return lines;
 }
 
+static void read_shapes(lua_State *L, int d, ltide_shape *list, int n) {
+  ltide_rawfield(L, d, "operands");
+  for (int i = 0; i < n; i++, lua_pop(L, 1)) {
+    lua_rawgeti(L, -1, i + 1);
+    int at = lua_gettop(L);
+    list[i].like = (uint8_t)integer_of(L, at, "like"), list[i].row = (uint8_t)integer_of(L, at, "reads_to");
+    list[i].packed = integer_of(L, at, "packed");
+  }
+  lua_pop(L, 1);
+}
+
 /* {==== Adding it */
 
 static ltide_special *new_special(lua_State *L, int args, int outers) {
-  ltide_special *s = calloc(1, sizeof *s + (size_t)outers * sizeof *s->outer + ((size_t)args + 1) * sizeof *s->code);
+  ltide_special *s = calloc(1, sizeof *s + (size_t)outers * sizeof *s->outer +
+                                   ((size_t)args + 1) * (sizeof *s->code + sizeof *s->shape));
   if (!s) ltide_error(L, "OutOfMemoryError", "kernel: no host memory");
   s->outer = (ltide_outer *)(s + 1);
   s->code = (uint16_t *)(s->outer + outers);
+  s->shape = (ltide_shape *)(s->code + args + 1);
   s->args = args, s->outers = outers;
   return s;
 }
@@ -161,6 +174,7 @@ static int script_kernel_add(lua_State *L) {
   memcpy(s->block, t.block, sizeof s->block);
   s->number = number, s->layout = t.layout, s->ndim = t.ndim, s->results = integer_of(L, D, "results");
   for (int i = 0; i < s->args; i++) s->code[i] = code_of(&operand[i]);
+  read_shapes(L, D, s->shape, s->args);
   read_outers(L, D, s, operand);
   for (int i = 0; i < s->results; i++) s->dtype[i] = operand[n - s->results + i].dtype;
   if (tide_kernel_new(&s->kernel, &t) != TIDE_OK) {
@@ -171,23 +185,37 @@ static int script_kernel_add(lua_State *L) {
   return lua_pushinteger(L, number), 1;
 }
 
-static void push_kind(lua_State *L, ltide_state *S, int arg) {
-  const ltide_tensor *u = ltide_test_handle(L, S, arg);
-  lua_createtable(L, 0, 3);
-  if (u) {
-    lua_pushstring(L, tide_dtype_name(tide_tensor_dtype(u->t)));
+int ltide_like(const tide_operand *args, int i) {
+  const tide_tensor *x = args[i].tensor;
+  int ndim = tide_tensor_ndim(x), first = 0;
+  size_t bytes = (size_t)ndim * sizeof(int64_t);
+  while (!args[first].tensor || tide_tensor_ndim(args[first].tensor) != ndim) first++;
+  const tide_tensor *y = args[first].tensor;
+  bool same = first < i && ndim > 1 && !memcmp(tide_tensor_size(x), tide_tensor_size(y), bytes) &&
+              !memcmp(tide_tensor_stride(x), tide_tensor_stride(y), bytes);
+  return same ? first + 1 : 0;
+}
+
+static void push_kind(lua_State *L, int arg, const tide_operand *args, int i) {
+  const tide_tensor *x = args[i].tensor;
+  lua_createtable(L, 0, 5);
+  if (x) {
+    int ndim = tide_tensor_ndim(x);
+    lua_pushstring(L, tide_dtype_name(tide_tensor_dtype(x)));
     lua_setfield(L, -2, "dtype");
-    ltide_set_integer(L, "ndim", tide_tensor_ndim(u->t));
+    ltide_set_integer(L, "ndim", ndim);
+    ltide_set_integer(L, "like", ltide_like(args, i));
+    if (ndim > 1 && tide_tensor_is_contiguous(x)) ltide_set_integer(L, "row", tide_tensor_size(x)[ndim - 1]);
   }
-  lua_pushstring(L, u                                  ? "tensor"
+  lua_pushstring(L, x                                  ? "tensor"
                     : lua_type(L, arg) == LUA_TBOOLEAN ? "boolean"
                     : lua_isinteger(L, arg)            ? "integer"
                                                        : "float");
   lua_setfield(L, -2, "kind");
 }
 
-void ltide_special_make(lua_State *L, int at, int ndim, tide_kernel_layout layout, int first, int n) {
-  ltide_state *S = ltide_enter(L);
+void ltide_special_make(lua_State *L, int at, int ndim, tide_kernel_layout layout, int first, const tide_operand *args,
+                        int n) {
   luaL_checkstack(L, LUA_MINSTACK, "kernel");
   ltide_script_push(L, "kernel/kernel.special");
   lua_pushvalue(L, at);
@@ -195,7 +223,7 @@ void ltide_special_make(lua_State *L, int at, int ndim, tide_kernel_layout layou
   lua_pushinteger(L, ndim);
   lua_pushinteger(L, layout);
   lua_createtable(L, n, 0);
-  for (int i = 0; i < n; i++) push_kind(L, S, first + i), lua_rawseti(L, -2, i + 1);
+  for (int i = 0; i < n; i++) push_kind(L, first + i, args, i), lua_rawseti(L, -2, i + 1);
   lua_call(L, 5, 0);
   ltide_enter(L);
 }

@@ -31,8 +31,12 @@ local function write_operands(w, typed)
     if x.kind == "tensor" then
       put(w, storage[x.dtype] .. " *const p" .. k .. " = (" .. storage[x.dtype] .. " *)s[" .. at .. "];\n")
       for d = 1, x.ndim do
-        local stride = d == x.ndim and k <= units and "1" or "(tide_x)s[" .. at + x.ndim + d .. "]"
-        put(w, "const tide_x n" .. k .. "_" .. d .. " = (tide_x)s[" .. at + d .. "], s" .. k .. "_" .. d .. " = " .. stride .. ";\n")
+        local size, stride = "(tide_x)s[" .. at + d .. "]", d == x.ndim and k <= units and "1" or "(tide_x)s[" .. at + x.ndim + d .. "]"
+        if x.like and x.like > 0 and x.like < k then size, stride = "n" .. x.like .. "_" .. d, "s" .. x.like .. "_" .. d end
+        if x.packed == 1 and d > x.ndim - 2 then
+          size, stride = d < x.ndim and size or literal(x.reads_to), d < x.ndim and literal(x.reads_to) or "1"
+        end
+        put(w, "const tide_x n" .. k .. "_" .. d .. " = " .. size .. ", s" .. k .. "_" .. d .. " = " .. stride .. ";\n")
       end
     elseif x.kind == "float" then
       put(w, "const tide_r a" .. k .. " = (tide_r)tk_bits<double>(s[" .. at .. "]);\n")

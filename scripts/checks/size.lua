@@ -25,7 +25,7 @@ local budget = {
   ["core/watch"] = 2850,
   ["kernels"] = 9450,
   ["lua_bindings"] = 700,
-  ["lua_bindings/call"] = 6750,
+  ["lua_bindings/call"] = 6760,
   ["lua_bindings/compat"] = 1750,
   ["lua_bindings/data"] = 2750,
   ["lua_bindings/device"] = 4000,
@@ -33,13 +33,13 @@ local budget = {
   ["lua_bindings/fuse"] = 400,
   ["lua_bindings/help"] = 850,
   ["lua_bindings/host"] = 3000,
-  ["lua_bindings/kernel"] = 11250,
+  ["lua_bindings/kernel"] = 11350,
   ["lua_bindings/plot"] = 1200,
   ["lua_bindings/quota"] = 2150,
   ["lua_bindings/runner"] = 3650,
   ["lua_bindings/tensor"] = 8500,
 }
-local whole = 136200
+local whole = 136310
 
 -- A folder directly under core, core/backend, kernels or lua_bindings is a room; the files directly in these four are one too.
 local function room_of(path)
