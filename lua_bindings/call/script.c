@@ -222,7 +222,7 @@ static int script_next(lua_State *L) {
 
 static int script_type(lua_State *L) { return lua_pushstring(L, luaL_typename(L, 1)), 1; }
 static int script_rawget(lua_State *L) {
-  luaL_checktype(L, 1, LUA_TTABLE); /* Lua itself would read whatever it is as one */
+  luaL_checktype(L, 1, LUA_TTABLE); /* Lua itself would read any value as one */
   return lua_rawget(L, 1), 1;
 }
 static int script_rawlen(lua_State *L) { return ltide_give_integer(L, (lua_Integer)lua_rawlen(L, 1)); }

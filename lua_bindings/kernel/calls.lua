@@ -19,7 +19,7 @@ local function builtin(path)
   if sub(path, 1, 5) == "tide." then return special.call(sub(path, 6)) end
 end
 
--- ---- what stands for what ----
+-- ---- what takes the place of what ----
 
 -- module: as the script has it, a table, or what stands for one that it must not change. Gives that table.
 local function note_library(map, path, module)

@@ -157,6 +157,15 @@ TIDE_FN tide_r tk_pow(tide_r a, tide_r b) {
   if (b == 0.5) return a < 0 && a * 2 == a ? -a : TIDE_M(sqrt)(a) + 0; /* GCC's vectors forget -inf and -0 */
   return b == 2 ? a * a : TIDE_M(pow)(a, b);
 }
+@tk_power<
+template <int N> TIDE_FN tide_r tk_power(tide_r a) {
+  tide_r out = N % 2 ? a : 1;
+  for (int n = N / 2; n; n /= 2) {
+    a *= a;
+    if (n % 2) out *= a;
+  }
+  return out;
+}
 @tk_to_int(
 TIDE_FN tide_i tk_to_int(tide_r a) {
   tide_i i = TIDE_R(tk_whole)(a);

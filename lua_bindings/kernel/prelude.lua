@@ -29,7 +29,7 @@ local function access(ndim)
   local of, list, place = "<class T, " .. join(classes, ", ") .. ">", join(params, ", "), "  return p + (" .. join(offset, " + ") .. ");\n}\n"
   local function tested(apart, how)
     return "@tk_" .. apart .. "at" .. ndim .. "(\ntemplate " .. of .. " " .. how .. " T *tk_" .. apart .. "at" .. ndim .. "(TIDE_S s, int site, T *p, " .. list
-      .. ") {\n  if (TIDE_RARELY(" .. join(out, " | ") .. ")) { tk_report(s, site, " .. index .. ", " .. size .. ", TIDE_INDEX); return 0; }\n"
+      .. ") {\n  if (TIDE_RARELY(" .. join(out, " | ") .. ")) { tk_report(s, site, " .. index .. ", " .. size .. ", TIDE_INDEX); TIDE_LEAVE return 0; }\n"
       .. place .. "@tk_" .. apart .. "load" .. ndim .. "<\ntemplate <class R, class T, " .. join(classes, ", ") .. "> " .. how .. " R tk_" .. apart .. "load"
       .. ndim .. "(TIDE_S s, int site, T *p, " .. list .. ") {\n  T *at = tk_" .. apart .. "at" .. ndim .. "(s, site, p, " .. join(passed, ", ")
       .. ");\n  return at ? tk_as<R, T>::get(*at) : R(0);\n}\n"
@@ -78,7 +78,8 @@ end
 
 -- M.write(of, body): what `body` needs; of.host: for the CPU, behind its compiler's own texts; of.float, of.slots,
 -- of.threads, of.bounds, of.small, of.few: whether a launch has so few blocks that it waits itself; of.ndims[n]: tensors of n dims are indexed; of.sums.tide_i, of.sums.tide_r: what is summed over a
--- block; of.random; of.stops: it looks whether to end.
+-- block; of.random; of.stops: it looks whether to end; of.leaves: a thread ends where an index lies outside, so that what it
+-- tests again behind that is known to lie inside.
 function M.write(of, body)
   local side = of.host and "host" or "device"
   local head = {
@@ -86,6 +87,7 @@ function M.write(of, body)
       .. " tide_x;\n", of.float == "float64" and "typedef double tide_r;\n#define TIDE_M(name) name\n#define TIDE_R(name) name##_f64\n"
       or "typedef float tide_r;\n#define TIDE_M(name) name##f\n#define TIDE_R(name) name##_f32\n",
     "#define TIDE_FEW " .. of.few .. "\n#define TIDE_INDEX " .. of.index .. "\n#define TIDE_ZERO " .. of.zero .. "\n#define TIDE_STOPPED " .. of.stopped .. "\n#define TIDE_APART " .. of.apart .. "\n",
+    "#define TIDE_LEAVE" .. (of.leaves and ' asm volatile("exit;"); __builtin_unreachable();' or "") .. "\n",
     text_of[side], text_of.integers,
   }
   local texts = { text_of[side .. "_words"], of.random and text_of.philox or "", text_of.kernel_numbers, integer_helpers, text_of.numbers, text_of.memory, text_of.atomics, text_of[side .. "_adds"] }

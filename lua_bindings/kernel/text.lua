@@ -321,6 +321,7 @@ local function finish(w, typed, opts, host)
   return prelude.write({
     bounds = bounds,
     host = host, float = typed.float, slots = slots, threads = w.threads, small = w.small, ndims = w.ndims, sums = w.sums, apart = kernel.mail_apart, meets = w.meets,
+    leaves = not (host or w.rounds or typed.barriers or typed.atomics or next(w.sums)),
     random = w.random, index = kernel.mail_index, zero = kernel.mail_zero, few = kernel.few(typed.ndim), stopped = kernel.mail_stopped, stops = next(w.stops) ~= nil or w.late,
   }, body) .. body
 end

@@ -94,6 +94,7 @@ local compare_signs = { eq = " == ", ne = " != ", lt = " < ", le = " <= ", gt = 
 local bit_signs = { band = " & ", bor = " | ", bxor = " ^ " }
 local float_calls = { abs = "TIDE_M(fabs)", min = "tk_fmin", max = "tk_fmax" } -- the others are those of C
 local powers_of_2 = { [1.0] = true, [2.0] = true, [4.0] = true, [8.0] = true, [16.0] = true }
+local few_factors = { [3.0] = true, [4.0] = true, [5.0] = true, [6.0] = true, [7.0] = true, [8.0] = true }
 local float_functions = { idiv = "tk_fdiv", mod = "tk_fmodulo", pow = "tk_pow" }
 
 local function wide(w, e) return "(tide_i)" .. write(w, e) end
@@ -109,6 +110,9 @@ end
 local function arithmetic(w, e)
   local op = e.op
   if e.type == "f" then
+    local fast = not w.host and w.typed.float ~= "float64" -- as exact as what CUDA has for it: 4 units in the last place
+    if fast and e.by_inverse then return "(" .. write(w, e.a) .. " * (1.0f / " .. write(w, e.b) .. "))" end
+    if fast and op == "pow" and e.b.op == "const" and few_factors[e.b.value] then return "tk_power<" .. integer_text(e.b.value // 1 | 0) .. ">(" .. write(w, e.a) .. ")" end
     if float_signs[op] then return pair(w, e, float_signs[op]) end
     local exact = op == "mod" and e.b.op == "const" and powers_of_2[e.b.value] and "_2" or "" -- a quotient that is rounded at most below 1
     return float_functions[op] .. exact .. "(" .. write(w, e.a) .. ", " .. write(w, e.b) .. ")"

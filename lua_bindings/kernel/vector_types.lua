@@ -330,7 +330,11 @@ function functions.normalize(c, node, v)
   no_matrix(c, node, v, "normalize")
   v = flow.hold(c, v)
   local l = flow.hold(c, functions.length(c, node, v))
-  return each_part(v, function(x) return div(x, l) end)
+  return each_part(v, function(x)
+    local e = div(x, l)
+    e.by_inverse = e.op == "div" -- a length is never so small or large that this loses more than the last bit
+    return e
+  end)
 end
 
 function functions.reflect(c, node, v, args)
