@@ -148,13 +148,13 @@ tide_status tide__nccl_queue(tide_work *w, const tide_distributed_call *c) {
   host.tensor_release(in), host.tensor_release(out);
   tide__side_drop(&w->in), tide__side_drop(&w->out);
   TRY(status);
-  return tide__side_mark(&w->out);
+  return tide__side_watch(&w->out);
 }
 
 /* *done: the device has done it. Fails if NCCL has met an error. */
 tide_status tide__nccl_test(bool *done, const tide_work *w) {
   bool ready;
-  TRY(tide__side_ready(done, &w->out));
+  TRY(host.event_peek(done, w->written));
   if (*done) return TIDE_OK;
   if (!w->group->nccl) return tide__dist_fail(TIDE_STATE, "%s: the group has failed before", w->note.name);
   return host.nccl_rank_ready(&ready, w->group->nccl);

@@ -162,15 +162,19 @@ static void look(tide_work *w, double *nap) {
   if (wanted < *nap) *nap = wanted;
 }
 
-static double look_at_all(void) {
+/* *hurries: somebody waits for the end of one of them. Nobody waits for those of NCCL, which streams order, and to ask
+ * the driver often would hold up who queues the next. */
+static double look_at_all(bool *hurries) {
   double nap = 5e-4;
   bool is_behind = false;
+  *hurries = false;
   tide__message_progress(tide__work_advance);
   for (tide_work **at = &tide__work_running; *at;) {
     tide_work *w = *at;
     w->is_behind = w->is_nccl && is_behind;
     look(w, &nap);
     is_behind |= w->is_nccl && w->state < WORK_COMPLETE;
+    *hurries |= !w->is_nccl;
     if (w->state < WORK_COMPLETE) {
       at = &w->running;
       continue;
@@ -191,11 +195,13 @@ static void *run(void *unused) {
       quiet = 0;
       continue;
     }
-    double nap = look_at_all();
+    bool hurries;
+    double nap = look_at_all(&hurries);
     forget_failures();
     quiet = nap > 0 ? quiet + 1 : 0;
     pthread_mutex_unlock(&lock);
-    do tide__progress_nap(quiet < (tide__crowded ? 20 : 1000) ? 0 : nap);
+    bool spins = hurries && quiet < (tide__crowded ? 20 : 1000);
+    do tide__progress_nap(spins ? 0 : nap > 0 || hurries ? nap : 5e-5);
     while (callers);
     pthread_mutex_lock(&lock);
   }

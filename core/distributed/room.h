@@ -119,7 +119,7 @@ tide_status tide__side_ready(bool *ready, const tide__side *side); /* are the by
 tide_status tide__side_keep(tide__side *side, tide_tensor *const *tensors, int n, tide_dtype dtype);
 tide_status tide__side_line(tide_tensor **out, tide__side *side, bool reads);
 tide_status tide__side_spread(tide__side *side, tide_tensor *line);
-tide_status tide__side_mark(tide__side *side);
+tide_status tide__side_watch(tide__side *side);
 void tide__side_drop(tide__side *side); /* its tensors: what is queued uses their memory before it serves again */
 /* The outputs become the inputs, all on one device, as work of the current stream. */
 tide_status tide__side_pass(tide__side *in, tide__side *out, const tide_distributed_call *call);

@@ -94,9 +94,9 @@ tide_status tide__side_spread(tide__side *side, tide_tensor *line) {
   return line == side->packed ? copy_parts(side, line, true) : TIDE_OK;
 }
 
-tide_status tide__side_mark(tide__side *side) {
+tide_status tide__side_watch(tide__side *side) {
   TRY(host.host_job_new(&side->job, side->device));
-  return begin(side);
+  return host.host_job_wait(side->job, NULL);
 }
 
 static tide_status fetch(tide__side *side) {

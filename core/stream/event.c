@@ -188,6 +188,16 @@ tide_status tide_event_query(bool *done, tide_event *event) {
   return TIDE_OK;
 }
 
+tide_status tide_event_peek(bool *done, const tide_event *event) {
+  const tide_backend *b;
+  TIDE_GIVEN("event_peek", done);
+  TIDE_TRY(check(event, "event_peek"));
+  TIDE_TRY(tide__capture_event(event->captured, "event_peek"));
+  TIDE_TRY(tide__backend(&b, event->device));
+  *done = true;
+  return event->impl ? b->event_query(done, event->impl) : TIDE_OK;
+}
+
 tide_status tide_event_synchronize(tide_event *event) {
   TIDE_TRY(check(event, "event_synchronize"));
   if (!event->impl) return TIDE_OK;

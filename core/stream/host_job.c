@@ -84,11 +84,12 @@ tide_status tide_host_job_ready(bool *ready, const tide_host_job *job) {
 }
 
 tide_status tide_host_job_wait(tide_host_job *job, tide_stream *stream) {
-  TIDE_TRY(check(job, stream, "host_job_wait"));
+  if (stream || !job) TIDE_TRY(check(job, stream, "host_job_wait"));
   pthread_mutex_lock(&lock);
   bool waits = job->failure || !job->ended;
   job->awaited |= waits;
   pthread_mutex_unlock(&lock);
+  if (!stream) return TIDE_OK;
   if (tide__sync_watched()) TIDE_OBSERVE(waits_mark, stream, job);
   if (!waits) return TIDE_OK;
   TIDE_TRY(job->backend->meet_wait(stream->impl, job->place));

@@ -17,7 +17,8 @@ TIDE_API tide_status tide_host_job_begin(tide_host_job *job, tide_stream *stream
 /* Reads memory of the host. True if it was never begun; after a failure once somebody has heard of it. Fails if the
  * device is lost. */
 TIDE_API tide_status tide_host_job_ready(bool *ready, const tide_host_job *job);
-/* Later work of the stream waits for the end of the job. Not while captured. */
+/* Later work of the stream waits for the end of the job. Not while captured. stream NULL: none waits, but its failure
+ * is heard of as if one did. */
 TIDE_API tide_status tide_host_job_wait(tide_host_job *job, tide_stream *stream);
 /* From any thread: the job is done. After a failure the streams that wait go on once a wait for the device has failed
  * with this status and message, or the job is released. */

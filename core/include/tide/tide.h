@@ -257,7 +257,9 @@ TIDE_API void tide_event_retain(tide_event *event);
 TIDE_API void tide_event_release(tide_event *event);
 TIDE_API tide_status tide_event_record(tide_event *event, tide_stream *stream);
 TIDE_API tide_status tide_event_query(bool *done, tide_event *event); /* true if never recorded */
-TIDE_API tide_status tide_event_synchronize(tide_event *event);       /* synchronises; nothing if never recorded */
+/* The same for a thread that only watches: the sanitizer orders nothing by it, and it hears of no overdue operation. */
+TIDE_API tide_status tide_event_peek(bool *done, const tide_event *event);
+TIDE_API tide_status tide_event_synchronize(tide_event *event); /* synchronises; nothing if never recorded */
 TIDE_API tide_status tide_event_elapsed(double *ms, tide_event *start, tide_event *end);
 TIDE_API int tide_event_device(const tide_event *event); /* TIDE_CPU before the first record */
 TIDE_API uint64_t tide_event_handle(const tide_event *event);

@@ -86,6 +86,48 @@ static void test_release(tide_stream *s) {
   CHECK(tide_host_job_new(&job, 7) == TIDE_DEVICE);
 }
 
+/* A job that no stream waits for. */
+static void test_unwaited(tide_stream *s) {
+  tide_host_job *job;
+  bool ready;
+  CHECK(tide_host_job_wait(NULL, NULL) == TIDE_ARGUMENT);
+  for (int fails = 0; fails < 2; fails++) {
+    OK(tide_host_job_new(&job, 0));
+    OK(tide_host_job_wait(job, NULL));
+    OK(tide_stream_synchronize(s)); /* it holds nothing up */
+    tide_host_job_end(job, fails ? TIDE_VALUE : TIDE_OK, "the job went wrong");
+    OK(tide_host_job_ready(&ready, job));
+    CHECK(ready == !fails);
+    CHECK(tide_stream_synchronize(s) == (fails ? TIDE_VALUE : TIDE_OK));
+    OK(tide_stream_synchronize(s)); /* once */
+    OK(tide_host_job_ready(&ready, job));
+    CHECK(ready);
+    tide_host_job_release(job);
+  }
+}
+
+/* To peek is no wait: who asks the event next hears of the failure. */
+static void test_peek(tide_stream *s) {
+  tide_host_job *job;
+  tide_event *event;
+  bool done = false;
+  OK(tide_event_new(&event, 0));
+  OK(tide_event_peek(&done, event));
+  CHECK(done);
+  OK(tide_host_job_new(&job, 0));
+  OK(tide_host_job_wait(job, s));
+  OK(tide_event_record(event, s));
+  tide_host_job_end(job, TIDE_VALUE, "the job went wrong");
+  OK(tide_event_peek(&done, event));
+  CHECK(!done);
+  CHECK(tide_event_query(&done, event) == TIDE_VALUE);
+  OK(tide_event_synchronize(event));
+  OK(tide_event_peek(&done, event));
+  CHECK(done);
+  CHECK(tide_event_peek(NULL, event) == TIDE_ARGUMENT && tide_event_peek(&done, NULL) == TIDE_ARGUMENT);
+  tide_event_release(event), tide_host_job_release(job);
+}
+
 static void test_capture(tide_stream *s) {
   tide_host_job *job;
   tide_graph *graph;
@@ -108,6 +150,8 @@ int main(void) {
   test_order(s);
   test_failure(s);
   test_release(s);
+  test_unwaited(s);
+  test_peek(s);
   test_capture(s);
   OK(tide_host_job_new(&late, 0));
   OK(tide_host_job_begin(late, s));
