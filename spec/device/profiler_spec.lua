@@ -54,6 +54,14 @@ describe("profiler.trace", function()
     assert.are.equal(1, #T.find(t.host, "^sum"))
   end)
 
+  it("names operations by the file of their line alone, in a folder of folders too", function()
+    for _, path in ipairs { "one/two/wave.lua", "/one/two/three/wave.lua", "wave.lua" } do
+      local add = load("local x = ... return function() return x + x end", "@" .. path)(D.tensor { 1. })
+      add = T.find(trace(add).host, "^add")[1]
+      assert.are.same({ "add  wave.lua:1", path .. ":1" }, { add.name, add.args.line })
+    end
+  end)
+
   it("measures what the CPU does itself", function()
     local a = tide.ones(200, 200)
     local t = trace(function() return a:matmul(a) end)

@@ -131,6 +131,22 @@ describe("tide.fuse", function()
   -- Sizes on both sides of what one kernel's rows take at most, and of what is a part of a row.
   local sizes = { { 6, 5 }, { 20000, 3 }, { 3, 20000 }, { 16385 }, { 130, 129 }, { 2, 3, 16400 } }
 
+  it("says of each function what its own last call has run, where another one calls it too", function()
+    local inner = tide.fuse(function(x) return x * 2 + 1 end)
+    local outer = tide.fuse(function(x) return inner(x):exp() - 3 end)
+    local same, x = tide.fuse(function(f, y) return f(y) end), fill { 5 }
+    D.eq((x * 2 + 1):exp() - 3, outer(x), 1e-6)
+    assert.are.same({ "mul", "add", "exp", "sub" }, outer:kernels()[1].operations)
+    assert.are.equal(0, #(inner:kernels() or {}))
+    inner(x)
+    assert.are.same({ "mul", "add" }, inner:kernels()[1].operations)
+    outer(x)
+    same(outer, x)
+    assert.are.same({ "mul", "add", "exp", "sub" }, same:kernels()[1].operations)
+    assert.are.same({ "mul", "add" }, inner:kernels()[1].operations)
+    assert.are.same({ "mul", "add", "exp", "sub" }, outer:kernels()[1].operations)
+  end)
+
   it("reduces rows of any length at the end of a chain (FUSE-01)", function()
     for _, size in ipairs(sizes) do
       local x, y = fill(size), fill(size, "float32", 1.5)

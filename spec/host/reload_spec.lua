@@ -210,6 +210,18 @@ describe("reload", function()
     assert.are.same({ 2, 102, 21, 12, 23 }, { M.a(), M.b(), M.list[1](), M.list[2](), M.list[3]() })
   end)
 
+  it("takes for a variable of several functions what the first of them held, where the old ones held different ones", function()
+    for _, order in ipairs { "a, b", "b, a", "a, b, a", "b, a, a" } do
+      local apart = "local a, b do local n = 0 function a() n = n + 1 return n end end do local n = 0 function b() n = n + 1 return n end end"
+      local M = load(apart .. " return {" .. order .. "}")
+      assert.are.same({ 1, 1, 2 }, { M[1](), M[2](), M[2]() })
+      assert.are.equal(M, load("local n = 0 local function a() n = n + 1 return n end local function b() n = n + 1 return n end return {" .. order .. "}"))
+      assert.are.same({ 2, 3, 4 }, { M[1](), M[2](), M[1]() })
+      assert(tide.reload("spec_reloaded", "return nil"))
+      package.loaded.spec_reloaded = nil
+    end
+  end)
+
   it("gives objects the new methods of their class, and classes their metatables", function()
     local text = [[
       local Base = {} Base.__index = Base

@@ -60,6 +60,17 @@ describe("a call of a kernel", function()
     D.eq({ 3 }, y)
     k(1, zeros(1, 3) + 4, y)
     D.eq({ 4 }, y)
+    local kinds = { "tide.vec2(p[i][1]).y", "tide.vec3(p[i][1]).y", "tide.mat2(p[i]):transpose()[1][1]", "tide.mat3(p[i])[1][2]", "tide.quat(p[i][1]).y" }
+    for one, first in ipairs(kinds) do
+      for two, second in ipairs(kinds) do -- any rows: only the first is read
+        if one ~= two then
+          k = tide.kernel(("function(i, p, y) if y[i] < 9 then y[i] = %s else y[i] = %s end end"):format(first, second))
+          y:zero_()
+          k(1, zeros(1, 5, 5) + 4, y)
+          D.eq({ 4 }, y)
+        end
+      end
+    end
   end)
 
   it("refuses options that mean nothing", function()

@@ -364,6 +364,17 @@ describe("the prompt in a terminal", function()
     assert.are.equal(0, code, text)
   end)
 
+  it("completes what is before the cursor, and keeps what is behind it", function()
+    local steps = { "local mine = 1\r", T.settle }
+    for _, case in ipairs { { "(tide.nonz)", 1, "(tide.nonzero)" }, { "x = tide.nonz + 1", 4, "tide.nonzero + 1" }, { "min tide.ones", 10, "mine tide.ones" },
+      { "tide.nonz.shape", 6, "tide.nonzero.shape" } } do
+      for _, step in ipairs { case[1] .. ("\27[D"):rep(case[2]) .. "\t", T.settle, "\12", { expect = case[3] }, "\21", T.settle } do steps[#steps + 1] = step end
+    end
+    steps[#steps + 1] = "\4"
+    local text, code = T.session(steps)
+    assert.are.equal(0, code, text)
+  end)
+
   it("completes nothing in strings and comments, and runs nothing of the user's", function()
     local steps = { "ran = 0 trap = setmetatable({}, {__index = function() ran = ran + 1 end, __call = error})\r", T.settle }
     for _, typed in ipairs { "print('tide.nonz", "-- tide.nonz", "trap.x.y", "trap():z", "trap[1].a", "nothing.at.all", "((((", "}):x", "[[",

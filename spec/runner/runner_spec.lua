@@ -378,6 +378,46 @@ describe("the runner", function()
     os.execute("rm -r " .. folder)
   end)
 
+  it("finds modules beside a script in a folder of any name that package.path can say", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    for name, found in pairs { ["a b"] = true, ["a%1b%"] = true, ["a-b"] = true, ["a!b"] = true, ["a'b"] = true, ["a.b"] = true, ["a[b"] = true,
+      ["a?b"] = false, ["?"] = false, ["a;b"] = false, ["a\1b"] = false } do
+      local quoted = "'" .. (folder .. "/" .. name):gsub("'", "'\\''") .. "'"
+      assert(os.execute("mkdir -p " .. quoted))
+      for file, text in pairs { helper = "return 'beside'", main = "print((select(2, pcall(require, 'helper'))))\nio.write(package.path)" } do
+        local f = assert(io.open(("%s/%s/%s.lua"):format(folder, name, file), "w"))
+        f:write(text)
+        f:close()
+      end
+      local out, err, code = D.run { folder .. "/" .. name .. "/main.lua" }
+      assert.are.equal(0, code, err)
+      assert.are.equal(found, out:find "^beside\n" ~= nil, name .. ": " .. out)
+      assert.are.equal(found, out:find(folder .. "/", 1, true) ~= nil, name .. ": " .. out)
+    end
+    os.execute("rm -r " .. folder)
+  end)
+
+  it("names the functions of modules that there are, where a global is called that is none", function()
+    local names = {}
+    for name, f in pairs(math) do names[name] = type(f) == "function" and not _G[name] or nil end
+    for _, name in ipairs { "arange", "matmul", "concat" } do names[name] = true end
+    for name in pairs(names) do
+      local in_math, in_tide = math[name] ~= nil, (pcall(function() return tide[name] end))
+      local _, err = D.run { "-e", name .. "(1)" }
+      assert.are.equal(in_math, err:find("there is math." .. name, 1, true) ~= nil, err)
+      assert.are.equal(in_math and in_tide, err:find(", and tide." .. name .. " of tensors", 1, true) ~= nil, err)
+      assert.are.equal(in_tide, err:find("tide." .. name, 1, true) ~= nil, err)
+    end
+  end)
+
+  it("has a thread for each processor that it may run on", function()
+    if not os.execute "taskset -c 0 true 2> /dev/null" then return pending "needs taskset" end
+    local pipe = io.popen(("taskset -c 0 %s -e 'print(tide.get_num_threads())'"):format(D.runner))
+    assert.are.equal("1\n", pipe:read "a")
+    pipe:close()
+  end)
+
   it("answers a wrong option of a program made with tide.cmdline in one line, with exit code 2", function()
     local path = write [[
       local line = tide.cmdline("title"):option("steps", 10, "how many"):option("rate", 0.5):option("name", "x"):flag("quiet")
