@@ -123,6 +123,50 @@ for name, text in pairs(writers) do
   end)
 end
 
+it("leave no descriptor open, whole, cut off, broken and not written", function()
+  if not os.execute "test -d /proc/self/fd" then return pending "needs Linux" end
+  local folder = shell("mktemp -d"):match "%S+"
+  local function open() return shell("ls -l /proc/$PPID/fd | grep -e " .. folder .. " -e /dev/full") end
+  local x, picture = tide.rand(40, 3), tide.randint(0, 256, { 4, 6, 5 }):to "uint8"
+  local formats = {
+    save = { tide.save, tide.load, { x, picture } }, npy = { tide.save_npy, tide.load_npy, x }, npz = { tide.save_npz, tide.load_npz, { x = x, y = picture } },
+    compressed = { function(path, v) tide.save_npz(path, v, { compressed = true }) end, tide.load_npz, { x = x, y = picture } },
+    safetensors = { tide.save_safetensors, tide.load_safetensors, { x = x, y = picture } }, png = { tide.save_png, tide.load_png, picture[1] },
+    csv = { tide.save_csv, tide.load_csv, x }, gif = { tide.save_gif, nil, picture },
+    raw = { function(path) F.put(("x"):rep(400), path) end, function(path) return tide.from_file(path, { 100 }) end },
+  }
+  for name, format in pairs(formats) do
+    local path, other = folder .. "/" .. name, folder .. "/other"
+    local write, read, value = table.unpack(format, 1, 3)
+    local function closed(what) assert.are.equal("", open(), name .. ": " .. what) end
+    write(path, value)
+    closed "written"
+    if name ~= "raw" then
+      for _, place in ipairs { folder, folder .. "/none/x", "/dev/full" } do
+        assert.is_false((pcall(write, place, value)))
+        closed("not written to " .. place)
+      end
+    end
+    if read then
+      for _ = 1, 3 do read(path) end
+      closed "read"
+      local bytes = F.content(path)
+      for at = 0, #bytes - 1, math.max(1, #bytes // 60) do
+        F.put(bytes:sub(1, at), other)
+        pcall(read, other)
+        closed("cut off at " .. at)
+        F.put(bytes:sub(1, at) .. string.char(bytes:byte(at + 1) ~ 0x55) .. bytes:sub(at + 2), other)
+        pcall(read, other)
+        closed("broken at " .. at)
+      end
+      assert.is_false((pcall(read, folder .. "/none")))
+      assert.is_false((pcall(read, folder)))
+      closed "not there"
+    end
+  end
+  os.execute("rm -r " .. folder)
+end)
+
 it("files keep their rights when they are replaced, and one that is protected stays", function()
   local path = os.tmpname()
   F.put("old", path)

@@ -188,6 +188,32 @@ describe("distributed: halos", function()
     end)
   end)
 
+  it("are filled in inner layers of every width, corners too, in every grid", function()
+    each_grid(function(grid, i)
+      local sizes, halo = ({ { 17 }, { 13, 9 }, { 5, 16 }, { 13, 4, 3 }, { 9, 8, 7 }, { 3, 5, 11 } })[i], i % 2 + 2
+      for width = 0, halo do
+        for _, options in ipairs { {}, { async_op = true }, { corners = false } } do
+          local u = grid:field(sizes, { halo = halo, dtype = tide.int32, device = D.dev })
+          local code, filled, faces = model(grid, u, sizes, halo)
+          local before = tide.arange(u:numel(), { dtype = tide.int64 }):view(u:size()) -- each place of each rank has another value
+          before = tide.where(filled, -1000 * (rank + 1) - before, code)
+          u:copy_(before)
+          options.width = width
+          local exchange = grid:halo_exchange(u, options)
+          if exchange then exchange:wait() end
+          local now = options.corners == false and faces or filled
+          for d, p in ipairs(places(grid, u, sizes, halo)) do
+            local first, last = grid:range(u, d)
+            local g = tide.arange(first - halo, last + halo + 1, { dtype = tide.int64 }):view(p.away.shape)
+            local beyond = g:lt(first - width):logical_or(g:gt(last + width)):logical_and(p.outside:logical_not())
+            now = now:logical_and(beyond:logical_not())
+          end
+          check(u, tide.where(now, code, before))
+        end
+      end
+    end)
+  end)
+
   it("of several fields of several dtypes and widths travel together", function()
     local grid, sizes = dist.cart { dims = { 0, 0 }, periodic = true }, { 9, 8 }
     local fields, codes = {}, {}

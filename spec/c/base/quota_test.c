@@ -16,8 +16,10 @@ static tide_current *current;
 static int64_t used(tide_quota_kind kind) { return tide_quota_used(quota, kind); }
 static bool says(const char *text) { return strstr(tide_error_get()->message, text) != NULL; }
 
+static bool pinned; /* page-locked */
+
 static tide_status zeros(tide_tensor **out, int device, int64_t n) {
-  const tide_options o = {TIDE_UINT8, device, false};
+  const tide_options o = {TIDE_UINT8, device, pinned};
   return tide_full(out, &n, 1, tide_int(0), &o);
 }
 
@@ -277,6 +279,9 @@ int main(void) {
   tide_current_bind(current);
   test_bytes(TIDE_CPU, TIDE_QUOTA_HOST_BYTES);
   test_bytes(0, TIDE_QUOTA_DEVICE_BYTES);
+  pinned = true;
+  test_bytes(TIDE_CPU, TIDE_QUOTA_HOST_BYTES);
+  pinned = false;
   test_working_memory();
   test_launches(TIDE_CPU);
   test_launches(1);

@@ -202,6 +202,34 @@ static void test_noise(void) {
   }
 }
 
+/* The bracket that closes the name stands in the directive's own line. */
+static void test_includes(void) {
+  static const struct {
+    const char *text, *name;
+  } of[] = {{"#include <a/b.h>\n", "<a/b.h"},
+            {"#include \"a.h\"\n", "\"a.h"},
+            {"  #  include_next<a.h> // >\n", "<a.h"},
+            {"#import \"a.h\" \"b.h\"\n", "\"a.h"},
+            {"#include <a.h>", "<a.h"},
+            {"#include <>\n", "<"},
+            {"#include <a.h\nint x = 2 > 1;\n", NULL},
+            {"#include \"a.h\nconst char *s = \"b\";\n", NULL},
+            {"#include <a.h\n#include <b.h>\n", NULL},
+            {"#include <a.h", NULL},
+            {"#include \"", NULL},
+            {"#include HEADER\nint x = 2 > 1;\n", NULL}};
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    tide__tokens w = {0};
+    const char *name = NULL;
+    size_t length = 1;
+    OK(tide__tokenize(&w, of[i].text, NULL, TIDE_TOKENS_DIRECTIVES, "test"));
+    CHECK(w.count > 0 && tide__parse_include(&w.list[0], &name, &length));
+    const char *expected = of[i].name ? of[i].name : "";
+    CHECK(length == strlen(expected) && (!length || !strncmp(name, expected, length)));
+    free(w.list);
+  }
+}
+
 /* ---- entries ---- */
 
 static void test_entries(void) {
@@ -552,6 +580,7 @@ int main(int argc, char **argv) {
     test_types();
     test_divisions();
     test_noise();
+    test_includes();
     test_entries();
     test_exit();
     test_parts();

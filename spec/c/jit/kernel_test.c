@@ -90,6 +90,43 @@ static void test_launch(void) {
   tide_tensor_release(x), tide_tensor_release(y);
 }
 
+/* The number of blocks fits in 31 bits, in each dimension of the grid and in all. */
+static void test_most_blocks(void) {
+  const int64_t most = INT32_MAX, block = 64;
+  const struct {
+    int64_t grid[3];
+    int ndim;
+    bool fits;
+  } of[] = {{{most * block}, 1, true},
+            {{most * block - 1}, 1, true},
+            {{most * block + 1}, 1, false},
+            {{(most + 1) * block}, 1, false},
+            {{((int64_t)1 << 32) * block}, 1, false},
+            {{((int64_t)1 << 32) * block + 1}, 1, false},
+            {{INT64_MAX}, 1, false},
+            {{block, most}, 2, true},
+            {{block, most + 1}, 2, false},
+            {{2 * block, (most + 1) / 2}, 2, false},
+            {{2 * block, most / 2}, 2, true},
+            {{block, 1 << 15, (1 << 16) - 1}, 3, true},
+            {{block, 1 << 15, 1 << 16}, 3, false},
+            {{INT64_MAX, INT64_MAX, INT64_MAX}, 3, false},
+            {{INT64_MAX, INT64_MAX, 0}, 3, true}};
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    tide_kernel_text t = text_of("static int loop(const void *, const unsigned *, long long, long long) { return 0; }\n"
+                                 "TIDE_KERNEL(loop)\n");
+    tide_kernel *p = NULL;
+    t.ndim = of[i].ndim, t.operands_count = 0;
+    for (int d = 1; d < t.ndim; d++) t.block[d] = t.host_block[d] = 1;
+    OK(tide_kernel_new(&p, &t));
+    tide_status status = tide_kernel_launch(p, of[i].grid, NULL, 0, TIDE_CPU);
+    CHECK(status == (of[i].fits ? TIDE_OK : TIDE_VALUE));
+    if (!of[i].fits) CHECK(strstr(tide_error_get()->message, "blocks, expected at most 2147483647") != NULL);
+    if (status != (of[i].fits ? TIDE_OK : TIDE_VALUE)) printf("grid %d: %s\n", (int)i, tide_error_get()->message);
+    tide_kernel_free(p);
+  }
+}
+
 static void test_small(void) {
   const int64_t size = 3, grid[1] = {1 << 20}, huge[1] = {1 << 30};
   tide_tensor *x, *wide, *odd;
@@ -135,6 +172,7 @@ static void test_refusals(void) {
 int main(void) {
   OK(tide_init(NULL));
   test_launch();
+  test_most_blocks();
   test_small();
   test_refusals();
   tide_shutdown();

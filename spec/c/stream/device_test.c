@@ -97,6 +97,24 @@ static void warned(void *user, const char *message) {
   warnings++;
 }
 
+/* The code is sm_90 and compute_90: the one for devices 9.x, the other for these and all newer ones. */
+static void supported(void) {
+  static const struct {
+    const char *capability;
+    bool is;
+  } of[] = {{"7.5", false}, {"8.0", false}, {"8.9", false}, {"9.0", true},
+            {"9.1", true},  {"10.0", true}, {"12.1", true}};
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    bool is = !of[i].is;
+    setenv("TIDE_SIM_CAPABILITY", of[i].capability, 1);
+    start(1);
+    OK(tide_device_supported(&is, 0));
+    CHECK(is == of[i].is);
+    tide_shutdown();
+  }
+  unsetenv("TIDE_SIM_CAPABILITY");
+}
+
 static void deferral(void) {
   int one = 1, two = 2;
   const tide_backend *b;
@@ -284,6 +302,7 @@ static void health(void) {
 int main(void) {
   health();
   visibility();
+  supported();
   deferral();
   early_generators();
   wrapped_streams();

@@ -107,6 +107,10 @@ static void what_comes_out_of_turn_is_refused(void) {
   const int64_t size = 1;
   CHECK(tide_loader_new(NULL, &kept, TIDE_CPU, 1, false) == TIDE_ARGUMENT);
   CHECK(tide_loader_new(&l, &kept, TIDE_CPU, -1, false) == TIDE_ARGUMENT);
+  CHECK(tide_loader_new(&l, &kept, TIDE_CPU, INT64_MAX, false) == TIDE_ARGUMENT && !l);
+  OK(tide_loader_new(&l, &kept, TIDE_CPU, INT64_MAX - 1, false));
+  tide_tensor_release(queue(l, 1, LENGTH));
+  tide_loader_free(l), l = NULL;
   OK(tide_loader_new(&l, &kept, TIDE_CPU, 1, false));
   CHECK(tide_loader_queue(l, "", 0) == TIDE_STATE);
   CHECK(tide_loader_empty(&x, l, &size, 1, TIDE_FLOAT32) == TIDE_STATE && !x);
