@@ -479,6 +479,13 @@ describe("distributed: messages", function()
       work:wait()
       settle()
     end)
+    work = dist.irecv(tide.zeros(3, here), rank)
+    pcall(dist.send, filled(2, 1), rank)
+    raises("got a message of 8 bytes.*expected the 12", function()
+      repeat until work:is_completed()
+      settle()
+    end)
+    for _ = 1, 3 do raises("got a message of 8 bytes.*expected the 12", work.wait, work) end -- it has failed already
   end)
 
   it("of another dtype are an error", function()
