@@ -350,6 +350,22 @@ describe("linalg.lu and qr", function()
     near(a, one:matmul(two), 1e-4)
     D.raises("ArgumentError", la.qr, a, "all")
   end)
+
+  it("of several results look at the destinations before the work, which has another mistake here", function()
+    local none = tide.ones(3, { device = D.dev }) -- no matrix
+    for name, n in pairs { eig = 2, eigh = 2, lu = 3, qr = 2, slogdet = 2, svd = 3 } do
+      local out = {}
+      for i = 1, n do out[i] = tide.empty(0, { device = D.dev }) end
+      D.raises("ShapeError", la[name], none, { out = out })
+      out[n] = out[1]
+      assert.matches("out%[" .. n .. "%]: got the tensor of out%[1%]", D.raises("ValueError", la[name], none, { out = out }).message)
+      out[n] = 5
+      assert.matches("out", D.raises("ArgumentError", la[name], none, { out = out }).message)
+      out[n] = nil
+      assert.matches("out: got .*, expected a table of a tensor for each result", D.raises("ArgumentError", la[name], none, { out = out }).message)
+      assert.matches("out: got .*, expected a table of a tensor for each result", D.raises("ArgumentError", la[name], none, { out = out[1] }).message)
+    end
+  end)
 end)
 
 describe("linalg.svd and eigenvalues", function()
