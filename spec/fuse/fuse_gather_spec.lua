@@ -103,6 +103,24 @@ describe("tide.fuse, gathers:", function()
     check(function(a, j) return a[j] * 2 + 1 end, 0, x:narrow(1, 1, 1):expand(9, 5), i)
   end)
 
+  it("reads tensors of every number of dimensions", function()
+    local names = { "gather", "mul", "add" }
+    for n = 1, 12 do
+      local size, x = {}, nil
+      for d = 1, n do size[d] = d > n - 2 and 5 or 1 end
+      x = fill(size)
+      local f = check(function(a, j) return a:index_select(n, j) * 2 + 1 end, 0, x, places({ 7 }, 5))
+      if D.cuda then assert.are.same(names, gathering(f), n) end
+      size[n] = 3
+      f = check(function(a, j) return a:gather(n, j) * 2 + 1 end, 0, x, places(size, 5))
+      if D.cuda then assert.are.same(names, gathering(f), n) end
+      size = {}
+      for d = 1, n do size[d] = d == 1 and 4 or 1 end
+      f = check(function(a, j) return a[j] * 2 + 1 end, 0, fill { 5 }, places(size, 5))
+      if D.cuda then assert.are.same(names, gathering(f), n) end
+    end
+  end)
+
   it("reduces what was gathered, rows of any length", function()
     for _, case in ipairs { { { 9, 5 }, { 7 } }, { { 40, 3 }, { 20000 } }, { { 9, 20000 }, { 3 } }, { { 30, 70 }, { 300 } } } do
       local x, i = fill(case[1]), places(case[2], case[1][1])

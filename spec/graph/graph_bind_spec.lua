@@ -126,6 +126,27 @@ describe("graph:bind", function()
     D.eq(62, z[3][7])
   end)
 
+  it("replaces an input beside memory of the same storage that the work uses too, up to its first and last byte", function()
+    for _, around in ipairs { { 1, 4 }, { 13, 16 }, { 1, 8 }, { 9, 16 }, { 5, 8 }, { 8, 9 }, { 12, 13 }, { 1, 9 }, { 12, 16 } } do
+      local big = tide.arange(1, 17, 1, { dtype = "float32", device = "cuda" })
+      local x, other, y, z = big:narrow(1, 9, 4), big:narrow(1, around[1], around[2] - around[1] + 1), nil, nil
+      local is_beside = around[2] < 9 or around[1] > 12
+      local g = capture(function() y, z = x * 2, other * 3 end, { inputs = { x = x } })
+      g:replay()
+      D.eq({ 18, 20, 22, 24 }, y)
+      local ok, err = pcall(g.bind, g, { x = tide.full({ 4 }, 7.0, dev) })
+      local inside = around[1] >= 9 and around[2] <= 12
+      assert.are.equal(is_beside or inside, ok, tostring(err))
+      if ok then
+        g:replay()
+        D.eq({ 14, 14, 14, 14 }, y)
+        assert.are.equal(3 * around[1], z[1]:item())
+      else
+        assert.matches("memory around it", tostring(err))
+      end
+    end
+  end)
+
   it("takes strided inputs, and addresses that are less aligned", function()
     local base = tide.arange(0, 200, 1, { dtype = "float32", device = "cuda" })
     local x, y = base:view { 10, 20 }:t(), nil

@@ -178,6 +178,19 @@ describe("the package", function()
     assert.is_truthy(err:find("Lua warning: first", 1, true) and not err:find("second", 1, true), err)
   end)
 
+  it("has the simulated devices that CUDA_VISIBLE_DEVICES leaves, in its order", function()
+    local source = [[
+      local cuda, list = require("tide").cuda, {}
+      for d = 0, cuda.device_count() - 1 do
+        local p = cuda.get_device_properties(d)
+        list[#list + 1] = p.pci_bus_id .. p.uuid:sub(-1)
+      end
+      print(table.concat(list, " "))]]
+    for text, want in pairs { ["0,1,2,3"] = "10 21 32 43", ["3,1,2"] = "43 21 32", ["2,0"] = "32 10", ["1"] = "21", ["3,2,1,0"] = "43 32 21 10" } do
+      assert.are.equal(want .. "\n", (D.run({ "-e", source }, { env = { TIDE_SIM_DEVICES = "4", CUDA_VISIBLE_DEVICES = text } })), text)
+    end
+  end)
+
   it("has the devices that CUDA_VISIBLE_DEVICES leaves, as the driver has", function()
     if not D.cuda or D.simulated or os.getenv "CUDA_VISIBLE_DEVICES" then return pending "needs a real GPU" end
     local uuid = "GPU-" .. tide.cuda.get_device_properties(0).uuid

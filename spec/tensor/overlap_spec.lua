@@ -155,6 +155,26 @@ describe("operands and destinations", function()
     for name in pairs(refusing) do assert.is_true(refused[name], name) end
   end)
 
+  it("that are a row or a column of what is reduced get the result too", function()
+    local dtypes = { all = "bool", any = "bool", argmax = "int64", argmin = "int64", count_nonzero = "int64" }
+    local base = (tide.arange(1, 37, { device = D.dev }) * 7 % 11):view { 6, 6 }
+    for _, name in ipairs { "sum", "mean", "prod", "amax", "amin", "var", "std", "logsumexp", "nansum", "count_nonzero", "argmax", "argmin", "all", "any" } do
+      for _, dtype in ipairs(dtypes[name] and { dtypes[name] } or { "float32", "float64" }) do
+        for dim = 1, 2 do
+          local want = tide[name](base:to(dtype), dim)
+          for along = 1, 2 do
+            for i = 1, 6 do
+              local x = base:to(dtype, { copy = true })
+              local out = x:select(along, i)
+              tide[name](x, dim, { out = out })
+              D.eq(want, out, 1e-6, ("%s of dim %d into number %d of dim %d"):format(name, dim, i, along))
+            end
+          end
+        end
+      end
+    end
+  end)
+
   for _, dtype in ipairs { "float32", "int64", "bool" } do
     it("in every layout: " .. dtype, function()
       local found, n = callable(dtype)

@@ -6,6 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#ifndef _WIN32
+#  include <fcntl.h>
+#  include <sys/stat.h>
+#endif
+
 #include "os/file.h"
 #include "os/os.h"
 #include "os/process.h"
@@ -197,6 +202,15 @@ static void test_files(void) {
   CHECK(real && same && !strcmp(real, same) && strstr(real, "/a"));
   free(real), free(same);
   CHECK(!tide__os_real_path(in_folder("none")) && errno == ENOENT);
+
+#ifndef _WIN32
+  for (int k = 0; k < 3; k++) { /* the time of the last change, to the nanosecond; other times are others */
+    const struct timespec times[2] = {{1700000000 + k, 123 + k}, {1600000000 + k, 987654321 - k}};
+    CHECK(!utimensat(AT_FDCWD, in_folder("a"), times, 0) && !tide__os_look(&about, in_folder("a")));
+    CHECK(about.seconds == 1600000000 + k && about.nanoseconds == 987654321 - k);
+  }
+  CHECK(!tide__os_look(&about, "/dev/null") && about.kind == TIDE_OS_OTHER);
+#endif
 
   /* one takes the place of another while it is open, and is found under the name then */
   int b = tide__os_open(in_folder("b"), TIDE_OS_READ | TIDE_OS_WRITE), a = tide__os_open(in_folder("a"), TIDE_OS_READ);

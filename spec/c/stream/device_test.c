@@ -110,6 +110,9 @@ static void supported(void) {
     start(1);
     OK(tide_device_supported(&is, 0));
     CHECK(is == of[i].is);
+    int count = 0; /* asks how many, without a place for them */
+    OK(tide_device_processes(NULL, &count, 0));
+    CHECK(count == 0);
     tide_shutdown();
   }
   unsetenv("TIDE_SIM_CAPABILITY");
@@ -159,6 +162,43 @@ static void early_generators(void) {
 /* ---- a forked child ---- */
 
 #if !defined(__SANITIZE_THREAD__) /* which does not follow a fork of a program with threads */
+static uint64_t draw(void) {
+  tide_tensor *x = full(TIDE_CPU, 2, 0);
+  float values[2];
+  uint64_t bits;
+  OK(tide_random(x, TIDE_UNIFORM, 0, 1, NULL));
+  OK(tide_read(values, x));
+  memcpy(&bits, values, sizeof bits);
+  tide_tensor_release(x);
+  return bits;
+}
+
+/* A child draws other random numbers than its parent, unless the program has chosen the seed. */
+static void draws_in_children(void) {
+  tide_generator *g;
+  OK(tide_init(NULL));
+  OK(tide_generator_default(&g, TIDE_CPU));
+  for (int seeded = 0; seeded < 2; seeded++) {
+    uint64_t drawn[2];
+    int pipes[2];
+    if (seeded) tide_generator_seed(g, 7);
+    draw();
+    CHECK(pipe(pipes) == 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+      drawn[0] = draw();
+      _exit(write(pipes[1], drawn, sizeof *drawn) != sizeof *drawn);
+    }
+    int status = 1;
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    CHECK(read(pipes[0], drawn, sizeof *drawn) == sizeof *drawn);
+    drawn[1] = draw();
+    CHECK((drawn[0] == drawn[1]) == seeded);
+    close(pipes[0]), close(pipes[1]);
+  }
+  tide_shutdown();
+}
+
 static void child(tide_stream *s, tide_tensor *x) {
   tide_event *e;
   tide_tensor *y;
@@ -307,6 +347,7 @@ int main(void) {
   early_generators();
   wrapped_streams();
 #if !defined(__SANITIZE_THREAD__)
+  draws_in_children();
   forking();
 #endif
   if (failures) printf("device_test: %d failures\n", failures);
