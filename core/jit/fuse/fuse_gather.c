@@ -17,7 +17,7 @@ tide_status tide__fuse_add_gather(tide_fused *f, int at, const tide_fuse_node *n
   if (node->in[0] < 0 || (unsigned)node->op > TIDE_FUSE_LINE || (!is_line && (node->dims < 0 || rest < 0)))
     return tide__fail(TIDE_ARGUMENT, "%s: node %d is no gather", f->name, at);
   if (index->is_row || tide__category(index->dtype) != 1 || (along && index->ndim != node->ndim) ||
-      (!is_line && !along && index->ndim < rest) || index->ndim + node->dims > TIDE_MAX_DIMS)
+      (!is_line && !along && index->ndim < rest) || index->ndim + (along ? 0 : node->dims) > TIDE_MAX_DIMS)
     return tide__fuse_refuse(f, "such an index");
   int slots = f->mail ? 1 : 3;
   if (f->slots + slots > TIDE_FUSE_SCALARS) return tide__fuse_refuse(f, "it takes too many numbers");

@@ -103,6 +103,13 @@ static void refusals(void) {
   FAILS(TIDE_SUPPORT, make((tide_fuse_node[]){x, gather(TIDE_FUSE_LINE, 1, 0, 0)}, 2, 1, 0)); /* no integers */
   FAILS(TIDE_SUPPORT, make((tide_fuse_node[]){i, gather(TIDE_FUSE_ALONG, 1, 0, 0)}, 2, 1, 0));
   FAILS(TIDE_SUPPORT, make((tide_fuse_node[]){i, gather(TIDE_FUSE_SLICES, 5, 0, 0)}, 2, 1, 0)); /* no dims behind */
+  for (int dim = 0; dim < TIDE_MAX_DIMS; dim++) { /* results of the most dimensions there are, and of one more */
+    const tide_fuse_node full = input(TIDE_INT64, TIDE_MAX_DIMS), fits = input(TIDE_INT64, TIDE_MAX_DIMS - dim);
+    OK(make((tide_fuse_node[]){full, gather(TIDE_FUSE_ALONG, TIDE_MAX_DIMS, dim, 0)}, 2, 1, 0));
+    OK(make((tide_fuse_node[]){fits, gather(TIDE_FUSE_SLICES, dim + 1, dim, 0)}, 2, 1, 0));
+    OK(make((tide_fuse_node[]){fits, gather(TIDE_FUSE_SLICES, TIDE_MAX_DIMS, dim, 0)}, 2, 1, 0));
+    if (dim) FAILS(TIDE_SUPPORT, make((tide_fuse_node[]){full, gather(TIDE_FUSE_SLICES, dim + 1, dim, 0)}, 2, 1, 0));
+  }
   FAILS(TIDE_SUPPORT,
         make((tide_fuse_node[]){i, reduce(TIDE_SUM, 0, 1, false, true), gather(TIDE_FUSE_LINE, 1, 0, 1)}, 3, 2, 0));
 }
