@@ -59,7 +59,10 @@ local function check(events)
     if not needs[e.ph] then fail(e, "an unknown phase") end
     needs[e.ph](e)
     local key = e.pid .. "." .. e.tid
-    if e.ph == "M" and e.name == "thread_name" then threads[key] = e.args.name end
+    if e.ph == "M" and e.name == "thread_name" then
+      if threads[key] then fail(e, "a second name of one thread") end
+      threads[key] = e.args.name
+    end
     if e.ph == "X" then
       slices[key] = slices[key] or {}
       table.insert(slices[key], e)

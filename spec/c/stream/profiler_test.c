@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "watch/profiler.h"
 
 static void start(int devices) {
   OK(tide_init(&(tide_config){.struct_size = sizeof(tide_config), .sim_devices = devices, .sim_memory = 64 << 20}));
@@ -34,6 +35,38 @@ static int64_t calls_of(const tide_profile *p, const char *op, int device) {
     if (!strcmp(rows[i].op, op) && rows[i].device == device) calls += rows[i].calls;
   free(rows);
   return calls;
+}
+
+/* Work that overlaps is drawn in lanes of its track, and each lane of each track is a thread of its own in the file. */
+static void lanes(void) {
+  static const struct {
+    int device, stream, start, end, lane;
+  } of[] = {{0, 1, 0, 10, 0},  {0, 2, 0, 5, 0},   {0, 2, 1, 3, 1},   {0, 2, 2, 4, 2},   {0, 2, 3, 4, 1},
+            {0, 2, 5, 9, 0},   {0, 1, 10, 20, 0}, {0, 3, 30, 31, 0}, {1, 1, 1, 5, 0},   {1, 1, 4, 6, 1},
+            {1, 1, 5, 15, 0},  {1, 1, 6, 8, 1},   {1, 2, 7, 9, 0},   {1, 1, 16, 17, 0}, {1, 1, 17, 18, 0},
+            {1, 3, 18, 19, 0}, {1, 3, 19, 20, 0}};
+  const uint32_t n = sizeof of / sizeof *of;
+  tide_profile *p = calloc(1, sizeof *p);
+  uint32_t used = 0;
+  for (uint32_t i = 0; i < n; i++) { /* from the last on: they are sorted */
+    tide__span *s = TIDE__ADD(p, span);
+    s->device = of[n - 1 - i].device, s->stream = (uint64_t)of[n - 1 - i].stream, s->op = -1;
+    s->start = (uint64_t)of[n - 1 - i].start, s->end = (uint64_t)of[n - 1 - i].end;
+  }
+  tide__profile_finish(p);
+  CHECK(p->track.n == 6);
+  for (uint32_t i = 0; i < n; i++) {
+    const tide__span *s = &p->span.at[i];
+    for (uint32_t k = 0; k < n; k++)
+      if (of[k].device == s->device && (uint64_t)of[k].stream == s->stream && (uint64_t)of[k].start == s->start)
+        CHECK(s->lane == (uint32_t)of[k].lane && p->track.at[s->track].traced == s->stream);
+  }
+  for (size_t i = 0; i < p->track.n; i++)
+    for (uint32_t k = p->track.at[i].first; k < p->track.at[i].first + p->track.at[i].lanes; k++) {
+      CHECK(k > 0 && k < 32 && !(used >> k & 1));
+      used |= 1u << k;
+    }
+  free(p->span.at), free(p->track.at), free(p);
 }
 
 static void both_ways(void) {
@@ -166,6 +199,7 @@ int main(void) {
   CHECK(tide_profile_begin("test", 0) == TIDE_STATE);
   CHECK(tide_profile_check_path("/nowhere/x") == TIDE_FILE && tide_profile_check_path(NULL) == TIDE_ARGUMENT);
   ranges();
+  lanes();
   both_ways();
   copies();
   ends_in_the_middle();
