@@ -35,6 +35,23 @@ describe("kernel words: random numbers", function()
     raises("ArgumentError", "normal: seed: got number 0.5, expected an integer", tide.random.normal, 0.5, 1)
   end)
 
+  it("are whole numbers of any range that a kernel computes, and what follows of the range holds", function()
+    if _VERSION ~= "Lua 5.4" then return pending "texts of functions are Lua 5.4's" end
+    for _, range in ipairs { { "math.min(i, 3) - 3", "4" }, { "-(i % 3)", "i" }, { "i % 5 - 4", "i + 3" }, { "(i > 2 and -7 or -2)", "2" }, { "2 - i", "math.max(i, 3)" },
+      { "-3", "i % 2" }, { "i", "i" }, { "1 - i", "1 - i" } } do
+      local text = ([[function(i, y, z, v, w)
+        local r = tide.random.integer(5, %s, %s, i)
+        y[i], z[i], v[i], w[i] = r % 3, math.abs(r), r < 0 and 1 or 0, math.max(r, -1)
+      end]]):gsub("%%s", function() return table.remove(range, 1) end)
+      local n, f = 64, load("local tide = ... return " .. text)(tide)
+      local want, got = { {}, {}, {}, {} }, {}
+      for k = 1, 4 do got[k] = tide.zeros(n, { dtype = "int64", device = D.dev }) end
+      tide.kernel(text)(n, got[1], got[2], got[3], got[4])
+      for i = 1, n do f(i, want[1], want[2], want[3], want[4]) end
+      for k = 1, 4 do D.eq(want[k], got[k], 0, text) end
+    end
+  end)
+
   it("are float32's where the kernel is", function()
     local single = interpret(function(i) return tide.random.uniform(3, i) end, 4)
     local double = interpret(function(i) return tide.random.uniform(3, i) end, 4, { float = tide.float64 })

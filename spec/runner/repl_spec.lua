@@ -390,6 +390,13 @@ describe("the prompt in a terminal", function()
     lacks(text, "tide.nonzero")
   end)
 
+  it("goes on at keys that mean nothing", function()
+    for _, key in ipairs { "\0", "\7", "\27[Z" } do
+      local text, code = T.session { key, T.settle, "'al' .. 'ive'\r", { expect = "alive" }, "os.exit(3)\r" }
+      assert.are.equal(3, code, text)
+    end
+  end)
+
   it("drops the line at Ctrl-C, and stops what runs", function()
     if D.tsan then return pending "not under the thread sanitizer" end
     local text, code = T.session({ "this is dropped\3", { expect = "> " }, "for i = 1, 2 do\r", { expect = ">> " }, "\3", { expect = "> " },

@@ -187,6 +187,42 @@ static void test_memory(void) {
   t->close();
 }
 
+/* Memory that is freed on a stream is the stream's own at once, others' when the stream has come there; where the
+ * device is full, an allocation waits for that. */
+static void test_ordered_memory(void) {
+  open_sim(2, 8 * MIB, 0);
+  lane l = lane_new(0, 0), m = lane_new(0, 0);
+  void *x, *y, *z;
+  size_t reserved;
+  bool done = true;
+  OK(t->mem_alloc_async(&x, l.head.impl, 5 * MIB));
+  OK(t->mem_alloc_async(&y, l.head.impl, 2 * MIB));
+  OK(t->mem_reserved_async(&reserved, 0));
+  CHECK(reserved == 7 * MIB);
+  CHECK(t->mem_alloc_async(&z, m.head.impl, 2 * MIB) == TIDE_MEMORY); /* nothing is freed */
+  OK(t->stream_sleep(l.head.impl, 50000000));
+  OK(t->mem_free_async(l.head.impl, x));
+  OK(t->mem_alloc_async(&z, l.head.impl, 5 * MIB));
+  CHECK(z == x);
+  OK(t->stream_query(&done, l.head.impl));
+  CHECK(!done);
+  OK(t->mem_free_async(l.head.impl, z));
+  OK(t->mem_alloc_async(&z, m.head.impl, 6 * MIB)); /* waits for the sleep */
+  OK(t->stream_query(&done, l.head.impl));
+  CHECK(done);
+  OK(t->mem_reserved_async(&reserved, 0));
+  CHECK(reserved == 8 * MIB);
+  OK(t->mem_reserved_async(&reserved, 1));
+  CHECK(reserved == 0);
+  OK(t->mem_free_async(m.head.impl, z));
+  OK(t->mem_free_async(l.head.impl, y));
+  OK(t->mem_trim_async(0));
+  OK(t->mem_reserved_async(&reserved, 0));
+  CHECK(reserved == 0);
+  t->stream_free(l.head.impl), t->stream_free(m.head.impl);
+  t->close();
+}
+
 /* The address of device memory is nothing for the host: the system refuses it. */
 static void test_untouchable(void) {
   open_sim(1, 8 * MIB, 0);
@@ -578,6 +614,7 @@ int main(void) {
   setenv("TIDE_SIM_CLOCK", "real", 1); /* clock_test has the other */
   test_device();
   test_memory();
+  test_ordered_memory();
   test_untouchable();
   for (uint64_t seed = 0; seed < 20; seed++) test_order(seed);
   test_wake();
