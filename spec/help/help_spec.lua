@@ -218,11 +218,24 @@ describe("pages of the manual", function()
     has(select(2, D.run { "-h", "%s%d" }), "nothing is known of '%s%d'")
   end)
 
-  it("show a table that is too wide for the terminal as a list", function()
-    local pipe = io.popen(("script -qec %s /dev/null </dev/null"):format(D.quote("stty cols 40; " .. D.quote(D.runner) .. " -h from/torch")))
+  -- What the runner says of a word in a terminal of so many columns.
+  local function at_width(columns, query)
+    local command = ("stty cols %d; %s -h %s"):format(columns, D.quote(D.runner), D.quote(query))
+    local pipe = io.popen(("script -qec %s /dev/null </dev/null"):format(D.quote(command)))
     local text = pipe:read "a"
     pipe:close()
-    has(text:gsub("\r", ""), "\n`x[0]`, `dim=0`\n  tide: `x[1]`, dimension `1`\n  why: Lua counts from 1; places such as\n  `argmax` do, too\n")
+    return (text:gsub("\r", ""))
+  end
+
+  it("are listed with their sections where the line has room for them", function()
+    local line = at_width(100, "remove noise"):match "  help 'howto/signals'[^\n]*: Remove noise"
+    assert.is_truthy(at_width(#line, "remove noise"):find(line .. "\n", 1, true))
+    assert.is_truthy(at_width(#line - 1, "remove noise"):find(line:gsub(": Remove noise", "") .. "\n", 1, true))
+  end)
+
+  it("show a table that is too wide for the terminal as a list", function()
+    local text = at_width(40, "from/torch")
+    has(text, "\n`x[0]`, `dim=0`\n  tide: `x[1]`, dimension `1`\n  why: Lua counts from 1; places such as\n  `argmax` do, too\n")
   end)
 
   it("are wrapped, but for their code", function()
