@@ -218,7 +218,7 @@ describe("pages of the manual", function()
     has(select(2, D.run { "-h", "%s%d" }), "nothing is known of '%s%d'")
   end)
 
-  -- What the runner says of a word in a terminal of so many columns.
+  -- What the runner says of a word in a terminal of that width.
   local function at_width(columns, query)
     local command = ("stty cols %d; %s -h %s"):format(columns, D.quote(D.runner), D.quote(query))
     local pipe = io.popen(("script -qec %s /dev/null </dev/null"):format(D.quote(command)))
