@@ -151,7 +151,7 @@ it("leave no descriptor open, whole, cut off, broken and not written", function(
       for _ = 1, 3 do read(path) end
       closed "read"
       local bytes = F.content(path)
-      for at = 0, #bytes - 1, math.max(1, #bytes // 60) do
+      for at = 0, #bytes - 1, math.max(1, #bytes // 20) do
         F.put(bytes:sub(1, at), other)
         pcall(read, other)
         closed("cut off at " .. at)
