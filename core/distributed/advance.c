@@ -41,10 +41,8 @@ static tide_status begin_check(tide_work *w) {
 
 /* All hashes are here. */
 static bool agrees(const tide_work *w) {
-  bool equal = w->letters || (w->greatest[0] == w->check[0] && w->greatest[1] == w->check[1]);
-  for (int i = 0; w->letters && equal && i < w->group->size; i++)
-    equal = !memcmp(tide__letter(w, i), w->check, sizeof w->check[0]);
-  return equal;
+  if (w->letters) return tide__letters_agree(w);
+  return w->greatest[0] == w->check[0] && w->greatest[1] == w->check[1];
 }
 
 /* Is the request done? */
@@ -91,7 +89,7 @@ static tide_status test_check(bool *done, tide_work *w) {
 }
 
 static bool is_compared(const tide_work *w) {
-  return w->carried || (tide__check != TIDE_RANK_CHECK_OFF && w->group->size > 1 && !tide__is_message(w));
+  return w->pieces || (tide__check != TIDE_RANK_CHECK_OFF && w->group->size > 1 && !tide__is_message(w));
 }
 
 /* ---- going on ---- */
@@ -158,10 +156,11 @@ static bool is_busy(void) {
 
 static tide_status test_requests(bool *done, tide_work *w) {
   int status[TIDE__MPI_STATUS];
+  TRY(tide__parts_join(w));
   for (*done = true; *done && w->tested < w->count;) {
     TRY(is_done(done, &w->requests[w->tested], status));
     if (*done && !w->tested++) w->from = status[mpi_const.status_source];
-    if (*done && w->landing && w->tested % 2 == 0) TRY(tide__post_join(w));
+    if (*done) TRY(tide__parts_join(w));
   }
   return TIDE_OK;
 }
@@ -177,7 +176,8 @@ void tide__work_advance(tide_work *w) {
     if (status != TIDE_OK) tide__work_fail(w, status);
     if (w->state == WORK_FAILED) return;
   }
-  if (w->message) return; /* only what the comparison says is missing */
+  if (w->pieces && !compared) return; /* the first one comes with it */
+  if (w->message) return;             /* only what the comparison says is missing */
   tide_status status = test_requests(&done, w);
   if (w->is_nccl && w->is_behind)
     done = false;
@@ -186,7 +186,6 @@ void tide__work_advance(tide_work *w) {
   if (status == TIDE_OK && done && w->head) status = tide__message_next(&done, w);
   if (status == TIDE_OK && done && w->connect) status = tide__connect_next(&done, w);
   bool is_all = done && w->tested == w->count && compared && (mpi || !tide__is_message(w));
-  if (status == TIDE_OK && is_all && w->carried) status = tide__letters_join(w);
   if (status != TIDE_OK && w->is_checked) { /* perhaps because ranks do not agree, which says more */
     w->message = strdup(host.error_get()->message);
     w->status = status, w->seen = tide__dist_now();

@@ -132,83 +132,130 @@ static tide_status post_reduce(tide_work *w, const char *in, char *out, int64_t 
   return TIDE_OK;
 }
 
-/* In a small group each rank sends its values to all others. The first ones travel with the comparison: one message
- * does both, and every receiver has room for it. What follows are pieces that are sent at once, too. */
+/* ---- a few ranks ----
+ *
+ * Up to four ranks reduce by messages between them, as MPI's own nonblocking collectives wait between their rounds for
+ * a test. Each rank gets the others' values of its part, piece by piece, and sends the reduced piece to them. Of few
+ * values each rank gets and reduces all. The first piece comes with the comparison: one message carries both. Every
+ * receiver has room for it, and every library sends messages of that length at once. */
+
+static bool is_all_reduce(const tide_work *w) { return w->note.kind == TIDE_ALL_REDUCE_RANKS; }
+
+/* Where the part of a rank begins, in bytes. */
+static int64_t part_at(const tide_work *w, int rank) {
+  int64_t numel = w->out.numel, size = (int64_t)host.dtype_size(w->out.dtype);
+  if (!is_all_reduce(w)) return rank * numel * size;
+  return w->is_cut ? numel * rank / w->group->size * size : 0;
+}
+
+static int64_t piece_at(const tide_work *w, int k) { return k ? w->first + (k - 1) * w->piece : 0; }
+
+/* Bytes of piece k of the rank's part. */
+static int piece_of(const tide_work *w, int rank, int k) {
+  int64_t bytes = w->is_cut ? part_at(w, rank + 1) - part_at(w, rank) : tide__side_bytes(&w->out);
+  int64_t left = bytes - piece_at(w, k), most = k ? w->piece : w->first;
+  return (int)(left < 0 ? 0 : left < most ? left : most);
+}
+
+enum { LETTER_ROOM = TIDE__HEAD_BYTES + TIDE__LETTER_BYTES };
+static char *letter(const tide_work *w, int i) { return w->letters + (size_t)i * LETTER_ROOM; }
+
+/* Piece k of this rank's part, as the other rank has sent it. */
+static char *arrived(const tide_work *w, int rank, int k) {
+  int64_t index = rank < w->group->rank ? rank : rank - 1;
+  if (!k) return letter(w, rank) + TIDE__HEAD_BYTES;
+  return (char *)host.tensor_data(w->landing) + (index * TIDE__WINDOW + k % TIDE__WINDOW) * w->piece;
+}
+
+tide_status tide__parts_make(tide_work *w) {
+  int64_t size = (int64_t)host.dtype_size(w->out.dtype), bytes = w->out.numel * size, n = w->group->size;
+  if (n < 2 || !tide__has_letters(w->group) || !bytes) return TIDE_OK;
+  if (!is_all_reduce(w) && w->note.kind != TIDE_REDUCE_SCATTER_RANKS) return TIDE_OK;
+  w->is_cut = is_all_reduce(w) && bytes > (n == 2 ? TIDE__PAIR_BYTES : TIDE__FEW_BYTES);
+  int64_t most = w->is_cut ? (w->out.numel + n - 1) / n * size : bytes;
+  bool is_long = most > TIDE__SHORT_BYTES;
+  w->first = is_long && w->is_cut ? 0 : mpi_const.at_once;
+  w->piece = size * piece((is_long ? TIDE__PIECE_BYTES : mpi_const.at_once) / size, (size_t)size);
+  w->pieces = most > w->first ? (int)((most - w->first + w->piece - 1) / w->piece) + 1 : 1;
+  int64_t room = w->pieces > 1 ? (n - 1) * TIDE__WINDOW * w->piece : 0;
+  tide_options options = {TIDE_UINT8, TIDE_CPU, false, sizeof options};
+  return room ? host.empty(&w->landing, &room, 1, &options) : TIDE_OK;
+}
+
 tide_status tide__letters_post(tide_work *w, uint64_t hash) {
   const tide_group *g = w->group;
-  int64_t bytes = w->carried < TIDE__LETTER_BYTES ? w->carried : TIDE__LETTER_BYTES;
-  if (!(w->letters = malloc((size_t)(tide__letter_room(w) * g->size))))
+  const char *from = is_all_reduce(w) ? w->out.bytes : w->in.bytes;
+  if (!(w->letters = malloc((size_t)2 * (size_t)g->size * LETTER_ROOM)))
     return tide__dist_fail(TIDE_MEMORY, "%s: no memory for what ranks send", w->note.name);
-  char *own = tide__letter(w, g->rank);
-  memset(own, 0, TIDE__HEAD_BYTES), memcpy(own, &hash, sizeof hash);
-  if (w->carried) memcpy(own + TIDE__HEAD_BYTES, w->out.bytes, (size_t)w->carried);
+  memcpy(letter(w, g->rank), &hash, sizeof hash);
   for (int step = 0; step < 2; step++) {
     for (int i = 0; i < g->size; i++) {
       uint64_t *request = &w->check_requests[w->check_count];
+      char *own = letter(w, g->size + i);
+      int n = w->pieces ? piece_of(w, i, 0) : 0;
       if (i == g->rank) continue;
       *request = 0;
-      if (!step)
-        TRY_MPI(Isend, (own, (int)(TIDE__HEAD_BYTES + bytes), mpi_const.byte, i, TIDE__HASH_TAG, g->check, request));
-      else
-        TRY_MPI(Irecv, (tide__letter(w, i), TIDE__HEAD_BYTES + TIDE__LETTER_BYTES, mpi_const.byte, i, TIDE__HASH_TAG,
-                        g->check, request));
+      if (step) {
+        TRY_MPI(Irecv, (letter(w, i), LETTER_ROOM, mpi_const.byte, i, TIDE__HASH_TAG, g->check, request));
+      } else {
+        memset(own, 0, TIDE__HEAD_BYTES), memcpy(own, &hash, sizeof hash);
+        if (n) memcpy(own + TIDE__HEAD_BYTES, from + part_at(w, i), (size_t)n);
+        TRY_MPI(Isend, (own, TIDE__HEAD_BYTES + n, mpi_const.byte, i, TIDE__HASH_TAG, g->check, request));
+      }
       w->check_count++;
     }
   }
   return TIDE_OK;
 }
 
-static tide_status post_carried(tide_work *w) {
-  for (int64_t at = TIDE__LETTER_BYTES; at < w->carried; at += TIDE__LETTER_BYTES) {
-    int64_t bytes = w->carried - at < TIDE__LETTER_BYTES ? w->carried - at : TIDE__LETTER_BYTES;
-    for (int i = 0; i < w->group->size; i++) {
-      if (i == w->group->rank) continue;
-      TRY(recv_part(w, tide__letter(w, i) + TIDE__HEAD_BYTES + at, bytes, i));
-      TRY(send_part(w, tide__letter(w, w->group->rank) + TIDE__HEAD_BYTES + at, bytes, i));
-    }
+bool tide__letters_agree(const tide_work *w) {
+  for (int i = 0; i < w->group->size; i++)
+    if (memcmp(letter(w, i), w->check, sizeof w->check[0]) != 0) return false;
+  return true;
+}
+
+/* A rank sends to those behind it first, so that not all send to the same one. */
+static tide_status post_piece(tide_work *w, int k) {
+  const tide_group *g = w->group;
+  const char *from = is_all_reduce(w) ? w->out.bytes : w->in.bytes;
+  for (int step = 1; step < g->size; step++) {
+    int to = (g->rank + step) % g->size, source = (g->rank + g->size - step) % g->size;
+    TRY(recv_part(w, arrived(w, source, k), piece_of(w, g->rank, k), source));
+    TRY(send_part(w, from + part_at(w, to) + piece_at(w, k), piece_of(w, to, k), to));
   }
+  w->ends[k % TIDE__WINDOW] = w->count;
   return TIDE_OK;
 }
 
-/* On all ranks in the same order, for the same bits. */
-tide_status tide__letters_join(tide_work *w) {
-  int last = w->group->size - 1, n = (int)(w->carried / (int64_t)host.dtype_size(w->out.dtype));
-  uint64_t type = type_of(w->out.dtype), op = op_of(w->op, w->out.dtype);
-  memcpy(w->out.bytes, tide__letter(w, last) + TIDE__HEAD_BYTES, (size_t)w->carried);
-  while (last--) TRY_MPI(Reduce_local, (tide__letter(w, last) + TIDE__HEAD_BYTES, w->out.bytes, n, type, op));
+static tide_status post_pieces(tide_work *w) {
+  if (!is_all_reduce(w))
+    memcpy(w->out.bytes, w->in.bytes + part_at(w, w->group->rank), (size_t)tide__side_bytes(&w->out));
+  for (int k = 1; k < w->pieces && k <= TIDE__WINDOW; k++) TRY(post_piece(w, k));
   return TIDE_OK;
 }
 
-/* Between two ranks a message each way moves what a collective moves, in pieces that are joined while others come. The
- * libraries' own take up to ten times as long. */
-static int64_t pair_piece(int64_t size) {
-  int64_t most = 1 << 18;
-  if (most > tide__most_bytes) most = tide__most_bytes;
-  return most < size ? size : most / size * size;
-}
-
-static tide_status post_pair(tide_work *w, const char *from) {
-  int64_t size = (int64_t)host.dtype_size(w->out.dtype), bytes = w->out.numel * size, most = pair_piece(size);
-  int other = 1 - w->group->rank;
-  if (!bytes) return TIDE_OK;
-  for (int64_t at = 0; at < bytes; at += most) {
-    int n = (int)(bytes - at < most ? bytes - at : most);
-    POST(Irecv, (char *)host.tensor_data(w->landing) + at, n, mpi_const.byte, other, TIDE__LONG_TAG, w->group->data);
-    POST(Isend, from + at, n, mpi_const.byte, other, TIDE__LONG_TAG, w->group->data);
+/* Where all ranks reduce the same values they do it in the same order, for the same bits. */
+static tide_status join(tide_work *w, int k) {
+  const tide_group *g = w->group;
+  int last = g->size - 1, bytes = piece_of(w, g->rank, k), n = bytes / (int)host.dtype_size(w->out.dtype);
+  char *own = w->out.bytes + (is_all_reduce(w) ? part_at(w, g->rank) : 0) + piece_at(w, k);
+  char *sum = is_all_reduce(w) && !w->is_cut && g->rank < last ? arrived(w, last, k) : own;
+  for (int i = last; i >= 0 && n; i--) {
+    const char *from = i == g->rank ? own : arrived(w, i, k);
+    if (from != sum) TRY_MPI(Reduce_local, (from, sum, n, type_of(w->out.dtype), op_of(w->op, w->out.dtype)));
   }
-  return TIDE_OK;
+  if (sum != own) memcpy(own, sum, (size_t)bytes);
+  for (int step = 1; step < g->size && w->is_cut; step++) {
+    int to = (g->rank + step) % g->size, source = (g->rank + g->size - step) % g->size;
+    TRY(recv_part(w, w->out.bytes + part_at(w, source) + piece_at(w, k), piece_of(w, source, k), source));
+    TRY(send_part(w, own, bytes, to));
+  }
+  return k && k + TIDE__WINDOW < w->pieces ? post_piece(w, k + TIDE__WINDOW) : TIDE_OK;
 }
 
-/* Both ranks have the operands in the same order, for the same bits: sums need no order. */
-tide_status tide__post_join(tide_work *w) {
-  int64_t size = (int64_t)host.dtype_size(w->out.dtype), bytes = w->out.numel * size, most = pair_piece(size);
-  int64_t n = bytes - w->joined < most ? bytes - w->joined : most;
-  char *landing = (char *)host.tensor_data(w->landing) + w->joined, *out = w->out.bytes + w->joined;
-  bool is_second = w->group->rank == 1 && op_of(w->op, w->out.dtype) != mpi_const.sum;
-  w->joined += n;
-  TRY_MPI(Reduce_local, (is_second ? out : landing, is_second ? landing : out, (int)(n / size), type_of(w->out.dtype),
-                         op_of(w->op, w->out.dtype)));
-  if (is_second) memcpy(out, landing, (size_t)n);
+tide_status tide__parts_join(tide_work *w) {
+  while (w->joined < w->pieces && (!w->joined || w->tested >= w->ends[w->joined % TIDE__WINDOW]))
+    TRY(join(w, w->joined++));
   return TIDE_OK;
 }
 
@@ -216,11 +263,6 @@ static tide_status post_reduce_scatter(tide_work *w) {
   int64_t part = w->out.numel;
   size_t size = host.dtype_size(w->out.dtype);
   if (!part) return TIDE_OK;
-  if (w->group->size == 2) {
-    int64_t bytes = part * (int64_t)size;
-    memcpy(w->out.bytes, w->in.bytes + w->group->rank * bytes, (size_t)bytes);
-    return post_pair(w, w->in.bytes + (1 - w->group->rank) * bytes);
-  }
   if (piece(part, size) == part) {
     POST(Ireduce_scatter_block, w->in.bytes, w->out.bytes, (int)part, type_of(w->out.dtype), op_of(w->op, w->out.dtype),
          w->group->data);
@@ -286,12 +328,10 @@ tide_status tide__post(tide_work *w) {
   const tide_group *g = w->group;
   if (g->size == 1) return post_alone(w);
   if (w->is_nccl) return TIDE_OK; /* it is queued */
+  if (w->pieces) return post_pieces(w);
   switch (w->note.kind) {
   case TIDE_BROADCAST_RANKS: return post_broadcast(w);
-  case TIDE_ALL_REDUCE_RANKS:
-    if (w->carried) return post_carried(w);
-    if (g->size == 2) return post_pair(w, w->out.bytes);
-    return post_reduce(w, NULL, w->out.bytes, w->out.numel, -1);
+  case TIDE_ALL_REDUCE_RANKS: return post_reduce(w, NULL, w->out.bytes, w->out.numel, -1);
   case TIDE_REDUCE_RANKS:
     return w->root == g->rank ? post_reduce(w, NULL, w->out.bytes, w->out.numel, w->root)
                               : post_reduce(w, w->out.bytes, NULL, w->out.numel, w->root);

@@ -121,7 +121,8 @@ static void forget_failures(void) {
 
 tide_status tide__progress_failure(void) {
   tide_status status = TIDE_OK;
-  pthread_mutex_lock(&lock);
+  tide__progress_lock();
+  tide__work_sweep();
   forget_failures();
   if (failures) {
     status = tide__dist_fail(failures->status, "%s", failures->message);

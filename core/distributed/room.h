@@ -99,6 +99,7 @@ void tide__note_compare(char *text, size_t size, const tide_group *group, const 
 
 typedef struct tide__side {
   tide_tensor **tensors; /* references */
+  tide_tensor *one;      /* the memory of a list of one */
   int count;
   int64_t numel;
   tide_dtype dtype; /* of the bytes */
@@ -143,8 +144,12 @@ typedef enum tide__state {
 typedef struct tide__connect tide__connect;
 typedef struct tide__head tide__head;
 /* Of messages that are no script's, whose tags are below 32000: notes, by the number of their operation. */
-enum { TIDE__FEW_RANKS = 4, TIDE__HEAD_BYTES = 16, TIDE__LETTER_BYTES = 2048, TIDE__CARRIED_BYTES = 8192 };
 enum { TIDE__LONG_TAG = 32767, TIDE__NOTES_TAG = 32100, TIDE__NOTES_TAGS = 600, TIDE__HASH_TAG = 32766 };
+enum { TIDE__FEW_RANKS = 4, TIDE__HEAD_BYTES = 16, TIDE__LETTER_BYTES = 4096 };
+/* A reduction of few ranks. PAIR, FEW: the most bytes that two ranks, and three or four, all reduce. SHORT: the longest
+ * part that goes in messages of a letter's length; longer ones go in pieces, WINDOW of them under way. */
+enum { TIDE__PAIR_BYTES = 65536, TIDE__FEW_BYTES = 2048, TIDE__SHORT_BYTES = 8192, TIDE__PIECE_BYTES = 1 << 18 };
+enum { TIDE__WINDOW = 2 };
 
 struct tide_work {
   int refs;
@@ -159,8 +164,12 @@ struct tide_work {
   tide_rank_op op;
   uint64_t *requests, few[2]; /* few: the memory of the first ones */
   int count, tested, room;
-  tide_tensor *landing; /* of two ranks: the other one's values, joined piece by piece as they come; or NULL */
-  int64_t joined;
+  /* A reduction of few ranks: the pieces of a part, of `first` and then `piece` bytes; the number of requests when a
+   * piece was posted; the others' values of the pieces under way, or NULL; does one rank reduce a part for all? */
+  int pieces, joined, ends[TIDE__WINDOW];
+  int64_t first, piece;
+  tide_tensor *landing;
+  bool is_cut;
   int source; /* of all */
   /* A message: its dtypes; its head, of a receive with room for bytes; the receive whose head comes after it; who sent
    * it, in the group; bytes that fit no tensor. */
@@ -171,10 +180,9 @@ struct tide_work {
   int from;
   char *dropped;
   /* The comparison: hash and its complement, here and the greatest of all ranks. In a small group letters, one from
-   * each rank, which carry the values of a small all_reduce, too: `carried` bytes. */
+   * each rank, which carry the first piece, too. */
   uint64_t check[2], greatest[2], check_requests[2 * TIDE__FEW_RANKS];
-  char *letters;
-  int64_t carried;
+  char *letters; /* the others', then the own ones */
   bool is_queued, is_checked, is_comparing;
   bool is_running; /* progress.c has it */
   bool is_awaited; /* by the host, or by a stream */
@@ -197,16 +205,14 @@ struct tide_work {
   char *message;
 };
 
-/* post.c: begins the operation, whose bytes are there; bytes in pieces. join: two more requests are done. */
+/* post.c: begins the operation, whose bytes are there; bytes in pieces. */
 tide_status tide__post(tide_work *work); /* no message */
-tide_status tide__post_join(tide_work *work);
-/* Letters: the hash and the first values, to all others; and the values of all ranks joined. */
+/* A reduction of few ranks: its memory; joins what has come, when the letters have. */
+tide_status tide__parts_make(tide_work *work);
+tide_status tide__parts_join(tide_work *work);
+/* Letters: the hash and the first values, to all others; are all hashes the same? */
 tide_status tide__letters_post(tide_work *work, uint64_t hash);
-tide_status tide__letters_join(tide_work *work);
-static inline int64_t tide__letter_room(const tide_work *w) {
-  return TIDE__HEAD_BYTES + (w->carried > TIDE__LETTER_BYTES ? w->carried : TIDE__LETTER_BYTES);
-}
-static inline char *tide__letter(const tide_work *w, int rank) { return w->letters + rank * tide__letter_room(w); }
+bool tide__letters_agree(const tide_work *work);
 static inline bool tide__has_letters(const tide_group *g) { return g->size <= TIDE__FEW_RANKS; }
 void *tide__post_add(tide_work *work); /* a place for one more request, which is 0; NULL: no memory */
 /* The request is a place in an array that grows: MPI keeps no address of it. */

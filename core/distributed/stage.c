@@ -41,7 +41,7 @@ static tide_status copy_parts(const tide__side *side, tide_tensor *whole, bool b
 }
 
 static tide_status keep(tide__side *side, tide_tensor *const *tensors, int n) {
-  side->tensors = calloc((size_t)n + 1, sizeof *side->tensors);
+  side->tensors = n > 1 ? calloc((size_t)n, sizeof *side->tensors) : &side->one;
   if (!side->tensors) return tide__dist_fail(TIDE_MEMORY, "distributed: no memory for a list of %d tensors", n);
   for (int i = 0; i < n; i++) {
     side->tensors[i] = tensors[i];
@@ -182,7 +182,7 @@ tide_status tide__side_ready(bool *ready, const tide__side *side) {
 
 void tide__side_clear(tide__side *side) {
   tide__side_drop(side);
-  free(side->tensors);
+  if (side->tensors != &side->one) free(side->tensors);
   host.tensor_release(side->staged);
   host.event_release(side->ready), host.host_job_release(side->job);
   *side = (tide__side){0};

@@ -143,15 +143,6 @@ static bool is_in_place(const tide_work *w) {
          (kind == TIDE_BROADCAST_RANKS && w->root == w->group->rank);
 }
 
-static tide_status make_landing(tide_work *w) {
-  int64_t bytes = tide__side_bytes(&w->out);
-  bool is_carried = w->note.kind == TIDE_ALL_REDUCE_RANKS && w->group->size > 1 && tide__has_letters(w->group);
-  if (is_carried && bytes <= TIDE__CARRIED_BYTES) return w->carried = bytes, TIDE_OK;
-  bool joins = w->note.kind == TIDE_ALL_REDUCE_RANKS || w->note.kind == TIDE_REDUCE_SCATTER_RANKS;
-  tide_options options = {w->out.dtype, TIDE_CPU, false, sizeof options};
-  return joins && w->group->size == 2 ? host.empty(&w->landing, &w->out.numel, 1, &options) : TIDE_OK;
-}
-
 static tide_status make_sides(tide_work *w, const tide_distributed_call *c) {
   bool is_root = w->root == w->group->rank, may_be_job = tide__progress_can();
   bool takes = c->kind != TIDE_SCATTER_RANKS || is_root, gives = c->kind != TIDE_GATHER_RANKS || is_root;
@@ -205,7 +196,7 @@ static tide_status prepare(tide_work *w, const tide_distributed_call *c) {
     tide__side_drop(&w->in), tide__side_drop(&w->out);
   } else {
     TRY(make_sides(w, c));
-    TRY(make_landing(w));
+    TRY(tide__parts_make(w));
     w->is_streamed = tide__work_job(w) && (w->out.job || !w->out.count);
     return w->is_streamed ? host.current_stream(&w->stream, device_of(w)) : TIDE_OK;
   }
@@ -235,10 +226,7 @@ static tide_status check_group(const tide_distributed_call *c, const tide_group 
 tide_status tide__work_start(tide_work **out, const tide_distributed_call *c, const int *ranks, int n) {
   tide_group *g = c->group ? c->group : tide__world;
   TRY(check_group(c, g));
-  tide__progress_lock();
-  tide__work_sweep();
-  tide__progress_unlock();
-  tide_work *w = calloc(1, sizeof *w);
+  tide_work *w = malloc(sizeof *w);
   int *kept = ranks ? malloc((size_t)n * sizeof *kept) : NULL;
   if (!w || (ranks && !kept))
     return free(w), free(kept), tide__dist_fail(TIDE_MEMORY, "%s: no memory for the operation", c->name);
