@@ -121,6 +121,7 @@ static tide_status try_begin(bool *begun, tide_work *w) {
   if (tide__is_message(w)) return tide__message_post(w);
   TRY(w->connect ? tide__connect_post(w) : tide__post(w));
   w->state = WORK_RUNNING;
+  if (w->pieces) tide__parts_add(w);
   return TIDE_OK;
 }
 
@@ -194,6 +195,8 @@ void tide__work_advance(tide_work *w) {
   } else if (w->note.kind == TIDE_LEAVE_RANKS && is_busy()) {
     return; /* nothing ends before all that was begun */
   } else if (is_all) {
+    tide__parts_end(w);
+    if (w->pieces) tide__parts_remove(w);
     w->state = WORK_COMPLETE;
   }
 }
@@ -207,6 +210,7 @@ void tide__work_free(tide_work *w) {
   free(w->letters), free(w->in_split), free(w->out_split), free(w->notes), free(w->note_requests), free(w->new_ranks),
       free(w->message);
   if (w->requests != w->few) free(w->requests);
+  if (w->pieces) tide__parts_remove(w);
   tide__message_free(w);
   tide__connect_free(w);
   host.event_release(w->written);

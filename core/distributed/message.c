@@ -19,6 +19,7 @@ struct tide__head {
 enum { INSIDE = 4096 - (int)sizeof(tide__head) }; /* bytes inside of a head */
 
 static tide_work *heads, **heads_end = &heads; /* receives whose heads are to come, as posted */
+static tide_work *parted;                      /* reductions by parts, which go on while another one is awaited */
 static tide_work *alone;                       /* messages to this rank itself, without MPI, that have no partner */
 static _Atomic(tide__head *) spare[4];         /* the memory of some that were used last */
 
@@ -135,7 +136,25 @@ tide_status tide__message_next(bool *done, tide_work *w) {
   return status;
 }
 
+void tide__parts_add(tide_work *w) {
+  tide_work **at = &parted;
+  while (*at) at = &(*at)->behind;
+  *at = w;
+}
+
+void tide__parts_remove(tide_work *w) {
+  tide_work **at = &parted;
+  while (*at && *at != w) at = &(*at)->behind;
+  if (*at) *at = w->behind, w->behind = NULL;
+  w->pieces = 0;
+}
+
 void tide__message_progress(void (*advance)(tide_work *)) {
+  for (tide_work *w = parted, *next; w; w = next) {
+    advance(w);
+    next = w->behind;
+    if (w->state != WORK_RUNNING) tide__parts_remove(w);
+  }
   for (tide_work **at = &heads; *at;) {
     tide_work *w = *at;
     advance(w);
@@ -195,7 +214,7 @@ static void drop_all(tide_work **list) {
 }
 
 void tide__message_end(void) {
-  drop_all(&alone), drop_all(&heads);
+  drop_all(&alone), drop_all(&heads), drop_all(&parted);
   heads_end = &heads;
   for (int i = 0; i < 4; i++) free(atomic_exchange(&spare[i], NULL));
 }

@@ -214,20 +214,33 @@ bool tide__letters_agree(const tide_work *w) {
   return true;
 }
 
+/* Ranks post pieces of operations that run beside each other in different orders: each operation has a tag. */
+static int *place_of(const tide_work *w) { return &w->group->parted[w->note.sequence % TIDE__NOTES_TAGS]; }
+
+static tide_status trade(tide_work *w, char *in, int got, int source, const char *out, int sent, int to) {
+  int tag = TIDE__NOTES_TAG + (int)(place_of(w) - w->group->parted);
+  TRY(tide__post_recv(w, in, got, source, tag, w->group->data));
+  return tide__post_send(w, out, sent, to, tag, w->group->data);
+}
+
 /* A rank sends to those behind it first, so that not all send to the same one. */
 static tide_status post_piece(tide_work *w, int k) {
   const tide_group *g = w->group;
   const char *from = is_all_reduce(w) ? w->out.bytes : w->in.bytes;
   for (int step = 1; step < g->size; step++) {
     int to = (g->rank + step) % g->size, source = (g->rank + g->size - step) % g->size;
-    TRY(recv_part(w, arrived(w, source, k), piece_of(w, g->rank, k), source));
-    TRY(send_part(w, from + part_at(w, to) + piece_at(w, k), piece_of(w, to, k), to));
+    const char *out = from + part_at(w, to) + piece_at(w, k);
+    TRY(trade(w, arrived(w, source, k), piece_of(w, g->rank, k), source, out, piece_of(w, to, k), to));
   }
   w->ends[k % TIDE__WINDOW] = w->count;
   return TIDE_OK;
 }
 
 static tide_status post_pieces(tide_work *w) {
+  if ((*place_of(w))++)
+    return tide__dist_fail(TIDE_STATE,
+                           "%s: %d reductions were begun since one that is not done, expected a wait before",
+                           w->note.name, TIDE__NOTES_TAGS);
   if (!is_all_reduce(w))
     memcpy(w->out.bytes, w->in.bytes + part_at(w, w->group->rank), (size_t)tide__side_bytes(&w->out));
   for (int k = 1; k < w->pieces && k <= TIDE__WINDOW; k++) TRY(post_piece(w, k));
@@ -247,10 +260,14 @@ static tide_status join(tide_work *w, int k) {
   if (sum != own) memcpy(own, sum, (size_t)bytes);
   for (int step = 1; step < g->size && w->is_cut; step++) {
     int to = (g->rank + step) % g->size, source = (g->rank + g->size - step) % g->size;
-    TRY(recv_part(w, w->out.bytes + part_at(w, source) + piece_at(w, k), piece_of(w, source, k), source));
-    TRY(send_part(w, own, bytes, to));
+    char *in = w->out.bytes + part_at(w, source) + piece_at(w, k);
+    TRY(trade(w, in, piece_of(w, source, k), source, own, bytes, to));
   }
   return k && k + TIDE__WINDOW < w->pieces ? post_piece(w, k + TIDE__WINDOW) : TIDE_OK;
+}
+
+void tide__parts_end(const tide_work *w) {
+  if (w->pieces) *place_of(w) = 0;
 }
 
 tide_status tide__parts_join(tide_work *w) {

@@ -48,15 +48,19 @@ void tide__launch_describe(char *text, size_t size);
 
 /* ---- group.c ---- */
 
+/* Of messages that are no script's, whose tags are below 32000: notes and parts, by the number of their operation. */
+enum { TIDE__LONG_TAG = 32767, TIDE__NOTES_TAG = 32100, TIDE__NOTES_TAGS = 600, TIDE__HASH_TAG = 32766 };
+
 struct tide_group {
   _Atomic int refs;
-  int size, rank;       /* rank -1: this process is not in it */
-  int *ranks;           /* of all, in the order of the group */
-  uint64_t data, check; /* communicators: of the operations, and of what compares and reports them */
-  uint64_t id;          /* the same on all ranks */
-  uint64_t sequence;    /* operations started in it */
-  char *failure;        /* why nothing further goes on in it, or NULL */
-  tide_nccl_rank *nccl; /* for tensors of `device`, or NULL */
+  int size, rank;               /* rank -1: this process is not in it */
+  int *ranks;                   /* of all, in the order of the group */
+  uint64_t data, check;         /* communicators: of the operations, and of what compares and reports them */
+  uint64_t id;                  /* the same on all ranks */
+  uint64_t sequence;            /* operations started in it */
+  char *failure;                /* why nothing further goes on in it, or NULL */
+  int parted[TIDE__NOTES_TAGS]; /* does a reduction by parts run that has this tag? */
+  tide_nccl_rank *nccl;         /* for tensors of `device`, or NULL */
   int device;
 };
 extern tide_group *tide__world; /* NULL before init */
@@ -143,8 +147,6 @@ typedef enum tide__state {
 
 typedef struct tide__connect tide__connect;
 typedef struct tide__head tide__head;
-/* Of messages that are no script's, whose tags are below 32000: notes, by the number of their operation. */
-enum { TIDE__LONG_TAG = 32767, TIDE__NOTES_TAG = 32100, TIDE__NOTES_TAGS = 600, TIDE__HASH_TAG = 32766 };
 enum { TIDE__FEW_RANKS = 4, TIDE__HEAD_BYTES = 16, TIDE__LETTER_BYTES = 4096 };
 /* A reduction of few ranks. PAIR, FEW: the most bytes that two ranks, and three or four, all reduce. SHORT: the longest
  * part that goes in messages of a letter's length; longer ones go in pieces, WINDOW of them under way. */
@@ -210,6 +212,7 @@ tide_status tide__post(tide_work *work); /* no message */
 /* A reduction of few ranks: its memory; joins what has come, when the letters have. */
 tide_status tide__parts_make(tide_work *work);
 tide_status tide__parts_join(tide_work *work);
+void tide__parts_end(const tide_work *work);
 /* Letters: the hash and the first values, to all others; are all hashes the same? */
 tide_status tide__letters_post(tide_work *work, uint64_t hash);
 bool tide__letters_agree(const tide_work *work);
@@ -230,6 +233,8 @@ uint64_t tide__message_parts(const tide_distributed_call *call, tide_dtype dtype
 tide_status tide__message_post(tide_work *work);
 tide_status tide__message_next(bool *done, tide_work *work);
 void tide__message_progress(void (*advance)(tide_work *));
+void tide__parts_add(tide_work *work); /* it goes on with these, too */
+void tide__parts_remove(tide_work *work);
 void tide__message_free(tide_work *work);
 void tide__message_forget(tide_work *work); /* without MPI: it waits for no partner any more */
 void tide__message_end(void);               /* the group of all is left: nothing of it meets what comes later */

@@ -21,7 +21,8 @@ void tide__work_release(tide_work *w) {
   if (is_free && !mpi) tide__message_forget(w);
   is_free = is_free && !w->is_queued && !w->is_running; /* it goes when it has begun, or ended */
   bool is_over = tide__work_is_over(w) || !mpi;
-  if (is_free && !is_over && w->state != WORK_FAILED) /* requests that nothing ends keep their memory */
+  if (is_free && is_over && w->pieces) tide__parts_remove(w); /* with the lock held */
+  if (is_free && !is_over && w->state != WORK_FAILED)         /* requests that nothing ends keep their memory */
     tide__work_abandon(w);
   tide__progress_unlock();
   if (is_free && is_over) tide__work_free(w);

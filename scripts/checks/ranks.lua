@@ -185,6 +185,8 @@ local cases = {
     .. "dist.all_reduce(tide.ones(rank == 1 and 20 or 10), { async_op = true }), {} for i = 1, rank == 1 and 0 or 5 do "
     .. "more[i] = dist.all_reduce(tide.ones(3), { async_op = true }) end w:wait()",
     "case%.lua:%d+: .-ranks 0, 2: all_reduce.- of 10 float32.-rank 1: all_reduce.- of 20 float32" },
+  { "too many sums at once", "local w, x = {}, tide.ones(30000) for i = 1, 601 do w[i] = dist.all_reduce(x, { async_op = true }) end w[601]:wait()",
+    "case%.lua:%d+: wait: 600 reductions were begun since one that is not done, expected a wait before", any = true },
   { "another size on a device", "local x = tide.ones(rank == 1 and 20 or 10, { device = 'cuda' }) dist.all_reduce(x) x:add_(1) x:sum():item()",
     "case%.lua:%d+: .-ranks 0, 2: all_reduce.- of 10 float32.-rank 1: all_reduce.- of 20 float32" },
   { "another size on a device, without a wait", "dist.all_reduce(tide.ones(rank == 1 and 20 or 10, { device = 'cuda' }))",

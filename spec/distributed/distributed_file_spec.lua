@@ -57,6 +57,16 @@ end
 describe("distributed: whole fields", function()
   D.watch(before_each, after_each)
 
+  it("are of several tensors at once, for which ranks wait in different orders", function()
+    local x, works = {}, {}
+    for i = 1, 8 do
+      x[i] = tide.full(9000 * i, i + rank, { device = D.dev })
+      works[i] = dist.all_reduce(x[i], { async_op = true })
+    end
+    for i = 0, 7 do works[(i * (2 * rank + 1)) % 8 + 1]:wait() end
+    for i = 1, 8 do assert.is_true(tide.equal(x[i], tide.full(9000 * i, i * size + size * (size - 1) / 2, { device = D.dev }))) end
+  end)
+
   it("have sums and extremes without halos", function()
     each_cut(3, function(grid)
       for _, name in ipairs { "float64", "float32", "int32", "int64" } do
