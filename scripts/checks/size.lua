@@ -39,7 +39,7 @@ local budget = {
   ["lua_bindings/runner"] = 3650,
   ["lua_bindings/tensor"] = 8500,
 }
-local whole = 136410
+local whole = 136420
 
 -- A folder directly under core, core/backend, kernels or lua_bindings is a room; the files directly in these four are one too.
 local function room_of(path)

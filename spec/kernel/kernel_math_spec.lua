@@ -205,4 +205,22 @@ describe("math in kernels", function()
       end
     end
   end)
+
+  -- Programs of spec/stress/kernels.lua. 9200072: the absolute value of the smallest integer is no positive number.
+  it("is Lua's where compilers once took another way", function()
+    if _VERSION ~= "Lua 5.4" or not D.compiler then return pending "needs Lua 5.4's integers, and a compiler" end
+    local programs = require "spec.support.kernel_programs"
+    for _, seed in ipairs { 9200072 } do
+      local program = programs.program(seed, tide, D.cuda)
+      local expected = programs.run(program, function(grid, ...)
+        local args = { ... }
+        args[#args + 1] = program.options
+        return tide.kernel.interpret(program.fn, grid, unpack(args))
+      end)
+      local k = tide.kernel(program.fn, program.options)
+      programs.run(program, k, D.dev)
+      k:wait()
+      assert.is_nil(programs.compare(program, expected, programs.run(program, k, D.dev)), seed)
+    end
+  end)
 end)

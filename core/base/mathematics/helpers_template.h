@@ -19,7 +19,14 @@ HELPER T H(conj)(T x) { return x; }
 
 #ifdef U
 
-HELPER T H(abs)(T x) { return x < 0 ? (T)((U)0 - (U)x) : x; }
+HELPER T H(abs)(T x) {
+#ifdef __CUDACC__
+  /* ptxas takes the result of its own instruction for positive, and the smallest integer has none */
+  return (T)((U)x * (U)(x < 0 ? -1 : 1));
+#else
+  return x < 0 ? (T)((U)0 - (U)x) : x;
+#endif
+}
 HELPER T H(floor)(T x) { return x; }
 HELPER T H(ceil)(T x) { return x; }
 HELPER T H(rint)(T x) { return x; }
