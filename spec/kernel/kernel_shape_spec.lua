@@ -3,6 +3,7 @@
 
 local tide = require "tide"
 local D = require "spec.support.device"
+if _VERSION ~= "Lua 5.4" then return pending "the length of a table that stands for a tensor is Lua 5.4's" end
 
 -- Tensors of one dtype in several shapes and strides: whole numbers, each another one.
 local function made(sizes, how, from)
@@ -36,6 +37,7 @@ local function compare(k, fn, grid, tensors, what)
   for i in ipairs(tensors) do D.eq(want[i]:totable(), got[i], nil, what) end
 end
 
+local function bits(n, from) return math.floor(n / 2 ^ from) end
 local function pick(list, n) return list[n % #list + 1] end
 
 describe("a kernel's tensors", function()
@@ -51,9 +53,9 @@ describe("a kernel's tensors", function()
       local list = {}
       for n = 1, 3 do
         seed = (seed * 1103515245 + 12345) % 2147483648
-        local same = round % 4 == 0 or seed >> 20 & 1 == 0
-        local sizes = same and { 3, 4 } or { 3 + (seed >> 8 & 1), 4 + (seed >> 9 & 1) }
-        list[n] = made(sizes, round % 3 == 0 and "plain" or pick(kinds, seed >> 12), 10 * n)
+        local same = round % 4 == 0 or bits(seed, 20) % 2 == 0
+        local sizes = same and { 3, 4 } or { 3 + bits(seed, 8) % 2, 4 + bits(seed, 9) % 2 }
+        list[n] = made(sizes, round % 3 == 0 and "plain" or pick(kinds, bits(seed, 12)), 10 * n)
       end
       compare(k, fn, { 3, 4 }, list, "round " .. round)
       if round == 30 then k:wait() end
@@ -71,8 +73,8 @@ describe("a kernel's tensors", function()
     end
     local k = tide.kernel(fn)
     for round = 1, 48 do
-      local x = made({ 5, 3 + round % 3 }, pick(kinds, round // 3), 1)
-      local y = made({ 5, 2 + round // 2 % 2 }, pick(kinds, round // 5), 50)
+      local x = made({ 5, 3 + round % 3 }, pick(kinds, math.floor(round / 3)), 1)
+      local y = made({ 5, 2 + math.floor(round / 2) % 2 }, pick(kinds, math.floor(round / 5)), 50)
       -- one place, as what a place writes another one may read
       local want, got = { x:cpu():clone(), y:cpu():clone() }, y
       tide.kernel.interpret(fn, 1, want[1], want[2])

@@ -20,12 +20,12 @@ HELPER T H(conj)(T x) { return x; }
 #ifdef U
 
 HELPER T H(abs)(T x) {
-#ifdef __CUDACC__
+#  ifdef __CUDACC__
   /* ptxas takes the result of its own instruction for positive, and the smallest integer has none */
   return (T)((U)x * (U)(x < 0 ? -1 : 1));
-#else
+#  else
   return x < 0 ? (T)((U)0 - (U)x) : x;
-#endif
+#  endif
 }
 HELPER T H(floor)(T x) { return x; }
 HELPER T H(ceil)(T x) { return x; }
