@@ -134,7 +134,7 @@ describe("graph:bind", function()
       local g = capture(function() y, z = x * 2, other * 3 end, { inputs = { x = x } })
       g:replay()
       D.eq({ 18, 20, 22, 24 }, y)
-      local ok, err = pcall(g.bind, g, { x = tide.full({ 4 }, 7.0, dev) })
+      local ok, err = pcall(g.bind, g, { x = tide.full({ 4 }, 7, { dtype = "float32", device = "cuda" }) })
       local inside = around[1] >= 9 and around[2] <= 12
       assert.are.equal(is_beside or inside, ok, tostring(err))
       if ok then
