@@ -324,7 +324,7 @@ static void shapes(void) {
   }
 }
 
-/* ---- what a compiler's assembler takes, by compilers that only say which of them was asked ---- */
+/* ---- what a compiler's assembler takes, by compilers that only say their names ---- */
 
 static int texts, compiled, assembled, warned;
 static bool refuses;
