@@ -199,14 +199,13 @@ tide_status tide_graph_enable_debug(tide_graph *g) {
 
 /* The driver does not say whether it could write all: the text of a graph ends with a line that is a bracket alone. */
 static bool dump_is_whole(const char *path) {
-  static const char last[] = "\n}\n";
   tide__os_about is;
-  char end[sizeof last] = "";
+  char end[5] = "";
   FILE *f = !tide__os_look(&is, path) && is.kind == TIDE_OS_FILE ? fopen(path, "rb") : NULL;
   if (!f) return true; /* a device or a pipe */
-  if (fseek(f, -(long)strlen(last), SEEK_END) == 0) end[fread(end, 1, strlen(last), f)] = 0;
+  if (fseek(f, -4, SEEK_END) == 0) end[fread(end, 1, 4, f)] = 0;
   fclose(f);
-  return !strcmp(end, last);
+  return !strcmp(end, "\n}\r\n") || (*end && !strcmp(end + 1, "\n}\n"));
 }
 
 tide_status tide_graph_dump(const tide_graph *g, const char *path) {
