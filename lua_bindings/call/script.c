@@ -4,7 +4,7 @@
  * devices or the system stays C and is given to the chunks as a list. A function that scripts call is always C, with
  * its name and its help: it reads its arguments and calls one of the chunks.
  *
- * The text of the chunks is in the binary, and the code that Lua makes of it, which is there eight times sooner. It is
+ * The text of the chunks is in the binary, and the code that Lua makes of it, which is there sooner. It is
  * taken once this process's Lua has made the same code of a text: another release may write it otherwise. A chunk gets
  * the table that it gives as `...` and sets its functions in it. It takes the table of another with use "ROOM/NAME",
  * and functions of a C file with use("ROOM/NAME.c", "f", "g"). The table of a chunk is empty until a field of it is

@@ -39,6 +39,7 @@ static char *read_all(lua_State *L, const char *path, size_t *length) {
   return (char *)lua_tolstring(L, -1, length);
 }
 
+/* Their code is little else than their text once more. */
 static bool has_long_strings(const char *name) { return strstr(name, "texts.lua") || strstr(name, "examples.lua"); }
 
 static int write_chunk(lua_State *L) {

@@ -1,5 +1,5 @@
 -- What a kernel's text takes for granted of sizes and strides: tensors like another one, and rows read by numbers alone.
--- Each form serves only what it was made for, whatever a kernel was called with before.
+-- Each form serves only what it was made for, also behind calls with others.
 
 local tide = require "tide"
 local D = require "spec.support.device"

@@ -84,8 +84,9 @@ typedef struct tide_distributed_host {
     tide_empty, tide_tensor_retain, tide_tensor_release, tide_tensor_numel, tide_tensor_dtype, tide_tensor_device,     \
     tide_tensor_ndim, tide_tensor_size, tide_tensor_is_contiguous, tide_tensor_data, tide_copy, tide_narrow,           \
     tide_view, tide_elementwise, tide_current_stream, tide_event_new, tide_event_release, tide_event_record,           \
-    tide_event_query, tide_event_peek, tide_stream_wait_event, tide_host_job_new, tide_host_job_release, tide_host_job_begin,           \
-    tide_host_job_ready, tide_host_job_wait, tide_host_job_end, tide_nccl_rank_id, tide_nccl_rank_new,                  \
+    tide_event_query, tide_event_peek, tide_stream_wait_event, tide_host_job_new, tide_host_job_release,               \
+    tide_host_job_begin, tide_host_job_ready, tide_host_job_wait, tide_host_job_end, tide_nccl_rank_id,                \
+    tide_nccl_rank_new,                                                                                                \
     tide_nccl_rank_ready, tide_nccl_takes, tide_nccl_rank_queue, tide_nccl_rank_abort, tide_nccl_rank_release }
 /* clang-format on */
 
