@@ -213,6 +213,13 @@ function M.cache_info()
   return info()
 end
 
+local function same_bytes(a, b)
+  for d = 0, M.devices - 1 do
+    if a.bytes[d] ~= b.bytes[d] then return false end
+  end
+  return true
+end
+
 local last -- what the case before left
 
 local function state()
@@ -227,8 +234,7 @@ end
 -- Collecting all there is takes long in a large heap: it is done again only if something has come or gone since.
 local function state_before()
   local s = now()
-  local same = last and s.device == last.device and s.stream == last.stream
-  for d = 0, M.devices - 1 do same = same and s.bytes[d] == last.bytes[d] end
+  local same = last and s.device == last.device and s.stream == last.stream and same_bytes(s, last)
   return same and last or state()
 end
 
@@ -242,6 +248,11 @@ function M.watch(before_each, after_each, clear)
     if clear then clear() end
     local after = state()
     if not M.cuda then return end
+    for _ = 1, 500 do -- what was sent is released by another thread, soon after
+      if same_bytes(after, before) then break end
+      os.execute "sleep 0.01"
+      after = state()
+    end
     for d = 0, M.devices - 1 do
       assert(after.bytes[d] == before.bytes[d], ("the case left %d bytes on cuda:%d"):format(after.bytes[d] - before.bytes[d], d))
     end
