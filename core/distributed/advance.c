@@ -253,6 +253,9 @@ tide_status tide__work_wait(tide_work *w, const char **notice, double *nap) {
     tide_status status = tide__dist_fail(w->status, "%s", w->message);
     return free(w->message), w->message = NULL, tide__work_fail(w, status);
   }
+  if (tide__missing_network(w, waited))
+    return tide__work_fail(w, tide__dist_fail(TIDE_STATE, "%s: gave up after %.0f s without an answer of other hosts",
+                                              w->note.name, waited));
   if (!mpi && tide__is_message(w) && w->state == WORK_RUNNING && !queue && (waited > 1 || !tide__work_job(w)))
     return tide__work_fail(
         w, tide__dist_fail(TIDE_STATE,

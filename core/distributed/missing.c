@@ -125,3 +125,17 @@ const char *tide__missing_report(tide_work *w, double waited, bool *is_over) {
   if (*is_over) tide__tell_elsewhere(text, is_told);
   return *is_over || !is_told ? text : NULL;
 }
+
+/* ---- at the end ---- */
+
+bool tide__missing_network(tide_work *w, double waited) {
+  static double looked;
+  double now = tide__dist_now();
+  bool is_leaving = w->note.kind == TIDE_LEAVE_RANKS && tide__local_size < tide__world->size;
+  if (!is_leaving || waited < 1 || now - looked < 1) return false;
+  looked = now;
+  if (!w->seen || !tide__os_is_unanswered()) w->seen = now;
+  bool is_due = now - w->reported >= (waited < 60 ? waited : 60) && prepare();
+  if (is_due) w->reported = now, send_note(w);          /* does it arrive? */
+  return now > w->seen && now - w->seen > w->limit - 3; /* for 3 s it was silent before */
+}

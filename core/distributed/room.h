@@ -241,6 +241,9 @@ void tide__message_end(void);               /* the group of all is left: nothing
 /* missing.c: looks after a long wait. The text says who is late; told: another rank reports it. */
 const char *tide__missing_report(tide_work *work, double waited, bool *is_over);
 void tide__missing_receive(void);
+/* A rank that has ended waits without a limit for ranks that still work. But has the network to them been silent for
+ * the limit of operations? */
+bool tide__missing_network(tide_work *work, double waited);
 void tide__tell_elsewhere(const char *message, bool is_elsewhere);
 bool tide__is_told_elsewhere(const char *message);
 

@@ -97,3 +97,5 @@ void tide__os_library_close(void *library);
 const char *tide__os_library_problem(void); /* why the last call of these failed, on this thread */
 /* The full name of the file that the code at this address was loaded from; NULL: of the program. */
 bool tide__os_file_of(char *out, size_t size, const void *code);
+/* Has another host acknowledged none of what this process sent by TCP, for some 3 s? */
+bool tide__os_is_unanswered(void);

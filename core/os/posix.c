@@ -14,7 +14,10 @@
 #  include <unistd.h>
 
 #  ifdef __linux__
+#    include <netinet/in.h>
+#    include <netinet/tcp.h>
 #    include <sys/random.h>
+#    include <sys/socket.h>
 #    include <sys/syscall.h>
 #  endif
 #  ifdef __APPLE__
@@ -171,5 +174,20 @@ bool tide__os_file_of(char *out, size_t size, const void *code) {
   if (!strcmp(info.dli_fname, program_invocation_name)) return program(out, size);
 #  endif
   return realpath(info.dli_fname, path) && (size_t)snprintf(out, size, "%s", path) < size;
+}
+
+/* ---- the network ---- */
+
+bool tide__os_is_unanswered(void) {
+#  ifdef __linux__
+  for (int fd = 0; fd < 1024; fd++) {
+    struct tcp_info info;
+    socklen_t size = sizeof info;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size)) continue;
+    bool is_lost = info.tcpi_unacked && info.tcpi_retransmits > 3; /* sent for the fifth time */
+    if (is_lost || info.tcpi_probes > 3) return true;              /* as this machine's link is down */
+  }
+#  endif
+  return false;
 }
 #endif
