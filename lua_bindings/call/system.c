@@ -76,8 +76,12 @@ bool ltide_folder_of(char *path, size_t size, const void *code) {
   return fits;
 }
 
-void ltide_end_within(int seconds) {
-  signal(SIGALRM, SIG_DFL);
+static volatile sig_atomic_t code_at_alarm;
+static void end_now(int unused) { (void)unused, _exit(code_at_alarm); }
+
+void ltide_end_within(int seconds, int code) {
+  code_at_alarm = code;
+  signal(SIGALRM, end_now);
   alarm((unsigned)seconds);
 }
 
@@ -162,7 +166,7 @@ bool ltide_folder_of(char *path, size_t size, const void *code) {
   (void)path, (void)size, (void)code;
   return false;
 }
-void ltide_end_within(int seconds) { (void)seconds; }
+void ltide_end_within(int seconds, int code) { (void)seconds, (void)code; }
 void *ltide_library_open(const char *path) { return (void)path, NULL; }
 void *ltide_library_symbol(void *library, const char *name) { return (void)library, (void)name, NULL; }
 const char *ltide_library_problem(void) { return "there is none for Windows"; }

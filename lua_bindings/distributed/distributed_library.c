@@ -68,8 +68,8 @@ void ltide_distributed_hold(const char *message) {
 void ltide_distributed_abort(int code) {
   if (!ltide_distributed_is_several()) return;
   fflush(NULL);
-  nap(0.1);            /* a launcher that ends all may drop what it has not read yet */
-  ltide_end_within(5); /* a launcher that cannot be reached ends nothing */
+  nap(0.1);                  /* a launcher that ends all may drop what it has not read yet */
+  ltide_end_within(2, code); /* a launcher that cannot be reached ends nothing */
   opened->abort(code);
 }
 
@@ -90,7 +90,10 @@ static void leave(const char *file, int line) {
   while (status == TIDE_OK && !done) status = opened->poll(&done, work, NULL);
   if (status == TIDE_OK) {
     opened->release(work);
+    fflush(NULL);
+    ltide_end_within(5, EXIT_SUCCESS); /* all is done, and MPI waits at its end */
     opened->end();
+    ltide_end_within(0, EXIT_SUCCESS);
     return;
   }
   char text[4096];
