@@ -54,6 +54,13 @@ static bool are_too_many(const ranks_options *o) {
   return true;
 }
 
+/* Open MPI's launcher looks after 300 s, and ten times, whether another host is still there. */
+static void look_after_hosts(void) {
+  setenv("OMPI_MCA_oob_tcp_keepalive_time", "10", false);
+  setenv("OMPI_MCA_oob_tcp_keepalive_intvl", "5", false);
+  setenv("OMPI_MCA_oob_tcp_keepalive_probes", "3", false);
+}
+
 int ranks_launch(const ranks_options *o, char **argv) {
   char line[256] = "", program[4096], number[16];
   family is;
@@ -71,6 +78,7 @@ int ranks_launch(const ranks_options *o, char **argv) {
   if (is == OPEN_MPI) list[n++] = "--oversubscribe";
   if (is == OPEN_MPI && geteuid() == 0)
     list[n++] = "--allow-run-as-root"; /* as in containers: we run as root already */
+  if (o->hosts && is == OPEN_MPI) look_after_hosts();
   if (o->hosts) list[n++] = is == OPEN_MPI ? "--host" : "-hosts", list[n++] = o->hosts;
   list[n++] = program;
   while (argv[given]) given++;
