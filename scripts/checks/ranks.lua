@@ -4,8 +4,9 @@
 --                            tide scripts/checks/ranks.lua examples TIDE N...    the same results on all numbers of ranks
 --                            tide scripts/checks/ranks.lua saves TIDE COUNT       ranks killed while they save
 --                            tide scripts/checks/ranks.lua faults TIDE [WORD]     those whose name has the word
+--                            tide scripts/checks/ranks.lua two TIDE [WORD]        specs, and faults, between two hosts
 --                            tide scripts/checks/ranks.lua hosts PROGRAM MODULE   hosts that initialise MPI themselves
--- Exits with 77 where there is no launcher. Its limits are for hangs.
+-- Exits with 77 where there is no launcher, or no second host. Its limits are for hangs.
 
 local what, tide_program = arg[1], arg[2]
 
@@ -23,11 +24,10 @@ local function read(command)
   return text
 end
 
--- TIDE_RANKS_LAUNCHER: only this one.
-local launchers = {}
-for _, name in ipairs { "mpirun.openmpi", "mpirun.mpich" } do
-  local chosen = os.getenv "TIDE_RANKS_LAUNCHER" or name
-  local path = name ~= chosen and "" or read("command -v " .. name):gsub("%s+$", "")
+-- TIDE_RANKS_LAUNCHER: only this one, such as "srun --mpi=pmix".
+local launchers = { os.getenv "TIDE_RANKS_LAUNCHER" }
+for _, name in ipairs(launchers[1] and {} or { "mpirun.openmpi", "mpirun.mpich" }) do
+  local path = read("command -v " .. name):gsub("%s+$", "")
   if path ~= "" then launchers[#launchers + 1] = path end
 end
 if #launchers == 0 then
@@ -37,13 +37,14 @@ end
 
 local folder = read "mktemp -d":gsub("%s+$", "")
 local count = 0
+local two = what == "two" and dofile "scripts/checks/two_hosts.lua"
 
 -- Returns what it printed, its exit code, and whether it came to an end.
 local function run(launcher, n, command, seconds)
   count = count + 1
   local out, code = folder .. "/out" .. count, nil
-  local line = ("%s timeout -k 5 %d %s %s %s >%s 2>&1 </dev/null; echo $?"):format(environment, seconds, launcher,
-    n and "-n " .. n or "", command, out)
+  local line = ("%s timeout -k 5 %d %s %s %s >%s 2>&1 </dev/null; echo $?"):format(environment, seconds,
+    n and two and two.launcher(launcher, n) or launcher, n and "-n " .. n or "", command, out)
   code = tonumber(read(line))
   local file = assert(io.open(out))
   local text = file:read "a"
@@ -58,8 +59,9 @@ local function complain(case, text, ...)
   print((text:gsub("\n", "\n    "):gsub("^", "    ")))
 end
 
-local function specs()
-  for _, launcher in ipairs(launchers) do -- the runner as the launcher
+-- The runner as the launcher.
+local function runner()
+  for _, launcher in ipairs(launchers[1]:find "srun" and {} or launchers) do
     local script = folder .. "/print.lua"
     local file = assert(io.open(script, "w"))
     file:write "tide.distributed.init_process_group() tide.distributed.print { all = true, 'of', tide.distributed.get_world_size(), (...) }"
@@ -68,9 +70,11 @@ local function specs()
     local fits = text:find "%[0%] of\t3\tword\n%[1%] of\t3\tword\n%[2%] of\t3\tword\n" and text:find(" -n 3 ", 1, true)
     if code ~= 0 or not fits then complain(launcher .. " by --ranks", text, "exit code %s, or other lines", code) end
   end
-  for i = 3, #arg do
+end
+
+local function specs(counts)
+  for _, n in ipairs(counts) do
     for _, launcher in ipairs(launchers) do
-      local n = tonumber(arg[i])
       local text, code = run(launcher, n, "env TIDE_RANKS_FILE=" .. folder .. "/field " .. tide_program .. " scripts/checks/busted.lua -o plainTerminal spec/distributed/distributed_spec.lua spec/distributed/distributed_field_spec.lua spec/distributed/distributed_file_spec.lua", 800)
       local case, passed = ("%s with %d ranks"):format(launcher, n), 0
       for _ in text:gmatch "%d+ successes / 0 failures / 0 errors" do passed = passed + 1 end
@@ -200,10 +204,23 @@ local cases = {
     "case%.lua:%d+: gave up after %d+ s in barrier.-rank 1 is in recv %(case%.lua:%d+%)", limits = true, any = true },
 }
 
+-- The cable between ranks 0 and 1 is cut, once rank 0 has all that was sent before. What rank 1 says cannot be heard.
+local cut = two and ("if rank == 0 then dist.send(tide.ones(1), 1, { tag = 9 }) end if rank == 1 then dist.recv(tide.ones(1), 0, { tag = 9 }) "
+  .. "assert(os.execute '%s') end "):format(two.cut)
+local cut_cases = two and {
+  { "link down", cut .. "while true do dist.barrier() end", "case%.lua:%d+: gave up after %d+ s in barrier %(case%.lua:%d+%).-ranks 1, 2 have not come", limits = true },
+  { "link down while a large sum runs", "local x = tide.ones(1 << 22) " .. cut .. "while true do dist.all_reduce(x) end",
+    "case%.lua:%d+: gave up after %d+ s in all_reduce %(case%.lua:%d+%).-ranks 1, 2 have not come", limits = true },
+  { "link down while a device waits", "local x = tide.ones(3, { device = 'cuda' }) " .. cut .. "while true do dist.all_reduce(x) x:mul_(0.5) x:sum():item() end",
+    "case%.lua:%d+: .-gave up after %d+ s in all_reduce %(case%.lua:%d+%).-ranks 1, 2 have not come", limits = true },
+  { "link down behind the end of two", cut .. "if rank > 0 then return end dist.recv(tide.ones(1), 1)",
+    "case%.lua:%d+: gave up after %d+ s in recv %(case%.lua:%d+%)", limits = true },
+}
+
 local function write_case(case)
   local path = folder .. "/case.lua"
   local file = assert(io.open(path, "w"))
-  file:write("local rank = tonumber(os.getenv 'OMPI_COMM_WORLD_RANK' or os.getenv 'PMI_RANK')\n", case.head or "", "\n",
+  file:write("local rank = tonumber(os.getenv 'OMPI_COMM_WORLD_RANK' or os.getenv 'PMI_RANK' or os.getenv 'SLURM_PROCID')\n", case.head or "", "\n",
     "local dist = tide.distributed\ndist.init_process_group", case.limits and "{ timeout = 4, notice = 1 }" or "()",
     "\ndist.barrier()\n", case[2], "\n")
   file:close()
@@ -238,30 +255,38 @@ local function variables()
   end
 end
 
-local function faults()
-  if not arg[3] or ("variables"):find(arg[3], 1, true) then variables() end
+local function choose(from)
   local chosen = {}
-  for _, case in ipairs(cases) do
+  for _, case in ipairs(from) do
     if case[1]:find(arg[3] or "", 1, true) then chosen[#chosen + 1] = case end
   end
+  return chosen
+end
+
+local function left() return (read("pgrep -f '" .. folder .. "/case[.]lua'"):gsub("%s+$", "")) end
+
+local function try(launcher, case)
+  local text, code = run(launcher, 3, simulated .. tide_program .. " " .. write_case(case), 300)
+  local name = launcher .. ": " .. case[1]
+  if not code or code == 124 or code ~= (case.code or code) or (code == 0 and not case.code) then
+    complain(name, text, "exit code %s, expected %s", code, case.code or "one that is not 0")
+  end
+  local seen = 0
+  if case[3] then for _ in text:gmatch(case[3]) do seen = seen + 1 end end
+  if case[3] and (seen < 1 or (seen > 1 and not case.any)) then complain(name, text, "the message stands there %d times, expected once", seen) end
+  if not case.interrupts and text:find("interrupted", 1, true) then complain(name, text, "a rank tells that it was ended") end
+  for _ = 1, case.limits and 10 or 3 do -- launchers give processes a moment
+    if left() == "" then break end
+    os.execute "sleep 1"
+  end
+  if left() ~= "" then complain(name, text, "processes are left: %s", left()) end
+end
+
+local function faults()
+  if not arg[3] or ("variables"):find(arg[3], 1, true) then variables() end
+  local chosen = choose(cases)
   for _, launcher in ipairs(launchers) do
-    for _, case in ipairs(chosen) do
-      local text, code = run(launcher, 3, simulated .. tide_program .. " " .. write_case(case), 300)
-      local name = launcher .. ": " .. case[1]
-      if not code or code == 124 or code ~= (case.code or code) or (code == 0 and not case.code) then
-        complain(name, text, "exit code %s, expected %s", code, case.code or "one that is not 0")
-      end
-      local seen = 0
-      if case[3] then for _ in text:gmatch(case[3]) do seen = seen + 1 end end
-      if case[3] and (seen < 1 or (seen > 1 and not case.any)) then complain(name, text, "the message stands there %d times, expected once", seen) end
-      if not case.interrupts and text:find("interrupted", 1, true) then complain(name, text, "a rank tells that it was ended") end
-      local left = read("pgrep -f '" .. folder .. "/case[.]lua'"):gsub("%s+$", "")
-      if left ~= "" then
-        os.execute "sleep 3" -- launchers give processes a moment
-        left = read("pgrep -f '" .. folder .. "/case[.]lua'"):gsub("%s+$", "")
-      end
-      if left ~= "" then complain(name, text, "processes are left: %s", left) end
-    end
+    for _, case in ipairs(chosen) do try(launcher, case) end
     -- A library that does not belong to the launcher.
     local other = launcher:find "openmpi" and "libmpich.so.12" or "libmpi.so.40"
     if #launchers == 2 and not arg[3] then
@@ -271,7 +296,33 @@ local function faults()
   end
 end
 
-if what == "specs" then specs() elseif what == "programs" then programs() elseif what == "saves" then saves() elseif what == "examples" then examples() elseif what == "hosts" then hosts() else faults() end
+local function on_two_hosts()
+  if not two.up(folder) then
+    two.down()
+    print "ranks: left out, no second host: ip netns add needs root, and iproute2"
+    os.exit(77)
+  end
+  local ok, problem = pcall(function()
+    specs { 4 }
+    for _, launcher in ipairs(launchers) do
+      for _, case in ipairs(choose(cases)) do try(launcher, case) end
+      for _, case in ipairs(choose(cut_cases)) do
+        try(launcher, case)
+        two.clear()
+        two.mend()
+      end
+    end
+  end)
+  two.down()
+  assert(ok, problem)
+end
+
+if what == "specs" then
+  runner()
+  local counts = {}
+  for i = 3, #arg do counts[#counts + 1] = tonumber(arg[i]) end
+  specs(counts)
+elseif what == "two" then on_two_hosts() elseif what == "programs" then programs() elseif what == "saves" then saves() elseif what == "examples" then examples() elseif what == "hosts" then hosts() else faults() end
 os.execute("rm -rf " .. folder .. " /dev/shm/tide-nccl-*") -- also what a killed double of NCCL has left
 print(("ranks: %s: %d launches, %d failures"):format(what, count, failures))
 os.exit(failures == 0 and 0 or 1)

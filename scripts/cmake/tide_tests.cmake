@@ -278,6 +278,9 @@ else()
   tide_test(ranks/faults-nccl 60 ENV TIDE_NCCL_LIBRARY=$<TARGET_FILE:nccl_double>
     COMMAND ${ranks} faults $<TARGET_FILE:tide_runner> device)
   tide_test(ranks/faults 120 COMMAND ${ranks} faults $<TARGET_FILE:tide_runner>)
+  # Between two hosts, where the machine allows it: the specs, and a cable that is cut.
+  tide_test(ranks/two 120 ENV TIDE_DEVICE=cpu COMMAND ${ranks} two $<TARGET_FILE:tide_runner> link)
+  set_tests_properties(${prefix}ranks/two PROPERTIES LABELS all)
 endif()
 # Kernels written in Lua on a machine without a compiler: by the interpreter alone.
 set(interpreted spec/kernel/kernel_lua_spec.lua spec/kernel/kernel_language_spec.lua spec/kernel/kernel_code_spec.lua spec/kernel/kernel_math_spec.lua
