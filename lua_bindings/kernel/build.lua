@@ -304,20 +304,32 @@ end
 
 -- ---- what a tree is made of ----
 
-local keys, statement_keys = { "a", "b", "cond", "yes", "no" }, { "value", "cond", "expected", "from", "to", "step" }
-
-local function visit_all(node, names, visit)
-  for k = 1, #names do
-    local child = node[names[k]]
-    if child then visit(child) end
-  end
-  for k = 1, node.index and #node.index or 0 do visit(node.index[k]) end
-  for k = 1, node.args and #node.args or 0 do visit(node.args[k]) end
+local function visit_lists(node, visit)
+  local index, args = node.index, node.args
+  if index then for k = 1, #index do visit(index[k]) end end
+  if args then for k = 1, #args do visit(args[k]) end end
 end
 
--- M.children(e, visit): the expressions in an expression. M.expressions(s, visit): those in a statement.
-function M.children(e, visit) visit_all(e, keys, visit) end
-function M.expressions(s, visit) visit_all(s, statement_keys, visit) end
+-- M.children(e, visit): the expressions in an expression. A compiler does little else.
+function M.children(e, visit)
+  if e.a then visit(e.a) end
+  if e.b then visit(e.b) end
+  if e.cond then visit(e.cond) end
+  if e.yes then visit(e.yes) end
+  if e.no then visit(e.no) end
+  visit_lists(e, visit)
+end
+
+-- M.expressions(s, visit): those in a statement.
+function M.expressions(s, visit)
+  if s.value then visit(s.value) end
+  if s.cond then visit(s.cond) end
+  if s.expected then visit(s.expected) end
+  if s.from then visit(s.from) end
+  if s.to then visit(s.to) end
+  if s.step then visit(s.step) end
+  visit_lists(s, visit)
+end
 
 -- M.has(e, test): does the test hold for the expression, or for one in it?
 function M.has(e, test)

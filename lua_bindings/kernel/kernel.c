@@ -20,7 +20,7 @@ typedef struct call {
   ltide_state *S;
   ltide_kernel *k;
   int at; /* where the kernel lies */
-  int ndim, first, args, opts;
+  int ndim, first, args, opts, device;
   tide_kernel_layout layout;
   int64_t grid[TIDE_KERNEL_DIMS];
   uint16_t code[TIDE_KERNEL_OPERANDS];
@@ -177,43 +177,6 @@ static bool is_shaped(const ltide_special *s, const call *c) {
   return true;
 }
 
-static ltide_special *find(lua_State *L, call *c) {
-  ltide_kernel *k = c->k;
-  for (ltide_special **p = &k->specials; *p; p = &(*p)->next) {
-    ltide_special *s = *p;
-    if (!is_for(s, c) || !is_shaped(s, c)) continue;
-    int top = lua_gettop(L);
-    if (!read_outers(L, c, s)) continue;
-    c->layout = tide_kernel_layout_of(c->grid, c->ndim, c->operand, c->args + s->passed);
-    if (s->layout != c->layout) {
-      lua_settop(L, top);
-      continue;
-    }
-    *p = s->next;
-    s->next = k->specials, k->specials = s;
-    return s;
-  }
-  return NULL;
-}
-
-/* The layout of what comes from outside is known only once something was compiled. */
-static ltide_special *find_or_make(lua_State *L, call *c, int grid, int last) {
-  int top = lua_gettop(L);
-  for (int tries = 0;; tries++) {
-    read_grid(L, c, grid);
-    read_args(L, c, grid + 1, last);
-    c->layout = tide_kernel_layout_of(c->grid, c->ndim, c->operand, c->args);
-    ltide_special *s = find(L, c);
-    if (s) return s;
-    if (tries == 3)
-      ltide_error(L, "StateError", "kernel: %s: what it reads from outside changes while it is compiled", c->k->name);
-    ltide_special_make(L, c->at, c->ndim, c->layout, c->first, c->operand, c->args);
-    c->S = ltide_enter(L);
-    c->k = ltide_check_kernel(L, c->at);
-    lua_settop(L, top);
-  }
-}
-
 /* The first one of out=, or NULL. */
 static tide_tensor *destination(lua_State *L, const call *c) {
   int top = lua_gettop(L);
@@ -226,13 +189,52 @@ static tide_tensor *destination(lua_State *L, const call *c) {
   return u ? u->t : NULL;
 }
 
-/* The device of the first tensor. */
-static int device_of(lua_State *L, const call *c, const ltide_special *s) {
-  for (int i = 0; i < c->args + s->passed; i++)
+/* The device of the first tensor among the first operands. */
+static int device_of(lua_State *L, const call *c, int operands) {
+  for (int i = 0; i < operands; i++)
     if (c->operand[i].tensor) return tide_tensor_device(c->operand[i].tensor);
   const tide_tensor *out = destination(L, c);
   if (out) return tide_tensor_device(out);
   return tide_is_available() ? tide_current_device() : TIDE_CPU;
+}
+
+static ltide_special *find(lua_State *L, call *c) {
+  ltide_kernel *k = c->k;
+  for (ltide_special **p = &k->specials; *p; p = &(*p)->next) {
+    ltide_special *s = *p;
+    if (!is_for(s, c) || !is_shaped(s, c)) continue;
+    int top = lua_gettop(L);
+    if (!read_outers(L, c, s)) continue;
+    c->layout = tide_kernel_layout_of(c->grid, c->ndim, c->operand, c->args + s->passed);
+    c->device = device_of(L, c, c->args + s->passed);
+    if (s->layout != c->layout || s->gpu != ltide_is_gpu(c->device)) {
+      lua_settop(L, top);
+      continue;
+    }
+    *p = s->next;
+    s->next = k->specials, k->specials = s;
+    return s;
+  }
+  return NULL;
+}
+
+/* The layout, and the device, of what comes from outside is known only once something was compiled. */
+static ltide_special *find_or_make(lua_State *L, call *c, int grid, int last) {
+  int top = lua_gettop(L);
+  for (int tries = 0;; tries++) {
+    read_grid(L, c, grid);
+    read_args(L, c, grid + 1, last);
+    c->layout = tide_kernel_layout_of(c->grid, c->ndim, c->operand, c->args);
+    c->device = device_of(L, c, c->args);
+    ltide_special *s = find(L, c);
+    if (s) return s;
+    if (tries == 3)
+      ltide_error(L, "StateError", "kernel: %s: what it reads from outside changes while it is compiled", c->k->name);
+    ltide_special_make(L, c->at, c->ndim, c->layout, c->device, c->first, c->operand, c->args);
+    c->S = ltide_enter(L);
+    c->k = ltide_check_kernel(L, c->at);
+    lua_settop(L, top);
+  }
 }
 
 /* {==== Results */
@@ -269,13 +271,8 @@ static bool push_destinations(lua_State *L, call *c, const ltide_special *s) {
   return direct;
 }
 
-/* Does each block write one result? Simulated devices run the text of the CPU. */
-static bool is_joined(lua_State *L, const call *c, const ltide_special *s, int device) {
-  const tide_device_props *props;
-  if (s->rounds == 1 || c->k->reduce < 0 || device == TIDE_CPU) return false;
-  ltide_try(L, tide_device_get_props(&props, device));
-  return !props->simulated;
-}
+/* Does each block write one result? */
+static bool is_joined(const call *c, const ltide_special *s) { return s->rounds > 1 && c->k->reduce >= 0 && s->gpu; }
 
 /* As many dims as the grid has, whose last one is as many blocks of threads as there are. */
 static void count_blocks(int64_t *size, const call *c, const ltide_special *s) {
@@ -288,13 +285,13 @@ static void count_blocks(int64_t *size, const call *c, const ltide_special *s) {
   size[c->ndim - 1] = blocks;
 }
 
-static void push_new(lua_State *L, call *c, const ltide_special *s, int device) {
+static void push_new(lua_State *L, call *c, const ltide_special *s) {
   tide_operand *to = c->operand + c->args + s->passed;
   int64_t blocks[TIDE_KERNEL_DIMS];
-  bool joined = is_joined(L, c, s, device);
+  bool joined = is_joined(c, s);
   if (joined) count_blocks(blocks, c, s);
   for (int i = 0; i < s->results; i++) {
-    const tide_options o = {s->dtype[i], device, false};
+    const tide_options o = {s->dtype[i], c->device, false};
     ltide_tensor *u = ltide_new_tensor(L, c->S);
     ltide_try(L, tide_empty(&u->t, joined ? blocks : c->grid, c->ndim, &o));
     to[i].tensor = u->t;
@@ -321,24 +318,24 @@ static void check_options(lua_State *L, const call *c, const ltide_special *s) {
 }
 
 /* Is the host to have its turn until the kernel is compiled? */
-static bool must_yield(lua_State *L, const call *c, const ltide_special *s, int device) {
+static bool must_yield(lua_State *L, const call *c, const ltide_special *s) {
   bool ready = true;
-  if (ltide_may_yield(L, c->S)) ltide_try(L, tide_kernel_ready(&ready, s->kernel, device));
+  if (ltide_may_yield(L, c->S)) ltide_try(L, tide_kernel_ready(&ready, s->kernel, c->device));
   return !ready;
 }
 
-static tide_status launch(const call *c, const ltide_special *s, int device) {
-  return tide_kernel_launch(s->kernel, c->grid, c->operand, c->args + s->passed + s->results, device);
+static tide_status launch(const call *c, const ltide_special *s) {
+  return tide_kernel_launch(s->kernel, c->grid, c->operand, c->args + s->passed + s->results, c->device);
 }
 
-static int run(lua_State *L, call *c, ltide_special *s, int device) {
+static int run(lua_State *L, call *c, ltide_special *s) {
   check_options(L, c, s);
-  s->ran = true, s->device = device;
-  if (!s->results) return ltide_done(L, launch(c, s, device));
+  s->ran = true, s->device = c->device;
+  if (!s->results) return ltide_done(L, launch(c, s));
   luaL_checkstack(L, s->results + LUA_MINSTACK, "kernel");
   bool out = has_out(L, c), direct = out && push_destinations(L, c, s);
-  if (!direct) push_new(L, c, s, device);
-  ltide_try(L, launch(c, s, device));
+  if (!direct) push_new(L, c, s);
+  ltide_try(L, launch(c, s));
   int n = s->results;
   if (c->k->reduce >= 0) reduce_results(L, c, s);
   if (out && !direct) return ltide_deliver(L, c->S, c->opts, n);
@@ -354,8 +351,7 @@ static int lkernel_call(lua_State *L) {
   if (!c.k) return ltide_arg_error(L, 1, "k", "a kernel of tide.kernel");
   luaL_checkstack(L, LUA_MINSTACK, "kernel");
   ltide_special *s = find_or_make(L, &c, 2, top);
-  int device = device_of(L, &c, s);
-  if (!must_yield(L, &c, s, device)) return run(L, &c, s, device);
+  if (!must_yield(L, &c, s)) return run(L, &c, s);
   lua_settop(L, top);
   return ltide_yield_again(L, lkernel_call);
 }
@@ -384,11 +380,11 @@ static void bound_release(void *object) {
   b->packed = NULL;
 }
 
-static void pack(lua_State *L, bound *b, const call *c, ltide_special *s, int device) {
-  s->ran = true, s->device = device;
+static void pack(lua_State *L, bound *b, const call *c, ltide_special *s) {
+  s->ran = true, s->device = c->device;
   bound_release(b);
   b->body = c->k->body, b->special = s->number, b->args = c->args, b->has_outers = s->outers > 0;
-  ltide_try(L, tide_kernel_bind(&b->packed, s->kernel, c->grid, c->operand, c->args + s->passed, device));
+  ltide_try(L, tide_kernel_bind(&b->packed, s->kernel, c->grid, c->operand, c->args + s->passed, c->device));
 }
 
 /* As k(grid, ...), and packs what the next call needs. The bound kernel is at 1. */
@@ -400,11 +396,10 @@ static int call_and_pack(lua_State *L, bound *b) {
   for (int i = 0; i <= b->listed; i++) lua_rawgeti(L, 3, i + 1);
   lua_remove(L, 3);
   ltide_special *s = find_or_make(L, &c, 3, lua_gettop(L));
-  int device = device_of(L, &c, s);
-  if (must_yield(L, &c, s, device)) return -1;
-  if (s->results) return run(L, &c, s, device);
+  if (must_yield(L, &c, s)) return -1;
+  if (s->results) return run(L, &c, s);
   check_options(L, &c, s);
-  pack(L, b, &c, s, device);
+  pack(L, b, &c, s);
   return ltide_done(L, tide_kernel_bound_launch(b->packed));
 }
 
@@ -492,11 +487,10 @@ static int lkernel_on(lua_State *L) {
   lua_setiuservalue(L, -2, 2);
   call c = {.S = ltide_enter(L), .at = 1, .k = k};
   ltide_special *s = find_or_make(L, &c, 2, top);
-  int device = device_of(L, &c, s);
-  if (must_yield(L, &c, s, device)) return lua_settop(L, top), ltide_yield_again(L, lkernel_on);
+  if (must_yield(L, &c, s)) return lua_settop(L, top), ltide_yield_again(L, lkernel_on);
   check_options(L, &c, s);
   b->args = c.args;
-  if (!s->results) pack(L, b, &c, s, device);
+  if (!s->results) pack(L, b, &c, s);
   lua_settop(L, top + 1);
   return 1;
 }

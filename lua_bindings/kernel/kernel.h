@@ -40,6 +40,7 @@ typedef struct ltide_special {
   int number; /* in the kernel's lists, from 1 */
   tide_kernel_layout layout;
   int ndim, args, outers, passed, results; /* passed: of the outers, those that are operands */
+  bool gpu;                                /* its text is for GPUs; if not, for the CPU and simulated devices */
   uint16_t *code;                          /* of the arguments, as is the next */
   ltide_shape *shape;
   ltide_outer *outer;
@@ -74,9 +75,11 @@ int ltide_like(const tide_operand *args, int i);
 static inline bool ltide_is_packed(const tide_tensor *x, int64_t row) {
   return tide_tensor_is_contiguous(x) && tide_tensor_size(x)[tide_tensor_ndim(x) - 1] == row;
 }
+/* Is it a GPU, and no simulated one? */
+bool ltide_is_gpu(int device);
 /* Makes what this call needs, by kernel/kernel.lua: of the kernel at `at`, for the n arguments from `first` on. */
-void ltide_special_make(lua_State *L, int at, int ndim, tide_kernel_layout layout, int first, const tide_operand *args,
-                        int n);
+void ltide_special_make(lua_State *L, int at, int ndim, tide_kernel_layout layout, int device, int first,
+                        const tide_operand *args, int n);
 extern const luaL_Reg ltide_kernel_script[];
 /* source_text.c */
 extern const luaL_Reg ltide_kernel_texts[];

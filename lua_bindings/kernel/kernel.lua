@@ -153,16 +153,16 @@ end
 -- What a script that may not run machine code makes is as large at most as a compiler is done with soon.
 local most_text = 262144
 
--- The texts of a typed tree and its code for the interpreter, with what a launch has to know of them.
-local function emit(self, typed, opts)
+-- The text of a typed tree, for the CPU with its code for the interpreter, and what a launch has to know of it.
+local function emit(self, typed, opts, gpu)
   if self.reduce and typed.results == 0 then
     fail("ValueError", "kernel: " .. self.name .. ": reduce: got a function that returns nothing, expected one that returns what is reduced")
   end
-  local made = cxx.write(typed, opts)
-  if opts.clear and (#made.device > most_text or #made.host > most_text) then
-    fail("ValueError", self.name .. ": the kernel is too long, got " .. #made.host .. " bytes of C++, expected at most " .. most_text)
+  local made = cxx.write(typed, opts, gpu)
+  if opts.clear and #made.text > most_text then
+    fail("ValueError", self.name .. ": the kernel is too long, got " .. #made.text .. " bytes of C++, expected at most " .. most_text)
   end
-  made.code, made.turns, made.lines = code.write(typed, opts), typed.barriers, lines_of(typed)
+  made.code, made.turns, made.lines = not gpu and code.write(typed, opts) or nil, typed.barriers, lines_of(typed)
   made.unordered = typed.atomics and is_unordered(typed)
   return made
 end
@@ -193,8 +193,8 @@ local function shapes_of(typed, signature)
   end
 end
 
--- One form of a kernel, as kernel_add takes it: for grids of ndim sizes, a layout and the kinds of the arguments.
-local function compile(self, source, ndim, layout, signature)
+-- One form of a kernel, as kernel_add takes it: for grids of ndim sizes, a layout, GPUs or the CPU, and the kinds of the arguments.
+local function compile(self, source, ndim, layout, gpu, signature)
   local trusted, small = runs_native(), layout > 0
   local opts = { check = self.check ~= false or not trusted, clear = not trusted, small = small, unit = layout == 2 or layout == 4, many = layout > 2,
     block = default_block(self, ndim), plain = true, reduce = self.reduce }
@@ -204,8 +204,8 @@ local function compile(self, source, ndim, layout, signature)
   if refusal then fail("ValueError", refusal) end -- ours, which say more, went first
   local typed = tidy.tree(tree)
   shapes_of(typed, signature)
-  local made = emit(self, typed, opts)
-  made.typed, made.opts, made.source, made.ndim, made.layout = typed, opts, source.chunk, ndim, layout
+  local made = emit(self, typed, opts, gpu)
+  made.typed, made.opts, made.source, made.ndim, made.layout, made.gpu = typed, opts, source.chunk, ndim, layout, gpu
   made.signature, made.args, made.operands, made.results = signature, #signature, typed.operands, typed.results
   made.outers, made.places = outers_of(typed, #signature)
   return made
@@ -224,11 +224,11 @@ local function warn_of_nothing(self, made)
 end
 
 -- A call needs what is not there: kinds of its arguments, in `signature`.
-function M.special(k, self, ndim, layout, signature)
-  local made = compile(self, self.source, ndim, layout, signature)
+function M.special(k, self, ndim, layout, gpu, signature)
+  local made = compile(self, self.source, ndim, layout, gpu, signature)
   warn_of_nothing(self, made)
   local number = kernel_add(k, made)
-  self.made[#self.made + 1] = { number = number, ndim = ndim, layout = layout, signature = signature }
+  self.made[#self.made + 1] = { number = number, ndim = ndim, layout = layout, gpu = gpu, signature = signature }
   self.last = made
 end
 
@@ -239,7 +239,8 @@ local function begin(k, self, list)
     fail("ValueError", "kernel: types: got " .. #kinds .. " for a function of " .. #self.source.syntax.fn.params
       .. " parameters, expected one for each behind the place, which is one to three of them")
   end
-  M.special(k, self, ndim, 2, kinds)
+  local _, gpu = default_device()
+  M.special(k, self, ndim, 2, gpu, kinds)
   specials_ready(k)
 end
 
@@ -277,13 +278,13 @@ function M.replace(k, self, fn)
   local source, made = read_body(fn), {}
   for i = 1, #self.made do
     local old = self.made[i]
-    made[i] = compile(self, source, old.ndim, old.layout, old.signature)
+    made[i] = compile(self, source, old.ndim, old.layout, old.gpu, old.signature)
   end
   kernel_drop(k)
   self.source, self.made = source, {}
   for i = 1, #made do
     local new = made[i]
-    self.made[i] = { number = kernel_add(k, new), ndim = new.ndim, layout = new.layout, signature = new.signature }
+    self.made[i] = { number = kernel_add(k, new), ndim = new.ndim, layout = new.layout, gpu = new.gpu, signature = new.signature }
     self.last = new
   end
   return k
@@ -295,5 +296,5 @@ function M.text_of(k, self, device)
   local opts = { check = last.opts.check, clear = last.opts.clear, small = last.opts.small, unit = last.opts.unit, many = last.opts.many, block = last.opts.block, reduce = last.opts.reduce }
   if device == nil then device = default_device() < 0 and "cpu" or "cuda" end
   if device ~= "cpu" and device ~= "cuda" then refuse(device, "device", "'cuda' or 'cpu'") end
-  return cxx.write(last.typed, opts)[device == "cpu" and "host" or "device"]
+  return cxx.write(last.typed, opts, device == "cuda").text
 end

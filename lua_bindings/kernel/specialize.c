@@ -157,20 +157,21 @@ static int script_kernel_add(lua_State *L) {
   luaL_checkstack(L, LUA_MINSTACK, "kernel");
   int n = read_operands(L, D, operand);
   tide_kernel_text t = {.struct_size = sizeof t, .name = k->name, .operands = operand, .operands_count = n};
-  t.device = text_of(L, D, "device"), t.host = text_of(L, D, "host"), t.source = text_of(L, D, "source");
-  t.code = text_of(L, D, "code");
+  const bool gpu = integer_of(L, D, "gpu");
+  *(gpu ? &t.device : &t.host) = text_of(L, D, "text");
+  t.source = text_of(L, D, "source"), t.code = text_of(L, D, "code");
   t.turns = integer_of(L, D, "turns"), t.layout = (tide_kernel_layout)integer_of(L, D, "layout"),
   t.waits = integer_of(L, D, "waits");
   t.unordered = integer_of(L, D, "unordered"), t.ndim = integer_of(L, D, "ndim");
   t.rounds = integer_of(L, D, "rounds");
-  read_block(L, D, "block", t.block), read_block(L, D, "host_block", t.host_block);
+  read_block(L, D, "block", gpu ? t.block : t.host_block);
   t.lines_count = integer_of(L, D, "lines"), t.lines = read_lines(L, D, t.lines_count);
   lua_getiuservalue(L, 1, 2);
   int lists = lua_gettop(L), number = (int)lua_rawlen(L, lists) + 1;
   ltide_rawfield(L, D, "places");
   lua_rawseti(L, lists, number);
   ltide_special *s = new_special(L, integer_of(L, D, "args"), integer_of(L, D, "outers"));
-  s->rounds = t.rounds;
+  s->rounds = t.rounds, s->gpu = gpu;
   memcpy(s->block, t.block, sizeof s->block);
   s->number = number, s->layout = t.layout, s->ndim = t.ndim, s->results = integer_of(L, D, "results");
   for (int i = 0; i < s->args; i++) s->code[i] = code_of(&operand[i]);
@@ -214,17 +215,23 @@ static void push_kind(lua_State *L, int arg, const tide_operand *args, int i) {
   lua_setfield(L, -2, "kind");
 }
 
-void ltide_special_make(lua_State *L, int at, int ndim, tide_kernel_layout layout, int first, const tide_operand *args,
-                        int n) {
+bool ltide_is_gpu(int device) {
+  const tide_device_props *props;
+  return device != TIDE_CPU && tide_device_get_props(&props, device) == TIDE_OK && !props->simulated;
+}
+
+void ltide_special_make(lua_State *L, int at, int ndim, tide_kernel_layout layout, int device, int first,
+                        const tide_operand *args, int n) {
   luaL_checkstack(L, LUA_MINSTACK, "kernel");
   ltide_script_push(L, "kernel/kernel.special");
   lua_pushvalue(L, at);
   lua_getiuservalue(L, at, 1);
   lua_pushinteger(L, ndim);
   lua_pushinteger(L, layout);
+  lua_pushboolean(L, ltide_is_gpu(device));
   lua_createtable(L, n, 0);
   for (int i = 0; i < n; i++) push_kind(L, first + i, args, i), lua_rawseti(L, -2, i + 1);
-  lua_call(L, 5, 0);
+  lua_call(L, 6, 0);
   ltide_enter(L);
 }
 
@@ -262,7 +269,7 @@ static int default_device(void) { return tide_is_available() ? tide_current_devi
 bool ltide_specials_ready(lua_State *L, const ltide_kernel *k, bool wait) {
   bool all = true, ready = true;
   for (const ltide_special *s = k->specials; s; s = s->next) {
-    int device = s->ran ? s->device : default_device();
+    int device = s->ran ? s->device : s->gpu == ltide_is_gpu(default_device()) ? default_device() : TIDE_CPU;
     ltide_try(L, wait ? tide_kernel_wait(s->kernel, device) : tide_kernel_ready(&ready, s->kernel, device));
     all = all && ready;
   }
@@ -304,7 +311,11 @@ static int script_reduction_of(lua_State *L) {
 /* runs_native(): may the script run what nothing tests? */
 static int script_runs_native(lua_State *L) { return ltide_give_boolean(L, ltide_granted(L, TIDE_LUA_NATIVE)); }
 
-static int script_default_device(lua_State *L) { return ltide_give_integer(L, default_device()); }
+/* default_device(): its number, and whether it is a GPU. */
+static int script_default_device(lua_State *L) {
+  lua_pushinteger(L, default_device());
+  return lua_pushboolean(L, ltide_is_gpu(default_device())), 2;
+}
 
 /* few_blocks(ndim): up to how many blocks a launch for such a grid is a small one. */
 static int script_few_blocks(lua_State *L) {

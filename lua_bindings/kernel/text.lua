@@ -343,7 +343,7 @@ local function turns_text(typed, opts)
     .. "for (long long b = begin; b < end; b++) {\nblockIdx = {(unsigned)b, 0, 0};\n"
     .. "if (int rc = tide_hook->block(tide_hook->self, " .. w.threads .. ", tide_thread, packed)) return rc;\n}\nreturn 0;\n}\n"
     .. "TIDE_KERNEL(tide_loop)\n")
-  return finish(w, typed, opts, true)
+  return finish(w, typed, opts, true), w
 end
 
 -- ---- a run of places on the CPU ----
@@ -435,21 +435,14 @@ local function host_text(typed, opts)
     put(w, "tide_run(s" .. passed .. ", from, upto, 0" .. passes)
   end
   put(w, "}\n" .. ends .. "return 0;\n}\nTIDE_KERNEL(tide_loop)\n")
-  return finish(w, typed, opts, true), run
+  return finish(w, typed, opts, true), w
 end
 
 -- M.write(typed, opts): opts.plain leaves out from which lines of the script it comes, so that a kernel that has moved is
--- the same text; opts.reduce: how its results are joined. It gives {device =, host =, block =, host_block =,
--- waits =, rounds =}; waits: the text for a GPU waits itself for the kernel before it, so that it may be launched
+-- the same text; opts.reduce: how its results are joined. It gives {text =, block =, waits =, rounds =}, of a GPU or of the CPU; waits: the text for a GPU waits itself for the kernel before it, so that it may be launched
 -- while that one ends; rounds: how many places a thread of it does; where results are reduced it writes one for each block.
-function M.write(typed, opts)
-  local result = { waits = true }
-  local device, w = device_text(typed, opts)
-  result.device, result.block, result.rounds = device, w.block, w.rounds or 1
-  if typed.barriers then
-    result.host, result.host_block = turns_text(typed, opts), w.block
-  else
-    result.host, result.host_block = host_text(typed, opts)
-  end
-  return result
+function M.write(typed, opts, gpu)
+  local write = gpu and device_text or typed.barriers and turns_text or host_text
+  local text, w = write(typed, opts)
+  return { text = text, block = w.block, waits = true, rounds = w.rounds or 1 }
 end

@@ -6,7 +6,7 @@
 local budget = {
   ["core"] = 200,
   ["core/backend"] = 1150,
-  ["core/backend/cpu"] = 18250,
+  ["core/backend/cpu"] = 18270,
   ["core/backend/cuda"] = 5350,
   ["core/backend/sim"] = 3500,
   ["core/base"] = 4300,
@@ -33,13 +33,13 @@ local budget = {
   ["lua_bindings/fuse"] = 400,
   ["lua_bindings/help"] = 850,
   ["lua_bindings/host"] = 3000,
-  ["lua_bindings/kernel"] = 11350,
+  ["lua_bindings/kernel"] = 11370,
   ["lua_bindings/plot"] = 1200,
   ["lua_bindings/quota"] = 2150,
   ["lua_bindings/runner"] = 3650,
   ["lua_bindings/tensor"] = 8500,
 }
-local whole = 136480
+local whole = 136520
 
 -- A folder directly under core, core/backend, kernels or lua_bindings is a room; the files directly in these four are one too.
 local function room_of(path)

@@ -45,7 +45,7 @@ typedef enum tide_kernel_layout {
 typedef struct tide_kernel_text {
   size_t struct_size; /* sizeof(tide_kernel_text) */
   const char *name;   /* in messages: "wave" */
-  const char *device; /* CUDA C that defines tide_kernel */
+  const char *device; /* CUDA C that defines tide_kernel; this or the next may be NULL, which cannot run there then */
   const char *host; /* C++ behind what jit/ puts before every kernel of the CPU; it ends with TIDE_KERNEL(tide_loop) */
   const char *code; /* for the host's interpreter, which runs it where no compiler is or none has finished; NULL: there
                        a launch waits. As host, in the blocks and slots of it (lua_bindings/kernel/code.lua) */

@@ -15,11 +15,12 @@
 
 static tide_status check_text(const tide_kernel_text *t) {
   if (t) TIDE_TRY(tide__struct_check("kernel", t->struct_size, sizeof *t));
-  bool good = t && t->name && (unsigned)t->layout <= TIDE_KERNEL_MANY_UNIT && t->device && t->host && t->ndim >= 1 &&
+  bool good = t && t->name && (unsigned)t->layout <= TIDE_KERNEL_MANY_UNIT && (t->device || t->host) && t->ndim >= 1 &&
               t->ndim <= TIDE_KERNEL_DIMS && t->operands_count >= 0 && t->operands_count <= TIDE_KERNEL_OPERANDS &&
               (!t->operands_count || t->operands) && t->lines_count >= 0 &&
               (!t->lines_count || (t->source && t->lines));
-  for (int d = 0; good && d < t->ndim; d++) good = t->block[d] > 0 && t->host_block[d] > 0;
+  for (int d = 0; good && d < t->ndim; d++)
+    good = (!t->device || t->block[d] > 0) && (!t->host || t->host_block[d] > 0);
   for (int i = 0; good && i < t->operands_count; i++)
     good =
         t->operands[i].kind != TIDE_KERNEL_TENSOR || (t->operands[i].ndim >= 0 && t->operands[i].ndim <= TIDE_MAX_DIMS);
@@ -67,9 +68,9 @@ static tide_status fill(tide_kernel *p, const tide_kernel_text *t) {
   p->rounds = t->rounds > 1 ? t->rounds : 1;
   p->turns = t->turns, p->waits = t->waits, p->unordered = t->unordered, p->ndim = t->ndim;
   memcpy(p->block, t->block, sizeof p->block), memcpy(p->host_block, t->host_block, sizeof p->host_block);
-  p->device = strdup(t->device), p->host = strdup(t->host);
-  if (!p->device || !p->host || (t->code && !(p->code = strdup(t->code))) || !copy_operands(p, t))
-    return tide__fail(TIDE_MEMORY, "%s: no host memory", p->what);
+  bool copied = (!t->device || (p->device = strdup(t->device))) && (!t->host || (p->host = strdup(t->host))) &&
+                (!t->code || (p->code = strdup(t->code)));
+  if (!copied || !copy_operands(p, t)) return tide__fail(TIDE_MEMORY, "%s: no host memory", p->what);
   TIDE_TRY(lay_out(p, t));
   p->template = calloc((size_t)p->slots, sizeof *p->template);
   if (!p->template) return tide__fail(TIDE_MEMORY, "%s: no host memory", p->what);
@@ -120,6 +121,8 @@ static const char *const host_options[] = {"-fno-wrapv"};
 
 /* *out is NULL where it is being compiled elsewhere. */
 static tide_status compile(tide__function *out, const tide_kernel *p, const tide_compiler *c, int device) {
+  if (!(c->host ? p->host : p->device))
+    return tide__fail(TIDE_ARGUMENT, "%s: got no text for %s", p->what, tide__device_text(device));
   TIDE_FREED char *source = source_of(p, c);
   if (!source) return TIDE_MEMORY;
   const tide__jit_request r = {.what = p->what,
