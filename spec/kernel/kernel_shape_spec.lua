@@ -144,3 +144,50 @@ describe("a kernel's powers and directions", function()
     assert.is_true(((u:cpu():double() - want):abs() / want:abs()):max():item() < 4 * 2.0 ^ -23)
   end)
 end)
+
+describe("kernels on the CPU and on a device", function()
+  D.watch(before_each, after_each)
+
+  -- Each place gives what k does there to `from` of its own.
+  local function in_turn(k, from, want)
+    for _, device in ipairs { "cpu", D.dev, "cpu", D.dev } do
+      local x = tide.full({ 4 }, from, { device = device, dtype = tide.float32 })
+      k(4, x)
+      k:wait()
+      k(4, x)
+      D.eq(want, x)
+    end
+  end
+
+  it("have a text for each, whatever was called first", function()
+    local k = tide.kernel("function(i, x) x[i] = 2 * x[i] + i end", { types = { "float32", 1 } })
+    in_turn(k, 1, { 7, 10, 13, 16 })
+    k:replace "function(i, x) x[i] = x[i] - i end"
+    in_turn(k, 1, { -1, -3, -5, -7 })
+    assert.is_truthy(k:ready())
+  end)
+
+  it("run where a tensor from outside lies, if they are given none", function()
+    local held = tide.zeros(4, { device = D.dev })
+    local k = tide.kernel(function(i) held[i] = held[i] + i end)
+    k(4)
+    D.eq({ 1, 2, 3, 4 }, held)
+    held = tide.zeros(4)
+    k(4)
+    D.eq({ 1, 2, 3, 4 }, held)
+    held = tide.zeros(4, { device = D.dev })
+    local bound = k:on(4)
+    bound()
+    bound()
+    D.eq({ 2, 4, 6, 8 }, held)
+  end)
+
+  it("give results where out= lies", function()
+    local k = tide.kernel(function(i) return i * 0.5 end)
+    for _, device in ipairs { D.dev, "cpu", D.dev } do
+      local out = tide.zeros(4, { device = device })
+      k(4, { out = out })
+      D.eq({ 0.5, 1, 1.5, 2 }, out)
+    end
+  end)
+end)
