@@ -293,9 +293,9 @@ static void commit(tide__recording *rec, const replacement *r) {
     tide_storage *old = in->storage, *s = r->storage[i];
     char *from = in->at;
     in->at = r->at[i];
-    if (s == old) continue;
-    if (tide__sync_watched())
+    if (tide__sync_watched() && (s != old || in->at != from)) /* another part of one storage, too */
       TIDE_OBSERVE(rebound, rec->capture, i + 1, old, s, (in->at - (char *)s->ptr) - (from - (char *)old->ptr));
+    if (s == old) continue;
     tide__storage_bind(s);
     in->storage = s;
     rec->external |= s->external;

@@ -555,6 +555,29 @@ describe("graph:bind", function()
     assert.same({ true, false, false, true }, { old, new, back, gone })
   end)
 
+  it("tells the sanitizer which bytes of its storage the new tensor has", function()
+    local s, other = cuda.Stream(), cuda.Stream()
+    local was = cuda.sanitizer.is_enabled()
+    for _, fn in ipairs { function(a) return a + 1 end, function(a) return a:mul_(2) end } do
+      local a, b = tide.zeros({ 3000 }, dev), tide.zeros({ 3000 }, dev)
+      local function part(of, k) return of:narrow(1, 1000 * k - 999, 1000) end
+      cuda.synchronize()
+      cuda.sanitizer.enable { action = "error" }
+      local g = graph_of(fn, part(a, 2))
+      for _, to in ipairs { { a, 2 }, { a, 3 }, { b, 3 }, { b, 1 }, { a, 1 }, { b, 2 } } do
+        g:bind { x = part(to[1], to[2]) }
+        for k = 1, 3 do
+          cuda.synchronize()
+          cuda.stream(s, function() g:replay() end)
+          local ok = pcall(cuda.stream, other, function() part(to[1], k):fill_(7) end)
+          assert.are.equal(k ~= to[2], ok, ("part %d, bound to part %d"):format(k, to[2]))
+        end
+      end
+      cuda.synchronize()
+      if not was then cuda.sanitizer.disable() end
+    end
+  end)
+
   it("ends with an empty table after a reset", function()
     local x = tide.full({ 4 }, 1.0, dev)
     local g = graph_of(function(a) return a + 1 end, x)
