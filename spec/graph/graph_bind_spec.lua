@@ -147,6 +147,27 @@ describe("graph:bind", function()
     end
   end)
 
+  it("keeps memory that the work uses beside an input, when nobody else has it any more", function()
+    for _, around in ipairs { { 1, 4 }, { 13, 4 }, { 1, 8 } } do
+      local y, z
+      local function make()
+        local big = tide.arange(1, 17, 1, { dtype = "float32", device = "cuda" })
+        local x, other = big:narrow(1, 9, 4), big:narrow(1, around[1], around[2])
+        local g = capture(function() y, z = x * 2, other * 3 end, { inputs = { x = x } })
+        g:bind { x = tide.full({ 4 }, 7, { dtype = "float32", device = "cuda" }) }
+        return g
+      end
+      local g = make()
+      settle()
+      local others = {} -- they would get its memory
+      for i = 1, 8 do others[i] = tide.full({ 16 }, -1, { dtype = "float32", device = "cuda" }) end
+      g:replay()
+      D.eq({ 14, 14, 14, 14 }, y)
+      D.eq(tide.arange(around[1], around[1] + around[2]):to("float32") * 3, z:cpu())
+      for _, x in ipairs(others) do assert.are.equal(-1, x:max():item()) end
+    end
+  end)
+
   it("takes strided inputs, and addresses that are less aligned", function()
     local base = tide.arange(0, 200, 1, { dtype = "float32", device = "cuda" })
     local x, y = base:view { 10, 20 }:t(), nil
