@@ -248,6 +248,8 @@ int main(int argc, char **argv) {
     run(first, mixed, "sizes, streams and pools");
     run(second, mixed, "sizes, streams and pools");
     run(trusted, leaves, "a host's state leaves");
+    run(second, mixed, "sizes, streams and pools after the host's"); /* no other script had them in between */
+    run(trusted, leaves, "a host's state leaves");
   }
   lua_State *raws = state_with(false, TIDE_LUA_POINTERS);
   run(first, leaves, "a script leaves");

@@ -178,6 +178,42 @@ static void running_out(void) {
   tide_shutdown();
 }
 
+/* Of one function with several users, and of several functions with one user, each goes alone: observers of a failure,
+ * and hooks that free memory. */
+static void add_one(void *user, const tide_memory_oom *oom) { (void)oom, *(int *)user += 1; }
+static void add_ten(void *user, const tide_memory_oom *oom) { (void)oom, *(int *)user += 10; }
+static int free_one(void *user, int device, size_t bytes) { return (void)device, (void)bytes, *(int *)user += 100, 0; }
+static int free_ten(void *user, int device, size_t bytes) { return (void)device, (void)bytes, *(int *)user += 1000, 0; }
+
+static void observers_apart(void) {
+  static const tide_oom_fn observes[] = {add_one, add_ten};
+  static const tide_reclaim_fn frees[] = {free_one, free_ten};
+  static const int by[] = {101, 1010};
+  enum { FNS = 2, USERS = 3, ALL = FNS * USERS };
+  tide_options options = {TIDE_UINT8, 0, false};
+  int64_t n = 1 << 30;
+  for (int gone = 0; gone < ALL; gone++) {
+    int sums[USERS] = {0};
+    start(1);
+    for (int i = 0; i < ALL; i++) {
+      OK(tide_memory_on_oom_add(observes[i % FNS], &sums[i / FNS]));
+      OK(tide_reclaim_add(frees[i % FNS], &sums[i / FNS]));
+    }
+    tide_memory_on_oom_remove(observes[gone % FNS], &sums[gone / FNS]);
+    tide_reclaim_remove(frees[gone % FNS], &sums[gone / FNS]);
+    tide_tensor *x = NULL;
+    CHECK(tide_empty(&x, &n, 1, &options) == TIDE_MEMORY);
+    for (int u = 0; u < USERS; u++) CHECK(sums[u] == by[0] + by[1] - (u == gone / FNS ? by[gone % FNS] : 0));
+    for (int i = 0; i < ALL; i++) {
+      tide_memory_on_oom_remove(observes[i % FNS], &sums[i / FNS]);
+      tide_reclaim_remove(frees[i % FNS], &sums[i / FNS]);
+    }
+    int before = sums[0] + sums[1] + sums[2];
+    CHECK(tide_empty(&x, &n, 1, &options) == TIDE_MEMORY && sums[0] + sums[1] + sums[2] == before);
+    tide_shutdown();
+  }
+}
+
 /* Threads allocate under allocation scopes and lines of their own while the history runs and snapshots are taken. */
 static void *work(void *arg) {
   tide_allocation_scope *t = NULL;
@@ -219,6 +255,7 @@ int main(void) {
   snapshots();
   ring();
   running_out();
+  observers_apart();
   threads();
   printf("history_test: %s\n", failures ? "failed" : "passed");
   return failures != 0;
