@@ -228,6 +228,12 @@ describe("events", function()
       cuda._sleep(20000000)
       assert.is_true(inside:time().real > 0.002)
     end)
+    for _ = 1, 5 do -- begun behind work of a stream that is not waited for otherwise
+      cuda.stream(s, function() cuda._sleep(50000000) end)
+      local late = cuda.stream(s, cuda.Timer)
+      assert.are.equal("float", math.type(late:time().real))
+      assert.is_true(s:query())
+    end
     if D.devices > 1 then
       local there = cuda.device(1, cuda.Timer)
       assert.is_true(there:time().real >= 0) -- on the device where it was started

@@ -97,6 +97,34 @@ describe("profiler.trace", function()
     assert.are.equal("b", T.find(t.ranges, "^long$")[1].ph)
   end)
 
+  it("shows ranges that end out of order as pieces that nest, each of its own time", function()
+    local x = D.tensor { 1., 2. }
+    local t = trace(function()
+      local list = {}
+      for i, name in ipairs { "lower", "middle", "upper" } do
+        list[i] = coroutine.wrap(function()
+          local range = nvtx.range(name)
+          coroutine.yield()
+          range:close()
+        end)
+        list[i]()
+        x:exp()
+      end
+      for _, i in ipairs { 2, 1, 3 } do
+        list[i]()
+        x:exp()
+      end
+    end) -- T.read has compared what nests
+    for name, count in pairs { lower = 1, middle = 1, upper = 3 } do
+      local pieces = T.find(t.ranges, "^" .. name .. "$")
+      assert.are.equal(count, #pieces, name)
+      table.sort(pieces, function(a, b) return a.ts < b.ts end)
+      for i = 2, count do
+        assert.is_true(pieces[i].ts >= pieces[i - 1].ts + pieces[i - 1].dur - 0.001, name .. " " .. i)
+      end
+    end
+  end)
+
   it("keeps any text readable", function()
     local odd = '"quotes" \\ \n\t\1 \xff\xc0\xaf\xed\xa0\x80 <b> ünïcödé \u{1F600}'
     local t = trace(function() nvtx.range(odd, function() end) end)

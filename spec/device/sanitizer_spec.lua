@@ -232,6 +232,33 @@ describe("a race", function()
     end))
   end)
 
+  it("leaves every generator of a graph where it was, however many draws it has of each", function()
+    local x, g, own = tide.zeros(100, on), cuda.CUDAGraph(), {}
+    cuda.synchronize()
+    sanitizer.enable()
+    for i = 1, 3 do own[i] = tide.Generator("cuda"):manual_seed(i) end
+    cuda.graph(g, function()
+      for i, generator in ipairs(own) do
+        for _ = 1, i do x:normal_(0, 1, { generator = generator }) end
+      end
+    end)
+    local function offsets()
+      local list = {}
+      for i, generator in ipairs(own) do list[i] = generator:get_offset() end
+      return list
+    end
+    local function replay() g:replay() end
+    cuda.stream(s, replay) -- a replay elsewhere would wait for this one's stream
+    cuda.synchronize()
+    local before = offsets()
+    x:fill_(1)
+    D.raises("StateError", cuda.stream, s, replay)
+    assert.are.same(before, offsets())
+    cuda.synchronize()
+    replay()
+    for i, offset in ipairs(offsets()) do assert.are.equal(before[i] + 4 * i, offset) end
+  end)
+
   it("is a warning, once for each pair of lines, and counted, if that is asked for", function()
     local _, err = D.simulate(1, [[
       local tide = require "tide"

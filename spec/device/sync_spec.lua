@@ -246,6 +246,26 @@ describe("values that are still on their way", function()
     assert.are.equal(1, back[2]:item())
   end)
 
+  it("are not there after a wait for what a stream had done before it waited for the copy", function()
+    cuda.set_sync_debug_mode "error"
+    for _, wait in ipairs {
+      function(early) early:synchronize() end, function(early) repeat until early:query() end,
+    } do
+      local s, early = cuda.Stream(), nil
+      cuda.stream(s, function()
+        tide.ones(4, { device = "cuda" }):add_(1)
+        early = s:record_event()
+        tide.ones(4, { device = "cuda" }):add_(1)
+      end)
+      local back = fetch()
+      s:wait_stream(cuda.current_stream())
+      wait(early)
+      D.raises("StateError", function() return back[2]:item() end)
+      s:record_event():synchronize()
+      assert.are.equal(1, back[2]:item())
+    end
+  end)
+
   it("bring a warning in warn mode", function()
     if D.tsan then return pending "not under the thread sanitizer" end -- the early read is a race, as it says
     local list, text = warnings [[
