@@ -156,6 +156,14 @@ describe("compose: products and statistics", function()
     D.eq((centred:matmul(centred:t()) / 69):tolist(), rows:cov(), 1e-12)
     D.eq(rows:repeat_interleave(observed, 2):cov():tolist(), rows:cov { fweights = observed }, 1e-12)
     D.eq(1.5833334, D.tensor { 1., 2., 4. }:cov { fweights = D.tensor { 1, 2, 1 } }, 1e-6)
+    -- A row that was observed n times is n rows, each with its weight.
+    local weights = tide.rand(70, { dtype = "float64", device = D.dev }) + 0.1
+    for _, correction in ipairs { 0, 1, 2 } do
+      for _, counts in ipairs { observed, observed * 3 + 1 } do
+        D.eq(rows:repeat_interleave(counts, 2):cov({ aweights = weights:repeat_interleave(counts), correction = correction }):tolist(),
+          rows:cov { fweights = counts, aweights = weights, correction = correction }, 1e-12)
+      end
+    end
     D.eq(1.5, D.tensor { 1., 2., 4. }:cov { fweights = D.tensor { 1, 2, 1 }, aweights = D.tensor { .5, 1., 1. } }, 0.2)
     D.eq({ { 1, -1 }, { -1, 1 } }, tide.corrcoef(D.tensor { { 1., 2., 3. }, { 6., 4., 2. } }), 1e-6)
     same(nan, tide.corrcoef(D.tensor { 1., 1. }))

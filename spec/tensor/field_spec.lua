@@ -408,6 +408,14 @@ describe("tide.interpolate", function()
     local y = tide.interpolate(x, { scale_factor = { 1.5, 1.5 }, mode = "bicubic" })
     assert.are.same({ 1, 2, 7, 9 }, y:size())
     D.eq(resized(x, { 7, 9 }, "cubic", false, 1.5), y:reshape(2, -1), 2e-5)
+    -- The factor says which elements there are, not the sizes that it leads to, which may be the same. Lines are copied then.
+    for _, factor in ipairs { 1.05, 1.1, 1.15, 1.19, 1.3, 0.9, 1 } do
+      local size = { math.floor(5 * factor), math.floor(6 * factor) }
+      for _, mode in ipairs { "nearest", "nearest-exact", "cubic" } do
+        y = tide.interpolate(x, { scale_factor = factor, mode = mode == "cubic" and "bicubic" or mode })
+        D.eq(resized(x, size, mode, false, factor), y:reshape(2, -1), 2e-5, mode .. " " .. factor)
+      end
+    end
   end)
 
   it("takes every dtype in the nearest mode, and floating ones", function()

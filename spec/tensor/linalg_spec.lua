@@ -200,6 +200,22 @@ describe("linalg.solve", function()
     end
     assert.are.equal(1, out:min():item())
     assert.truthy(tostring(D.raises("ValueError", la.inv, tide.zeros(2, 2, { device = D.dev }))):find "inv: x is singular")
+    -- Large ones are done by halves, and each half by halves again: the row is one of the whole.
+    for _, n in ipairs { 4, 33, 64, 100, 200 } do
+      for _, row in ipairs { 1, n // 3 + 1, n // 2 + 1, n - 1, n } do
+        for _, dtype in ipairs { "float32", "float64", "complex64" } do
+          x = tide.eye(n, { device = D.dev, dtype = dtype })
+          x[{ row, row }] = 0
+          for _, f in ipairs { la.inv, function(a) return la.solve(a, x) end } do
+            local message = tostring(D.raises("ValueError", f, x))
+            assert.truthy(message:find("singular, got a zero on the diagonal of U in row " .. row .. ",", 1, true), n .. ": " .. message)
+          end
+          x[{ row, row }] = -1
+          local message = tostring(D.raises("ValueError", la.cholesky, x))
+          assert.truthy(message:find("leading minor of order " .. row .. " ", 1, true), n .. ": " .. message)
+        end
+      end
+    end
   end)
 
   it("refuses what does not fit", function()

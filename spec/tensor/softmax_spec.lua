@@ -66,6 +66,24 @@ describe("softmax", function()
     end
   end)
 
+  it("makes NaN of lines that hold nothing, beside others, in every dtype", function()
+    for _, dtype in ipairs { "float16", "bfloat16", "float32", "float64" } do
+      for _, n in ipairs { 1, 2, 7, 33, 64, 65, 200, 256, 257, 600, 1025 } do
+        local x = tide.randn(5, n, { device = D.dev }):to(dtype)
+        x[2], x[4] = -inf, -inf
+        for _, logarithm in ipairs { false, true } do
+          local y = logarithm and x:log_softmax(2):to("float32"):exp() or x:softmax(2):to("float32")
+          local across = logarithm and x:t():log_softmax(1):t():to("float32"):exp() or x:t():softmax(1):t():to("float32")
+          for _, z in ipairs { y, across } do
+            D.eq({ false, true, false, true, false }, z:isnan():all(2), 0, dtype .. " " .. n)
+            D.eq({ false, true, false, true, false }, z:isnan():any(2), 0, dtype .. " " .. n)
+            for i = 1, 5, 2 do D.eq(1, z[i]:sum(), 0.1) end
+          end
+        end
+      end
+    end
+  end)
+
   -- The CPU's threads share a line of four stretches of 32768 or more; some of them hold nothing.
   it("joins the stretches of a long line, empty ones too", function()
     local values = { 1.5, -2, 0.25, 3 }

@@ -36,6 +36,27 @@ describe("views", function()
     assert.are.same(shape(0, 5), tide.empty(0, { device = D.dev }):view(0, 5):size())
   end)
 
+  it("gives other shapes of what is not contiguous, with dims of size 1 at any place and of any stride", function()
+    local x = count(2, 3, 2):select(3, 1) -- strides 6 and 2: one run
+    for _, odd in ipairs { 0, 1, 2, 5, 100 } do
+      for _, dims in ipairs { { 2, 3 }, { 1, 2, 3 }, { 2, 1, 3 }, { 2, 3, 1 }, { 1, 2, 1, 3 }, { 2, 1, 1, 3 }, { 1, 2, 1, 3, 1 } } do
+        local strides = {}
+        for d, n in ipairs(dims) do strides[d] = n == 2 and 6 or n == 3 and 2 or odd end
+        local y = x:as_strided(dims, strides)
+        for _, size in ipairs { { 6 }, { 3, 2 }, { 1, 6, 1 }, { 2, 3 }, { 3, 1, 2 } } do
+          local v = y:view(size)
+          assert.are.equal(x:data_ptr(), v:data_ptr())
+          D.eq({ 1, 3, 5, 7, 9, 11 }, v:flatten(), 0, D.show(dims) .. " by " .. odd)
+        end
+      end
+    end
+    local apart = count(2, 3, 4):narrow(3, 1, 2) -- no run
+    for _, y in ipairs { apart, apart:unsqueeze(2), apart:unsqueeze(3), apart:unsqueeze(4) } do
+      D.raises("ShapeError", y.view, y, 12)
+      D.eq({ { 1, 2 }, { 5, 6 }, { 9, 10 }, { 13, 14 }, { 17, 18 }, { 21, 22 } }, y:view(6, 2))
+    end
+  end)
+
   it("reshape copies only when it must", function()
     D.eq({ { 1, 2 }, { 3, 4 }, { 5, 6 } }, shares(x:reshape(3, 2)))
     D.eq({ 1, 4, 2, 5, 3, 6 }, x:t():reshape(6))
