@@ -70,6 +70,33 @@ describe("a fused function", function()
     end)
   end)
 
+  it("tells all kernels of a call, also those before it called another fused function", function()
+    local x = fill { 6, 5 }
+    local function inside(a) return a * 3 - 1 end
+    local fused = tide.fuse(inside)
+    local function call_of(f, deep)
+      return function(a)
+        local y = a * 2 + 1
+        local n = y:sum():item()
+        local z = deep and f(f(y)) or f(y)
+        local m = (z + n):amax():item()
+        return f(z * m) - 1
+      end
+    end
+    for _, deep in ipairs { false, true } do
+      local plain, nested = tide.fuse(call_of(inside, deep)), tide.fuse(call_of(fused, deep))
+      for _ = 1, 2 do
+        D.eq(plain(x):tolist(), nested(x), 1e-5)
+        local expected = plain:kernels()
+        assert.is_true(#expected >= 3)
+        assert.are.equal(#expected, #nested:kernels())
+        for i, kernel in ipairs(nested:kernels()) do assert.are.same(expected[i].operations, kernel.operations) end
+      end
+      fused(x)
+      assert.are.equal(1, #fused:kernels())
+    end
+  end)
+
   it("closes what it has made on the way", function()
     local x = fill { 6, 5 }
     local f = check(function(a)

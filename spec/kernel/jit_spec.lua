@@ -566,6 +566,21 @@ describe("the kernel cache", function()
     assert.are.equal("1 0 0 0 true ", (start(path)))
   end)
 
+  it("asks again which compiler it is where another one is named, and again where none is", function()
+    if D.cuda and not D.simulated then return pending "not on a real GPU" end
+    local own = os.tmpname()
+    rewrite(own, function()
+      return "#!/bin/sh\ncase \"$*\" in --version) echo another compiler 1.0 ;; *) exec c++ \"$@\" ;; esac\n"
+    end)
+    os.execute("chmod +x " .. own)
+    local counts = {}
+    for i, compiler in ipairs { "", own, own, "", own } do
+      counts[i] = (start(path, { TIDE_CXX = compiler })):match "^%d+ %d+ %d+ %d+"
+    end
+    os.remove(own)
+    assert.are.same({ "0 1 1 0", "0 1 1 0", "1 0 0 0", "1 0 0 0", "1 0 0 0" }, counts)
+  end)
+
   it("serves many processes at once, some of which are killed", function()
     local script = path .. ".lua"
     local f = assert(io.open(script, "w"))

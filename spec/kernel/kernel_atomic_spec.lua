@@ -130,6 +130,27 @@ describe("kernels that add to a few elements", function()
     end
   end)
 
+  it("compare and swap with what each place expects, or one value, and put what each place has, or one value", function()
+    for dtype, from in pairs { int32 = { 5, 2, -3, 5, 0, 2 }, int64 = { 5, 2, -3, 5, 0, 1 << 40 } } do
+      local ways = { old = { 5, 9, -3, 4, 0, from[6] }, one_old = { 5, 5, 5, 5, 5, 5 } }
+      for expects, old in pairs(ways) do
+        for _, puts in ipairs { "new[i]", "7" } do
+          local expected = {}
+          for i, v in ipairs(from) do expected[i] = v ~= old[i] and v or puts == "7" and 7 or 10 * i end
+          local k = tide.kernel(("function(i, x, old, new, was) was[i] = tide.atomic.cas(x, i, %s, %s) end"):format(
+            expects == "old" and "old[i]" or "5", puts))
+          for round = 1, 2 do -- interpreted, compiled
+            local x, was = D.tensor(from, dtype), zeros(6, dtype)
+            k(6, x, D.tensor(old, dtype), D.tensor({ 10, 20, 30, 40, 50, 60 }, dtype), was)
+            D.eq(expected, x, 0, ("%s, %s, %s, round %d"):format(dtype, expects, puts, round))
+            D.eq(from, was)
+            k:wait()
+          end
+        end
+      end
+    end
+  end)
+
   it("name an index outside, and have added the others or not", function()
     local p, x = places(5), zeros(4, "int32")
     local k = tide.kernel(add)

@@ -84,6 +84,38 @@ static void others_may_drop(void) {
   tide_fuse_free(f);
 }
 
+/* Indexes count as when the gather was called: by a read or not, and after a change of the base. */
+static int base_now;
+static int base_of_caller(void) { return base_now; }
+
+static void gathers_count_as_called(void) {
+  tide_fuse *f = NULL;
+  OK(tide_fuse_new(&f, "test"));
+  tide_index_base_set(base_of_caller);
+  for (int made = 0; made < 2; made++)
+    for (int read = 0; read < 2; read++)
+      for (int places = TIDE_FUSE_SLICES; places <= TIDE_FUSE_LINE; places++) {
+        const int64_t values[] = {10, 11, 12, 13}, at[] = {2, 1, 3};
+        tide_tensor *x = NULL, *index = NULL, *got = NULL, *sum = NULL;
+        bool done = false;
+        OK(tide_from_data(&x, values, (int64_t[]){4}, 1, &(tide_options){TIDE_INT64, TIDE_CPU, false}));
+        OK(tide_from_data(&index, at, (int64_t[]){3}, 1, &(tide_options){TIDE_INT64, TIDE_CPU, false}));
+        base_now = made;
+        OK(tide_fuse_gather(&done, &got, f, x, index, 0, places, NULL, 0));
+        CHECK(done && tide_tensor_is_pending(got));
+        OK(tide_fuse_elementwise(&sum, f, TIDE_OP_add, (tide_operand[]){{.tensor = got}, {.number = tide_int(100)}},
+                                 NULL, NULL));
+        base_now = read;
+        const int64_t *all = tide_tensor_data(sum);
+        for (int i = 0; all && i < 3; i++) CHECK(all[i] == 100 + 10 + at[i] - made);
+        CHECK(all && base_now == read);
+        tide_tensor *used[] = {x, index, got, sum};
+        for (int i = 0; i < 4; i++) tide_tensor_release(used[i]);
+      }
+  tide_index_base_set(NULL);
+  tide_fuse_free(f);
+}
+
 /* What a gather refuses, with its words. */
 static void gathers_refuse(void) {
   static const struct {
@@ -110,6 +142,7 @@ static void gathers_refuse(void) {
 int main(void) {
   OK(tide_init(NULL));
   computes_when_needed();
+  gathers_count_as_called();
   gathers_refuse();
   others_may_drop();
   tide_shutdown();
