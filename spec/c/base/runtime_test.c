@@ -331,6 +331,17 @@ static void currents(void) {
   OK(tide_set_default_device(0));
   CHECK(tide_default_device() == 0 && tide_current_bind(a) == b && tide_default_device() == 1);
   tide_current_bind(b);
+  int before = tide_current_device();
+  OK(tide_set_default_device(TIDE_CURRENT)); /* follows the current device */
+  for (int d = 0; d < 3; d++) {
+    const tide_options plain = TIDE_OPTIONS;
+    tide_tensor *x = NULL;
+    OK(tide_current_set_device(d));
+    OK(tide_full(&x, (int64_t[]){3}, 1, tide_int(0), &plain));
+    CHECK(tide_default_device() == TIDE_CURRENT && tide_tensor_device(x) == d);
+    tide_tensor_release(x);
+  }
+  OK(tide_current_set_device(before));
   CHECK(pthread_create(&t, NULL, free_current, b) == 0 && pthread_join(t, NULL) == 0);
   CHECK(tide_current_device() == 2 && tide_current_bind(NULL) == NULL);
   tide_current_free(a);

@@ -244,14 +244,26 @@ static void turns(void) {
   OK(tide_stream_synchronize(s));
   CHECK(count_of(&done_count) == 6 && values[0] == 2 && values[N / 2 - 1] == 2 && values[N / 2] == 0);
 
-  /* And again: the values of the next turn. */
-  values[1] = 8;
-  signal_from_outside(&ready_count, 9);
-  OK(tide_external_acquire(x, 9));
-  CHECK(at(x, 1) == 8);
-  OK(tide_external_release(half, 10)); /* a view stands for all of it */
-  OK(tide_stream_synchronize(s));
-  CHECK(count_of(&done_count) == 10);
+  /* And again: the values of the next turns. They begin on either stream, and their ends come behind the work of the
+   * same other one. */
+  for (uint64_t turn = 9; turn < 17; turn += 2) {
+    values[1] = (float)turn;
+    signal_from_outside(&ready_count, turn);
+    if (turn > 11) OK(tide_current_set_stream(side));
+    OK(tide_external_acquire(x, turn));
+    CHECK(at(x, 1) == (double)turn);
+    OK(tide_stream_wait_stream(side, s));
+    OK(tide_current_set_stream(side));
+    OK(tide_stream_sleep(side, HOLD));
+    fill(half, (double)turn + 1);
+    OK(tide_current_set_stream(s));
+    OK(tide_external_release(half, turn + 1)); /* a view stands for all of it */
+    usleep(3000);
+    CHECK(count_of(&done_count) < turn);
+    tide_sim_wake();
+    OK(tide_stream_synchronize(s));
+    CHECK(count_of(&done_count) == turn + 1 && values[0] == (float)turn + 1);
+  }
   tide_stream_release(side);
   tide_tensor_release(x), tide_tensor_release(half), tide_tensor_release(sum);
 }
