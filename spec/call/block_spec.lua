@@ -72,6 +72,31 @@ describe("a tide.scope that is dropped", function()
     D.eq({ 2 }, y)
   end)
 
+  it("belongs to the coroutine that opened it: no other one ends it, by close() or by <close>", function()
+    local function opened()
+      return { tide.scope(), tide.device_scope(D.dev), tide.cuda.nvtx.range "range" }
+    end
+    local function by_name(block) block:close() end
+    local function by_close(block) local _ <close> = block end
+    local function by_close_of_an_error(block) local _ <close> = block error "mine" end
+    for _, ends in ipairs { by_name, by_close, by_close_of_an_error } do
+      local blocks = opened()
+      for i = #blocks, 1, -1 do
+        local here = tostring(tide.zeros(1).device)
+        local co = coroutine.create(ends)
+        local ok, e = coroutine.resume(co, blocks[i])
+        if coroutine.close then coroutine.close(co) end -- not in LuaJIT
+        if ends ~= by_close_of_an_error then
+          assert.is_false(ok)
+          assert.truthy(tostring(e):find("belongs to the coroutine that opened it", 1, true), tostring(e))
+        end
+        assert.are.equal(here, tostring(tide.zeros(1).device))
+        assert.truthy(tostring(blocks[i]):find("(open)", 1, true), tostring(blocks[i]))
+        blocks[i]:close()
+      end
+    end
+  end)
+
   it("keeps no memory of its own", function()
     if D.tsan or os.getenv "ASAN_OPTIONS" then return pending "not under a sanitizer" end -- which hold on to what is given back
     local out = D.run { "-e", [[

@@ -255,6 +255,23 @@ describe("tide.data.loader beside a GPU", function()
     assert.is_nil(it())
   end)
 
+  it("brings batches to the device that is current when an iteration begins, where it has no other", function()
+    if D.devices < 2 then return pending "needs two devices" end
+    for _, pin in ipairs { true, false } do
+      local loader = tide.data.loader({ 1, 2, 3, 4, 5 }, { batch_size = 2, device = "cuda", pin_memory = pin })
+      for _, d in ipairs { 0, 1, 1, 0, D.devices - 1 } do
+        local sum = 0
+        tide.cuda.device(d, function()
+          for _, b in loader:iter() do
+            assert.are.equal("cuda:" .. d, tostring(b.device))
+            sum = sum + b:sum():item()
+          end
+        end)
+        assert.are.equal(15, sum)
+      end
+    end
+  end)
+
   it("copies on a new stream when the devices were reset", function()
     if not D.simulated then return pending "needs simulated devices" end
     local out = D.simulate(2, [[
