@@ -75,7 +75,7 @@ end
 local function specs(counts)
   for _, n in ipairs(counts) do
     for _, launcher in ipairs(launchers) do
-      local text, code = run(launcher, n, "env TIDE_RANKS_FILE=" .. folder .. "/field " .. tide_program .. " scripts/checks/busted.lua -o plainTerminal spec/distributed/distributed_spec.lua spec/distributed/distributed_field_spec.lua spec/distributed/distributed_file_spec.lua", 800)
+      local text, code = run(launcher, n, "env TIDE_RANKS_FILE=" .. folder .. "/field " .. tide_program .. " scripts/checks/busted.lua -o plainTerminal spec/distributed/distributed_spec.lua spec/distributed/distributed_field_spec.lua spec/distributed/distributed_file_spec.lua spec/distributed/distributed_group_spec.lua", 800)
       local case, passed = ("%s with %d ranks"):format(launcher, n), 0
       for _ in text:gmatch "%d+ successes / 0 failures / 0 errors" do passed = passed + 1 end
       if code ~= 0 or passed ~= n then complain(case, text, "exit code %s, %d of %d ranks passed", code, passed, n) end

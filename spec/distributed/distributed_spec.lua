@@ -536,40 +536,6 @@ describe("distributed: messages", function()
   end)
 end)
 
-describe("distributed: groups", function()
-  it("have ranks in the order given", function()
-    local order = {}
-    for r = size - 1, 0, -1 do order[#order + 1] = r end
-    local g = dist.new_group(order)
-    assert.are.same(order, dist.get_process_group_ranks(g))
-    assert.are.equal(size - 1 - rank, g:rank())
-    assert.are.equal(size, g:size())
-    local out = tide.zeros(size, here)
-    dist.all_gather_into_tensor(out, filled(1, rank), { group = g })
-    assert.are.same(order, values(out))
-  end)
-
-  it("of some ranks work beside each other", function()
-    local even, odd = {}, {}
-    for r = 0, size - 1 do table.insert(r % 2 == 0 and even or odd, r) end
-    local a = dist.new_group(even)
-    local b = #odd > 0 and dist.new_group(odd) or false
-    assert.are.equal(rank % 2 == 0, a ~= false)
-    local mine, ranks = rank % 2 == 0 and a or b, rank % 2 == 0 and even or odd
-    local x, sum = filled(3, rank), 0
-    for _, r in ipairs(ranks) do sum = sum + r end
-    dist.all_reduce(x, { group = mine })
-    assert.are.equal(sum, x:max():item())
-    x = filled(2, rank)
-    dist.broadcast(x, ranks[#ranks], { group = mine })
-    assert.are.equal(ranks[#ranks], x:max():item())
-    if size > 1 then raises("ranks of the group, counted from 0", dist.broadcast, x, 1 - ranks[1], { group = mine }) end
-    if rank % 2 == 1 then raises("not in", dist.all_reduce, x, { group = a }) end
-    raises("got " .. size, dist.new_group, { size })
-    raises(size > 1 and "twice" or "at most 1", dist.new_group, { 0, 0 })
-  end)
-end)
-
 describe("distributed: objects", function()
   it("go to all", function()
     for src = 0, size - 1 do
