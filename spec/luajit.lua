@@ -50,6 +50,7 @@ return {
     ["reads numbers, tables and tensors outside of the function"] = text,
     ["has sizes, rows and lists of indexes"] = lengths,
     ["wraps indexes around by sizes"] = text,
+    ["rounds each product, where differences and sums of them alternate"] = text,
     ["has vectors, matrices and quaternions"] = text,
     ["parts a float into an integer and the rest"] = text,
     ["takes remainders at the ends of the integers as Lua does"] = text,

@@ -348,9 +348,19 @@ describe("the language of kernels", function()
     assert.is_truthy(e.message:find("divided by zero", 1, true), e.message)
   end)
 
+  -- A processor may have an instruction for each product here and what is added to it, which rounds once.
+  it("rounds each product, where differences and sums of them alternate", function()
+    agree_compiled(function(i, p, q, x, y, z)
+      local k = 2 * i
+      p[i][1], p[i][2] = x[i][1] * y[i][1] - z[i][1], x[i][2] * y[i][2] + z[i][2]
+      p[i][3], p[i][4] = x[i][3] * y[i][3] - z[i][3], x[i][4] * y[i][4] + z[i][4]
+      q[k - 1], q[k] = x[i][1] * y[i][1] + z[i][1], x[i][2] * y[i][2] - z[i][2]
+    end, 100, floats(100, 4), floats(200), floats(100, 4), floats(100, 4), floats(100, 4))
+  end)
+
   it("has vectors, matrices and quaternions", function()
     local gravity, m = tide.vec3(0, -9.75, 0.5), tide.mat2(1, 2, 3, 4)
-    agree(function(i, p, v, q, n)
+    agree_compiled(function(i, p, v, q, n)
       local a, b = tide.vec3(p[i]) - gravity / 3, tide.vec3(v[i])
       for k = 1, 3 do
         a = a:cross(b) + a * 0.5

@@ -177,19 +177,32 @@ enum { ARGUMENTS = 56, OWN_ARGUMENTS = 12 };
 static const char *const avx512[] = {"-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl",
                                      "-mprefer-vector-width=512"};
 
+/* GCC 12 takes products and the differences and sums of them, by turns, together in spite of -ffp-contract=off, where
+ * AVX-512 has an instruction for that: vfmaddsub and vfmsubadd. Does code seem to have one? */
+static bool has_fused(const unsigned char *at, size_t n) {
+  for (size_t i = 0; i + 5 <= n; i++) {
+    bool vex = at[i] == 0xC4 && (at[i + 1] & 31) == 2 && (at[i + 2] & 3) == 1;
+    bool evex = at[i] == 0x62 && (at[i + 1] & 15) == 2 && (at[i + 2] & 7) == 5;
+    int op = at[i + (evex ? 4 : 3)];
+    if ((vex || evex) && (op & 14) == 6 && op >> 4 >= 9 && op >> 4 <= 11) return true;
+  }
+  return false;
+}
+
 static tide_status compile(tide_image *out, char **log, const char *source, const char *const *options, int n,
                            const char *arch) {
   char path[PATH_MAX];
   workshop w;
   char *argv[ARGUMENTS];
-  int k = 0, code;
+  int k = 0, code, common;
   TIDE_TRY(find_compiler(path, sizeof path));
   TIDE_TRY(workshop_open(&w));
   argv[k++] = path, argv[k++] = "-I", argv[k++] = w.folder;
   for (int i = 0; i < n && k < ARGUMENTS - OWN_ARGUMENTS; i++) argv[k++] = (char *)(uintptr_t)options[i];
   if (strstr(arch, "avx2")) argv[k++] = "-mavx2";
+  argv[k++] = "-o", argv[k++] = w.library, argv[k++] = w.source, common = k;
   for (size_t i = 0; strstr(arch, "avx512") && i < sizeof avx512 / sizeof *avx512; i++) argv[k++] = (char *)avx512[i];
-  argv[k++] = "-o", argv[k++] = w.library, argv[k++] = w.source, argv[k] = NULL;
+  argv[k] = NULL;
   tide_status status = TIDE_OK;
   if (!put_headers(&w) || !spit(w.source, source))
     status = tide__fail(TIDE_FILE, "jit: %s cannot be written: %s", w.source, strerror(errno));
@@ -197,6 +210,12 @@ static tide_status compile(tide_image *out, char **log, const char *source, cons
     status = fail(log, code, path, &w);
   else if (!(out->bytes = slurp(w.library, &out->size)))
     status = tide__fail(TIDE_LIBRARY, "jit: %s made no library", path);
+  else if (k > common && has_fused(out->bytes, out->size)) {
+    size_t size;
+    argv[common] = NULL; /* again, without AVX-512; code that names its instructions stays as it is */
+    char *bytes = run(argv, w.log) == 0 ? slurp(w.library, &size) : NULL;
+    if (bytes) free(out->bytes), out->bytes = bytes, out->size = size;
+  }
   workshop_close(&w);
   return status;
 }
@@ -348,9 +367,9 @@ const tide_compiler tide__cpu_compiler = {
     .text = &(const tide_dialect){TEXT_prelude, TEXT_small, TEXT_complex, TEXT_dims, TEXT_flat, TEXT_strided, TEXT_raw,
                                   .threads = 1024},
     .host = true,
-    .options = "-std=c++17 -O3 -fPIC -shared -w -fwrapv -ffp-contract=off -fno-math-errno -fno-trapping-math",
-    .raw_options = "-std=c++17 -O3 -fPIC -shared -w -fvisibility=hidden -fwrapv -ffp-contract=off -fno-math-errno "
-                   "-fno-trapping-math "
+    .options = "-std=c++17 -O3 -fPIC -shared -w -fwrapv -ffp-contract=off -fno-trapping-math -fno-math-errno",
+    .raw_options = "-std=c++17 -O3 -fPIC -shared -w -fvisibility=hidden -fwrapv -ffp-contract=off -fno-trapping-math "
+                   "-fno-math-errno "
                    "-fno-threadsafe-statics", /* an assertion leaves the kernel past what would let go of a guard */
     .identify = identify,
     .compile = compile,
