@@ -6,7 +6,7 @@
 local budget = {
   ["core"] = 200,
   ["core/backend"] = 1150,
-  ["core/backend/cpu"] = 18270,
+  ["core/backend/cpu"] = 18280,
   ["core/backend/cuda"] = 5350,
   ["core/backend/sim"] = 3500,
   ["core/base"] = 4300,
@@ -39,7 +39,7 @@ local budget = {
   ["lua_bindings/runner"] = 3650,
   ["lua_bindings/tensor"] = 8500,
 }
-local whole = 136520
+local whole = 136550
 
 -- A folder directly under core, core/backend, kernels or lua_bindings is a room; the files directly in these four are one too.
 local function room_of(path)

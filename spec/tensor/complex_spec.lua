@@ -134,6 +134,41 @@ describe("complex numbers", function()
     end
   end)
 
+  -- A processor may have an instruction for a product and what is added to it, which rounds once.
+  it("in products and quotients, each step rounded", function()
+    if D.cuda and not D.simulated then return pending "not on a real GPU" end
+    for part, dtype in pairs { float32 = "complex64", float64 = "complex128" } do
+      for _, n in ipairs { 1, 2, 15, 100 } do
+        local function pair() return tide.randn(n, { dtype = part, device = D.dev }), tide.randn(n, { dtype = part, device = D.dev }) end
+        local a, b = pair()
+        local c, d = pair()
+        local e, f = pair()
+        local x, y, z = tide.complex(a, b), tide.complex(c, d), tide.complex(e, f)
+        local turned = c:abs():lt(d:abs())
+        local function over(p, q) -- the parts of (p + q i) / y
+          local ratio = tide.where(turned, c / d, d / c)
+          local size = tide.where(turned, c * ratio + d, d * ratio + c)
+          return tide.where(turned, p * ratio + q, q * ratio + p) / size, tide.where(turned, q * ratio - p, q - p * ratio) / size
+        end
+        local function same(what, got, re, im)
+          assert.are.equal(dtype, D.dtype_name(got))
+          D.eq(re:tolist(), got:real(), 0, what)
+          D.eq(im:tolist(), got:imag(), 0, what)
+        end
+        local re, im = mul(a, b, c, d)
+        same("x * y", x * y, re, im)
+        same("x * conj(x)", x * x:conj(), a * a + b * b, a * 0)
+        same("addcmul", z:addcmul(x, y, { value = 2 }), e + mul(a * 2, b * 2, c, d), f + select(2, mul(a * 2, b * 2, c, d)))
+        same("lerp", x:lerp(y, z), a + mul(e, f, c - a, d - b), b + select(2, mul(e, f, c - a, d - b)))
+        same("add", x:add(y, { alpha = 3 }), a + c * 3, b + d * 3)
+        re, im = over(a, b)
+        same("x / y", x / y, re, im)
+        re, im = over(a * 2, b * 2)
+        same("addcdiv", z:addcdiv(x, y, { value = 2 }), e + re, f + im)
+      end
+    end
+  end)
+
   it("in powers: of each other, of numbers, and numbers of them; small whole ones are exact", function()
     for _, dtype in ipairs { "complex64", "complex128" } do
       local z, w = make(re, im, dtype), make({ 0.5 }, { -1.25 }, dtype)

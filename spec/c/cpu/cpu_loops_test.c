@@ -130,7 +130,7 @@ static tide_value expected(const trial *t, int64_t i, int *dtype) {
   return get(*dtype, in[0]);
 }
 
-/* Products of complex numbers may be fused in vector code, so their parts differ by ulp of the whole. */
+/* The parts of functions of complex numbers differ by ulp of the whole. */
 static bool close_complex(tide_value a, tide_value b, double tolerance) {
   double size = 100 + hypot(b.re, b.im);
   if (!isfinite(size)) return !isfinite(a.re) || !isfinite(a.im);
@@ -151,7 +151,7 @@ static void check_trial(trial *t, const char *isa) {
     tide_value got = get(a->dtype[0], p);
     double tolerance = tolerance_of(a->dtype[0] == TIDE_FLOAT64 ? a->compute : a->dtype[0]);
     bool right = t->rounded ? close_double(got.re, want.re, tolerance) : same_value(got, want, a->dtype[0]);
-    if (kind_of(a->compute) == 'C' && !t->test) right = close_complex(got, want, 64 * tolerance);
+    if (kind_of(a->compute) == 'C' && t->rounded && !t->test) right = close_complex(got, want, 64 * tolerance);
     CHECK(right, "%s %s %s -> %s, element %lld of %lld: got %lld %.17g %.17g, expected %lld %.17g %.17g", isa,
           info->name, tide_dtype_name((tide_dtype)a->compute), tide_dtype_name((tide_dtype)a->dtype[0]), (long long)i,
           (long long)a->numel, (long long)got.i, got.re, got.im, (long long)want.i, want.re, want.im);

@@ -161,7 +161,16 @@
 #  define LOOP_F64(x, single, wide) single(x)
 #endif
 
-#define tide_divide(a, b) ((a) / (b)) /* of complex numbers: below */
+/* What is computed otherwise than op.def says it: products, which for complex numbers are below, as quotients are. */
+#define LOOP_TEXT(name, expr) LOOP_SECOND_(LOOP_TEXT_##name, expr, 0)
+#define LOOP_TEXT_mul         , tide_times(a, b)
+#define LOOP_TEXT_add_scaled  , a + tide_times(p0, b)
+#define LOOP_TEXT_addcmul     , a + tide_times(tide_times(p0, b), c)
+#define LOOP_TEXT_addcdiv     , a + tide_divide(tide_times(p0, b), c)
+#define LOOP_TEXT_lerp        , a + tide_times(c, b - a)
+
+#define tide_times(a, b)  ((a) * (b))
+#define tide_divide(a, b) ((a) / (b))
 
 #define T int32_t
 #define R int32_t
@@ -216,6 +225,7 @@
 #include "loops_type.h"
 
 /* In a loop over complex numbers they mean the functions of these, and a test asks both parts. */
+#undef tide_times
 #undef tide_divide
 #pragma push_macro("tide_pow")
 #pragma push_macro("tide_log_add")
@@ -263,6 +273,7 @@
 #define log1p(x)           (float _Complex) tide__clog1p(x)
 #define tide_pow(a, b)     (float _Complex) tide__cpow(a, b)
 #define tide_log_add(a, b) (float _Complex) tide__clog_add(a, b)
+#define tide_times(a, b)   tide_times_c64(a, b)
 #define tide_divide(a, b)  tide_divide_c64(a, b)
 #define T                  float _Complex
 #define R                  int32_t
@@ -272,6 +283,7 @@
 
 #undef tide_pow
 #undef tide_log_add
+#undef tide_times
 #undef tide_divide
 #define exp(x)             cexp(x)
 #define log(x)             clog(x)
@@ -295,6 +307,7 @@
 #define log1p(x)           tide__clog1p(x)
 #define tide_pow(a, b)     tide__cpow(a, b)
 #define tide_log_add(a, b) tide__clog_add(a, b)
+#define tide_times(a, b)   tide_times_c128(a, b)
 #define tide_divide(a, b)  tide_divide_c128(a, b)
 #define T                  double _Complex
 #define R                  int32_t

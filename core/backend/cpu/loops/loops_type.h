@@ -4,9 +4,9 @@
 #define UNARY(name, rule, loop, expr, doc)                                                                             \
   LOOP_EMIT(LOOP_HAS_TYPE(K, rule, loop), LOOP_UNARY(name, loop, LOOP_OUT(rule), expr))
 #define BINARY(name, rule, loop, expr, doc)                                                                            \
-  LOOP_EMIT(LOOP_HAS_TYPE(K, rule, loop), LOOP_BINARY(name, loop, LOOP_OUT(rule), expr))
+  LOOP_EMIT(LOOP_HAS_TYPE(K, rule, loop), LOOP_BINARY(name, loop, LOOP_OUT(rule), LOOP_TEXT(name, expr)))
 #define TERNARY(name, rule, loop, expr, doc)                                                                           \
-  LOOP_EMIT(LOOP_HAS_TYPE(K, rule, loop), LOOP_TERNARY(name, loop, LOOP_OUT(rule), expr))
+  LOOP_EMIT(LOOP_HAS_TYPE(K, rule, loop), LOOP_TERNARY(name, loop, LOOP_OUT(rule), LOOP_TEXT(name, expr)))
 #include "tide/op.def"
 #undef T
 #undef R
