@@ -159,7 +159,7 @@ describe("kernels on the CPU and on a device", function()
     end
   end
 
-  it("have a text for each, whatever was called first", function()
+  it("have a text for each, in any order", function()
     local k = tide.kernel("function(i, x) x[i] = 2 * x[i] + i end", { types = { "float32", 1 } })
     in_turn(k, 1, { 7, 10, 13, 16 })
     k:replace "function(i, x) x[i] = x[i] - i end"
