@@ -19,7 +19,7 @@ void ltide_processor_seconds(double *user, double *kernel);
 bool ltide_same_library(const void *a, const void *b);
 /* The folder of the library, or the program, that the code at this address is in. */
 bool ltide_folder_of(char *path, size_t size, const void *code);
-void ltide_end_within(int seconds, int code); /* even inside a library; 0: not any more */
+void ltide_end_within(int seconds, int code); /* even inside a library */
 void *ltide_library_open(const char *path);   /* NULL: see why; its symbols are for nobody else */
 void *ltide_library_symbol(void *library, const char *name);
 const char *ltide_library_problem(void);

@@ -12,7 +12,7 @@ local budget = {
   ["core/base"] = 4300,
   ["core/comm"] = 3050,
   ["core/data"] = 550,
-  ["core/distributed"] = 3220,
+  ["core/distributed"] = 3235,
   ["core/graph"] = 1550,
   ["core/include"] = 3250,
   ["core/io"] = 2600,
@@ -39,7 +39,7 @@ local budget = {
   ["lua_bindings/runner"] = 3650,
   ["lua_bindings/tensor"] = 8500,
 }
-local whole = 136550
+local whole = 136560
 
 -- A folder directly under core, core/backend, kernels or lua_bindings is a room; the files directly in these four are one too.
 local function room_of(path)
