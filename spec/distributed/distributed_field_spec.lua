@@ -113,7 +113,7 @@ describe("distributed: a grid of ranks", function()
 end)
 
 describe("distributed: a field", function()
-  D.watch(before_each, after_each)
+  D.watch(before_each, after_each, nil, true)
 
   it("is cut into pieces that differ by one place at most", function()
     local grid = dist.cart { dims = { 0, 0 } }
@@ -154,7 +154,7 @@ describe("distributed: a field", function()
 end)
 
 describe("distributed: halos", function()
-  D.watch(before_each, after_each)
+  D.watch(before_each, after_each, nil, true)
 
   for _, form in ipairs { "blocking", "async" } do
     it("are filled, corners too, in every grid: " .. form, function()

@@ -45,7 +45,7 @@ describe("distributed: the process", function()
 end)
 
 describe("distributed: collectives", function()
-  D.watch(before_each, after_each)
+  D.watch(before_each, after_each, nil, true)
 
   it("barrier", function()
     dist.barrier()
@@ -275,7 +275,7 @@ end)
 
 if D.cuda then
   describe("distributed: streams", function()
-    D.watch(before_each, after_each)
+    D.watch(before_each, after_each, nil, true)
     local cuda = tide.cuda
 
     it("wait, and the host does not", function()
@@ -395,7 +395,7 @@ if D.cuda then
 end
 
 describe("distributed: messages", function()
-  D.watch(before_each, after_each)
+  D.watch(before_each, after_each, nil, true)
 
   it("go round a ring", function()
     local x, y = own(rank, 5), tide.zeros(5, here)
