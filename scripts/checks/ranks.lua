@@ -265,7 +265,8 @@ end
 
 local function left() return (read("pgrep -f '" .. folder .. "/case[.]lua'"):gsub("%s+$", "")) end
 
-local function try(launcher, case)
+-- Processes that are left after so many seconds are a failure.
+local function try(launcher, case, patience)
   local text, code = run(launcher, 3, simulated .. tide_program .. " " .. write_case(case), 300)
   local name = launcher .. ": " .. case[1]
   if not code or code == 124 or code ~= (case.code or code) or (code == 0 and not case.code) then
@@ -275,7 +276,7 @@ local function try(launcher, case)
   if case[3] then for _ in text:gmatch(case[3]) do seen = seen + 1 end end
   if case[3] and (seen < 1 or (seen > 1 and not case.any)) then complain(name, text, "the message stands there %d times, expected once", seen) end
   if not case.interrupts and text:find("interrupted", 1, true) then complain(name, text, "a rank tells that it was ended") end
-  for _ = 1, case.limits and 10 or 3 do -- launchers give processes a moment
+  for _ = 1, patience do -- launchers give processes a moment
     if left() == "" then break end
     os.execute "sleep 1"
   end
@@ -286,7 +287,7 @@ local function faults()
   if not arg[3] or ("variables"):find(arg[3], 1, true) then variables() end
   local chosen = choose(cases)
   for _, launcher in ipairs(launchers) do
-    for _, case in ipairs(chosen) do try(launcher, case) end
+    for _, case in ipairs(chosen) do try(launcher, case, 3) end
     -- A library that does not belong to the launcher.
     local other = launcher:find "openmpi" and "libmpich.so.12" or "libmpi.so.40"
     if #launchers == 2 and not arg[3] then
@@ -305,9 +306,9 @@ local function on_two_hosts()
   local ok, problem = pcall(function()
     specs { 4 }
     for _, launcher in ipairs(launchers) do
-      for _, case in ipairs(choose(cases)) do try(launcher, case) end
+      for _, case in ipairs(choose(cases)) do try(launcher, case, 3) end
       for _, case in ipairs(choose(cut_cases)) do
-        try(launcher, case)
+        try(launcher, case, 10) -- the timeout, for those that nothing reaches
         two.clear()
         two.mend()
       end
