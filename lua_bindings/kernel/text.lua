@@ -438,8 +438,9 @@ local function host_text(typed, opts)
   return finish(w, typed, opts, true), w
 end
 
--- M.write(typed, opts): opts.plain leaves out from which lines of the script it comes, so that a kernel that has moved is
--- the same text; opts.reduce: how its results are joined. It gives {text =, block =, waits =, rounds =}, of a GPU or of the CPU; waits: the text for a GPU waits itself for the kernel before it, so that it may be launched
+-- M.write(typed, opts, gpu): the text for GPUs, or for the CPU. opts.plain leaves out from which lines of the script it
+-- comes, so that a kernel that has moved is the same text; opts.reduce: how its results are joined. It gives {text =,
+-- block =, waits =, rounds =}. Of a GPU: waits: the text waits itself for the kernel before it, so that it may be launched
 -- while that one ends; rounds: how many places a thread of it does; where results are reduced it writes one for each block.
 function M.write(typed, opts, gpu)
   local write = gpu and device_text or typed.barriers and turns_text or host_text
