@@ -265,7 +265,7 @@ end
 
 local function left() return (read("pgrep -f '" .. folder .. "/case[.]lua'"):gsub("%s+$", "")) end
 
--- Processes that are left after so many seconds are a failure.
+-- A process that is left after `patience` seconds is a failure.
 local function try(launcher, case, patience)
   local text, code = run(launcher, 3, simulated .. tide_program .. " " .. write_case(case), 300)
   local name = launcher .. ": " .. case[1]
@@ -308,7 +308,7 @@ local function on_two_hosts()
     for _, launcher in ipairs(launchers) do
       for _, case in ipairs(choose(cases)) do try(launcher, case, 3) end
       for _, case in ipairs(choose(cut_cases)) do
-        try(launcher, case, 10) -- the timeout, for those that nothing reaches
+        try(launcher, case, 10) -- the timeout, for ranks that nothing reaches
         two.clear()
         two.mend()
       end
